@@ -1,4 +1,4 @@
-"""Defines what a tool call knows beside its arguments: its caller, and how to notify and ask that caller."""
+"""Defines the context of a tool call: its caller, and how to send that caller notifications and requests."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from workspace_server.tool import RpcError
 
 
 class Toolbox(Protocol):
-    """The tools of the workspace as one call may use them: with the rights of its caller."""
+    """The workspace's tools as one call may use them, with the rights of its caller."""
 
     async def listed(self) -> list[Mapping[str, Any]]:
         """The definitions `tools/list` would show."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """`{"result": …}` or `{"error": …}`, as `tools/call` would answer; `tool_search` is a tool, too."""
+        """`{"result": …}` or `{"error": …}`, as `tools/call` would answer; also for `tool_search`."""
 
 
 Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
-async def unheard(method: str, params: Mapping[str, Any]) -> None:
-    """The notifications of a call nobody listens to."""
+async def ignore_notification(method: str, params: Mapping[str, Any]) -> None:
+    """Drop the notifications of a call without a listener."""
 
 
 Ask = Callable[[str, msgspec.Raw], Awaitable[msgspec.Raw | RpcError]]
-"""Puts a request (`elicitation/create`, `sampling/createMessage`, `roots/list`) to the caller of a call.
+"""Sends a request (`elicitation/create`, `sampling/createMessage`, `roots/list`) to the caller of a call.
 
-Takes its method, and its parameters as JSON text, empty when absent. Gives its result as JSON text, or
-why there is none."""
+Takes the method and the parameters as JSON text (empty when absent). Returns the result as JSON text, or the
+error."""
 
 
-async def nobody(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
-    """The answer where there is no caller who could be asked."""
+async def refuse_request(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
+    """Refuse a request to a caller that cannot be asked."""
     return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method[:100]} is not offered here")
 
 
 CALL_ENDED: Final = RpcError(jsonrpc.INTERNAL_ERROR, "the call this is about has ended")
-"""The answer where the call has its outcome already: the question was about another one."""
+"""The answer when the call already has its outcome, so the request was about another call."""
 
 
-def never_parked() -> bool:
-    """The call of a caller who stays until there is an outcome."""
+def never_suspended() -> bool:
+    """For a caller that waits until there is an outcome."""
     return False
 
 
@@ -53,23 +53,23 @@ NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 
 
 class CallContext(msgspec.Struct, frozen=True):
-    """What a call knows beside its decoded arguments.
+    """What a call knows besides its decoded arguments.
 
     Attributes:
         notify: sends one notification to the caller of exactly this call, before its result.
-        ask: asks the caller of exactly this call something; takes as long as a person takes.
-        is_parked: whether its caller was asked something and has gone to find an answer; it may never return.
-        arguments: the JSON text of the arguments; a third party gets these bytes.
+        ask: sends one request to the caller of exactly this call; takes as long as a person takes.
+        is_suspended: whether the caller was asked something and left to find the answer; it may never return.
+        arguments: the JSON text of the arguments; other servers get these bytes.
         params: the other members of the request's parameters as JSON text (`_meta`, `inputResponses`, …).
-        caller: who calls, as far as that is known: the same text for all calls of one session.
+        caller: identifies the caller where that is known: the same text for all calls of one session.
         client: name of the calling program, from its `clientInfo`; may be empty.
         capabilities: what the calling client declared.
-        toolbox: the tools a script may call; None where the depth is used up.
+        toolbox: the tools a script may call; None at the maximum nesting depth.
     """
 
-    notify: Notify = unheard
-    ask: Ask = nobody
-    is_parked: Callable[[], bool] = never_parked
+    notify: Notify = ignore_notification
+    ask: Ask = refuse_request
+    is_suspended: Callable[[], bool] = never_suspended
     arguments: msgspec.Raw = NO_ARGUMENTS
     params: Mapping[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     caller: str = ""
@@ -84,7 +84,7 @@ class CallContext(msgspec.Struct, frozen=True):
         return {} if raw is None else msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Send one progress notification, or do nothing when the caller gave no token."""
+        """Send one progress notification if the caller gave a progress token."""
         token = self.meta.get("progressToken")
         if token is None:
             return

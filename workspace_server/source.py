@@ -17,23 +17,23 @@ from workspace_server.tool import CallOutcome, Extras, RpcError, Tool
 
 SourceKind = Literal["builtin", "script", "stdio", "remote", "language-server", "editor"]
 SourceState = Literal[
-    "starting",  # not answered yet
-    "connecting",  # the same for a remote server
+    "starting",  # has not answered yet
+    "connecting",  # a remote server that has not answered yet
     "ready",
-    "backoff",  # ended or failed; tried again by itself
-    "crash_looping",  # ended too often; tried once a minute
+    "backoff",  # ended or failed; retried automatically
+    "crash_looping",  # ended too often; retried once a minute
     "auth_required",  # waits for the user's credentials
-    "failed",  # not tried again by itself
+    "failed",  # not retried automatically
     "pending_trust",  # waits for `lmtb trust`
     "disabled",
 ]
 Default = Literal["enabled", "exposed", "off"]
-"""What the policy makes of a source's tools when nobody says otherwise."""
+"""What the policy does with a source's tools without a setting for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandshakeResult:
-    """What a server said of itself when a session with it was opened; texts are its own, not cleaned."""
+    """What a server says about itself in the handshake, with its own texts, not cleaned."""
 
     era: Era
     revision: str
@@ -49,17 +49,17 @@ class Source(ABC):
         id: stable and unique within the workspace, e.g. `builtin`, `script`, `stdio:github`.
         namespace: prefix of the tool names, or None where tools keep their bare names.
         separator: what stands between namespace and name: `__`, `_` or `-`.
-        default: what the policy makes of its tools when nobody says otherwise.
+        default: what the policy does with its tools without a setting for them.
         include: patterns (`fnmatch`, case-sensitive) of the source's own tool names; empty for all.
-        exclude: patterns of names that are left out; beats `include`.
-        keywords: words that every tool of it is found by in `tool_search`.
+        exclude: patterns of names that are left out; takes precedence over `include`.
+        keywords: words by which `tool_search` finds every tool of the source.
         state: whether the source answers.
-        error: why it does not, in words for a person; None while all is well.
-        stale: whether the source itself knows that its list may be out of date.
-        trust_path: what the user would trust, for one in the state `pending_trust`.
-        timeout_s: the longest one request to it may take; None for the server's default.
-        immediate: own names of tools that `call_nowait` runs.
-        revision: counts up whenever tools, state or issues may have changed.
+        error: why it does not answer, for a person; None while all is well.
+        stale: whether the source knows that its list may be out of date.
+        trust_path: the path to trust, in the state `pending_trust`.
+        timeout_s: limit of one request in seconds; None for the server's default.
+        nowait_tools: the source's own names of the tools that `call_nowait` runs.
+        revision: a counter that rises whenever tools, state or issues may have changed.
     """
 
     id: str
@@ -75,7 +75,7 @@ class Source(ABC):
     stale: bool = False
     trust_path: str = ""
     timeout_s: float | None = None
-    immediate: frozenset[str] = frozenset()
+    nowait_tools: frozenset[str] = frozenset()
     revision: int = 0
 
     _listener: Callable[[], None] | None = None
@@ -84,16 +84,16 @@ class Source(ABC):
     async def list_tools(self) -> Sequence[Tool]:
         """All tools of the source, from its cache where that saves time. Never raises: see `state`."""
 
-    def known(self) -> Sequence[Tool] | None:
-        """What `list_tools` would answer, if that takes no waiting; None where it has to be asked."""
+    def cached_tools(self) -> Sequence[Tool] | None:
+        """What `list_tools` would return without waiting; None if it would have to wait."""
         return None
 
     @abstractmethod
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run the tool by its own (not namespaced) name.
 
-        The caller keeps the deadline: cancelling the task cancels the work, and when the call ends, nothing
-        it started is left.
+        The caller enforces the deadline: cancelling the task cancels the work, and leaves nothing behind that
+        the call started.
 
         Raises:
             ToolError: the tool failed in a way its caller should read.
@@ -101,78 +101,78 @@ class Source(ABC):
         """
 
     def call_nowait(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
-        """As `call_tool`, for one of the `immediate` tools: it waits for nothing and asks nobody."""
+        """As `call_tool`, for one of the `nowait_tools`, which never wait and never ask the caller."""
         raise NotImplementedError
 
     def extras(self) -> Extras:
-        """What it is known to offer beside tools; `list_tools` waits a moment for it to be known."""
+        """The known prompts, resources and templates; `list_tools` waits a moment for them."""
         return Extras()
 
     async def relay(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
-        """Put any request to the source on behalf of a client, by the source's own names and cursors.
+        """Forward any request to the source on behalf of a client, with the source's own names and cursors.
 
-        Deadline and cancellation are the caller's, as for `call_tool`. Never raises for what the other side
-        does.
+        Deadline and cancellation are the caller's, as for `call_tool`. Failures of the other side are
+        outcomes, not exceptions.
 
         Args:
             method: e.g. `prompts/get`.
             params: its parameters, without `_meta`.
-            context: who asks; its `params` bring `_meta`.
+            context: the call's; its `params` hold `_meta`.
         """
         return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{self.id} has no method {method}")
 
     async def greeting(self) -> HandshakeResult | None:
-        """What the server behind it says of itself; None where there is no server, or it does not answer."""
+        """What the server behind the source says about itself; None without a server or an answer."""
         return None
 
     async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
-        """Call `listener` with the URI whenever the source says that this resource changed.
+        """Call `listener` with the URI whenever the source reports a change of this resource.
 
         Returns:
-            What ends it, or None where the source does not tell of changed resources.
+            A function that ends the subscription, or None if the source does not support subscriptions.
         """
         return None
 
     async def refresh(self) -> None:
-        """Forget what was cached, and try a source that is down at once."""
-        self.touched()
+        """Drop what is cached, and try a source that is down at once."""
+        self.notify_changed()
 
     @property
-    def forwards(self) -> bool:
-        """Whether `call_tool` takes names that are not listed, because the other side hides tools."""
+    def accepts_unlisted(self) -> bool:
+        """Whether `call_tool` accepts names that are not listed, because the server hides tools."""
         return False
 
     async def nested_search(self, query: str, max_results: int, timeout_s: float) -> Mapping[str, Any] | None:
-        """What the other side's own `tool_search` finds, as its decoded result; None for nothing.
+        """The decoded result of the server's own `tool_search`; None for nothing.
 
         Takes at most `timeout_s` seconds and never raises.
         """
         return None
 
     def issues(self) -> Sequence[Issue]:
-        """What a person should know about the source and single tools of it, beside `error`."""
+        """Problems of the source and of single tools, besides `error`."""
         return ()
 
     def withheld(self) -> Mapping[str, str]:
-        """Tools that wait for trust: their offered names, and the path `lmtb trust` wants."""
+        """Tools that wait for trust: from offered name to the path for `lmtb trust`."""
         return {}
 
     def status(self) -> Mapping[str, Any]:
-        """Members of its own for health and status: pid, restarts, last lines of stderr …"""
+        """Members for health and status: pid, restarts, last lines of stderr …"""
         return {}
 
     def watch(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever tools, state or issues may have changed. The registry does this once."""
+        """Call `listener` whenever tools, state or issues may have changed. The registry calls this once."""
         self._listener = listener
 
-    def touched(self) -> None:
-        """Tell whoever watches that something may have changed."""
+    def notify_changed(self) -> None:
+        """Notify the listener that something may have changed."""
         self.revision += 1
         if self._listener is not None:
             self._listener()
 
     @abstractmethod
     async def close(self) -> None:
-        """End everything the source started. Idempotent; in bounded time."""
+        """End everything the source started, in bounded time. Idempotent."""

@@ -20,15 +20,15 @@ class Tool:
     """One tool as its source defines it.
 
     `definition` is the tool object of `tools/list` (name, description, inputSchema, …) with every member
-    the source gave, unknown ones included; `name` repeats its name for lookups.
+    the source gave, unknown ones included. `name` repeats its name for lookups.
 
     Attributes:
         keywords: words for `tool_search` only.
-        timeout_s: the longest one call may take; None for the server's default.
-        asks: whether a person is asked before every call unless the user allowed it.
-        rated: whether calls are rate limited.
-        fingerprint: what exactly runs, so that an approval is for this content only.
-        task: whether a call may go on as a task, for clients that know tasks.
+        timeout_s: limit of one call in seconds; None for the server's default.
+        requires_approval: whether a person approves every call unless the user allowed the tool.
+        rate_limited: whether calls are rate limited.
+        fingerprint: identifies the content that runs; an approval holds for this content only.
+        task: whether a call may become a task, for clients that support tasks.
     """
 
     name: str
@@ -36,8 +36,8 @@ class Tool:
     visibility: Visibility = "native"
     keywords: tuple[str, ...] = ()
     timeout_s: float | None = None
-    asks: bool = False
-    rated: bool = False
+    requires_approval: bool = False
+    rate_limited: bool = False
     fingerprint: str = ""
     task: TaskUse = "forbidden"
 
@@ -58,9 +58,9 @@ class Entry:
     """One prompt, resource or resource template as its source defines it.
 
     Attributes:
-        name: what it is asked for by: a prompt's name, a resource's `uri`, a template's `uriTemplate`.
+        name: the key of requests for it: a prompt's name, a resource's `uri`, a template's `uriTemplate`.
         definition: its object in the list with every member the source gave, unknown ones included.
-        original: what the source itself calls it.
+        original: the source's own name for it.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a source offers beside tools, each in the order of its list."""
+    """The prompts, resources and resource templates of a source, each in the order of its list."""
 
     prompts: tuple[Entry, ...] = ()
     resources: tuple[Entry, ...] = ()
@@ -78,11 +78,15 @@ class Extras:
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """A `CallToolResult` that we author ourselves.
+    """A `CallToolResult` that this program writes itself.
 
-     `text` becomes one text block in front of `blocks`; `structured` becomes `structuredContent`, any JSON
-     value. `verbatim`: the text is content somebody asked for and keeps every character that can be sent
-    .
+    Attributes:
+        text: the first text block.
+        structured: the `structuredContent`, any JSON value.
+        is_error: the `isError` member.
+        blocks: content blocks after the text.
+        meta: the `_meta` member.
+        verbatim: whether the text keeps every character that can be sent, because the caller requested it.
     """
 
     text: str
@@ -95,7 +99,7 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """A third party's JSON-RPC error, which its caller gets unchanged. `data` is its JSON text."""
+    """The JSON-RPC error of another server, passed on unchanged. `data` is its JSON text."""
 
     code: int
     message: str
@@ -103,9 +107,9 @@ class RpcError:
 
 
 class ToolError(Exception):
-    """A tool could not do what was asked; the message is written for the model that called it.
+    """A tool failed. The message is written for the model that called it.
 
-    `structured` is what a machine should see of it (pointer, cause, candidates …).
+    `structured` holds the details for programs (pointer, cause, candidates …).
     """
 
     def __init__(self, message: str, structured: Mapping[str, Any] | None = None) -> None:
@@ -115,7 +119,7 @@ class ToolError(Exception):
 
 
 class InvalidArguments(Exception):
-    """Arguments that fit the schema but not the world (a path outside the workspace, a bad glob).
+    """Arguments that fit the schema but cannot be served (a path outside the workspace, a bad glob).
 
     `pointer` is the JSON pointer of the offending argument, e.g. `/filePath`.
     """
@@ -127,5 +131,5 @@ class InvalidArguments(Exception):
 
 
 CallOutcome = ToolResult | msgspec.Raw | RpcError | Refusal
-"""What a call gives: a result we author, the bytes of a third party's `CallToolResult`, passed on untouched,
-its JSON-RPC error, or our refusal."""
+"""The outcome of a call: our own result, another server's result as untouched JSON text, its JSON-RPC error,
+or our refusal."""

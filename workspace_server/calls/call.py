@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from protocol import headers, jsonrpc, names
 from protocol.inbound import Rejection
-from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_parked, nobody
+from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_suspended, refuse_request
 from workspace_server.calls.request import McpRequest
 from workspace_server.calls.ways import RULES, Rules, Way
 from workspace_server.catalog.registry import OfferedTool
@@ -85,8 +85,8 @@ class Call(msgspec.Struct, frozen=True):
         name = _decoded(meta.get(names.META_CLIENT)).get("name")
         return CallContext(
             notify=self.request.notify if self.parent is None else self.parent.notify,
-            ask=nobody if self.parent is None else self.parent.ask,
-            is_parked=never_parked if self.parent is None else self.parent.is_parked,
+            ask=refuse_request if self.parent is None else self.parent.ask,
+            is_suspended=never_suspended if self.parent is None else self.parent.is_suspended,
             arguments=self.arguments,
             params={key: raw for key, raw in self.request.inbound.params.items() if key not in withheld},
             caller=self.request.header.get(headers.CALLER, ""),

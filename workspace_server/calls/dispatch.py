@@ -98,7 +98,7 @@ class Calls:
         """
         name, params = request.inbound.name or "", request.inbound.params
         offered = None if name in _META_TOOLS else view.get(name)
-        if offered is None or offered.tool.name not in offered.source.immediate:
+        if offered is None or offered.tool.name not in offered.source.nowait_tools:
             return Way.AWAITED
         if "requestState" in params or "inputResponses" in params:
             return Way.AWAITED

@@ -22,7 +22,7 @@ DEADLINE_S: Final = 2.0
 async def hits(view: View, arguments: Mapping[str, Any]) -> Sequence[Hit]:
     """The hits of all sources that forward unlisted names, under the names these tools have here."""
     query = arguments.get("query")
-    sources = [source for source in view.snapshot.sources if source.forwards]
+    sources = [source for source in view.snapshot.sources if source.accepts_unlisted]
     if not sources or not isinstance(query, str) or not query.strip():
         return ()
     found = await asyncio.gather(

@@ -12,7 +12,7 @@ from protocol.errors import Refusal
 from protocol.inbound import Inbound, Rejection
 from protocol.jsonrpc import Request
 from protocol.versions import LATEST_MODERN
-from workspace_server.call_context import Notify, unheard
+from workspace_server.call_context import Notify, ignore_notification
 from workspace_server.catalog.view import View
 
 INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
@@ -81,4 +81,4 @@ def internal_request(tool: str) -> McpRequest:
     message = inbound.classify(header, body)
     assert isinstance(message, Inbound)  # noqa: S101  narrows the type: the envelope is our own
     assert isinstance(message.message, Request)  # noqa: S101  narrows the type
-    return McpRequest(message.message, message, header, {}, unheard)
+    return McpRequest(message.message, message, header, {}, ignore_notification)

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol import inbound, input_requests, jsonrpc, names
-from workspace_server.call_context import CALL_ENDED, CallContext, nobody
+from workspace_server.call_context import CALL_ENDED, CallContext, refuse_request
 from workspace_server.tool import CallOutcome, RpcError
 
 GATHER_S: Final = 0.01
@@ -62,7 +62,7 @@ class SuspendedCall:
         self._open: dict[str, _InputRequest] = {}
         self._numbers = count(1)
         self._wakeup: asyncio.Future[None] | None = None
-        own = replace(context, notify=self._notify, ask=self._ask, is_parked=self._is_parked)
+        own = replace(context, notify=self._notify, ask=self._ask, is_suspended=self._is_parked)
         self._task = asyncio.ensure_future(work(own))
         self._task.add_done_callback(self._ended)
 
@@ -135,7 +135,7 @@ class SuspendedCall:
         """As `source.Ask`. A client that leaves an answer out is asked again with its next request."""
         needed = input_requests.required_capabilities(method, params)
         if needed is None:
-            return await nobody(method, params)
+            return await refuse_request(method, params)
         if self._task.done():
             return self._end_error()
         if not input_requests.declares(self._context.capabilities, needed):

@@ -61,7 +61,7 @@ class Listing:
         """
         if self._task is not None or self._closed:
             return self._begun + 1
-        if self.source.state not in _INACTIVE and (tools := self.source.known()) is not None:
+        if self.source.state not in _INACTIVE and (tools := self.source.cached_tools()) is not None:
             self._known = tools
             self._take(tools, is_fresh=False)
             return self._begun
@@ -94,7 +94,11 @@ class Listing:
         source = self.source
         if self._task is not None or source.revision != self._revision:
             return False
-        return self._listed == () if source.state in _INACTIVE else source.known() is self._known is not None
+        return (
+            self._listed == ()
+            if source.state in _INACTIVE
+            else source.cached_tools() is self._known is not None
+        )
 
     def _start(self, now: float) -> None:
         self._begun += 1

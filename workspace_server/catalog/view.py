@@ -80,7 +80,7 @@ class View:
         named = [
             (len(prefix), source, name.removeprefix(prefix))
             for source in self.snapshot.sources
-            if source.forwards and (prefix := naming.prefix_of(source)) and name.startswith(prefix)
+            if source.accepts_unlisted and (prefix := naming.prefix_of(source)) and name.startswith(prefix)
         ]
         _, source, own = max(named, key=lambda one: one[0], default=(0, None, ""))
         if source is None or not own or not passes_filters(source, own):

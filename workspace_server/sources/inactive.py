@@ -47,7 +47,7 @@ class InactiveSource(Source):
         """None: nobody has asked it."""
         return ()
 
-    def known(self) -> Sequence[Tool]:
+    def cached_tools(self) -> Sequence[Tool]:
         """None."""
         return ()
 

@@ -69,7 +69,7 @@ class RunningTask:
         return msgspec.structs.replace(
             given,
             ask=self._ask,
-            is_parked=self._is_parked,
+            is_suspended=self._is_parked,
             notify=self._notify,
             capabilities=tasks.without_tasks(given.capabilities),
             params={**given.params, "_meta": jsonrpc.raw(meta)},
@@ -144,7 +144,7 @@ class RunningTask:
         return "progressToken" not in self._client_context.meta
 
     def _is_parked(self) -> bool:
-        return bool(self._open) if self._is_task else self._client_context.is_parked()
+        return bool(self._open) if self._is_task else self._client_context.is_suspended()
 
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         await self._decided.wait()

@@ -140,22 +140,22 @@ async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_
     async def work(context: CallContext) -> CallOutcome:
         nonlocal inner
         inner = context
-        seen.append(context.is_parked())
+        seen.append(context.is_suspended())
 
         async def put() -> None:
             await context.ask(names.ELICIT, FORM)
-            seen.append(context.is_parked())
+            seen.append(context.is_suspended())
 
         await asyncio.gather(put(), put())
         return ToolResult("done")
 
     client = Client(suspended_calls, work)
     await client.round()
-    assert (seen, inner.is_parked()) == ([False], True)
+    assert (seen, inner.is_suspended()) == ([False], True)
     await client.round({"q1": {}})
-    assert (seen, inner.is_parked()) == ([False, False], True)
+    assert (seen, inner.is_suspended()) == ([False, False], True)
     await client.round({"q2": {}})
-    assert (seen, inner.is_parked()) == ([False] * 3, False)
+    assert (seen, inner.is_suspended()) == ([False] * 3, False)
 
 
 # -- what nobody can do ------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_tok
 async def test_what_is_told_at_length_between_rounds_is_not_kept(suspended_calls: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         answering = asyncio.ensure_future(asks_who(context))
-        while not context.is_parked():
+        while not context.is_suspended():
             await asyncio.sleep(0)
         for size in (10, MAX_QUEUED_BYTES):
             await context.notify(names.MESSAGE, {"level": "info", "data": "x" * size})

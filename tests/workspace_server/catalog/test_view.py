@@ -132,7 +132,7 @@ class Forwarding(ScriptedSource):
     """A source that runs tools it does not list."""
 
     @property
-    def forwards(self) -> bool:
+    def accepts_unlisted(self) -> bool:
         return True
 
 

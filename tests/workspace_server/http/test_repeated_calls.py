@@ -210,8 +210,8 @@ def played(outcome: CallOutcome | Exception, **members: Any) -> ScriptedSource:
             raise outcome
         return outcome
 
-    source.known = lambda: source.tools  # type: ignore[method-assign]  # it answers from memory
-    source.immediate = frozenset({"a", "b"})
+    source.cached_tools = lambda: source.tools  # type: ignore[method-assign]  # it answers from memory
+    source.nowait_tools = frozenset({"a", "b"})
     source.call_nowait = call_nowait  # type: ignore[method-assign]
     return source
 

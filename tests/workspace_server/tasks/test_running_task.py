@@ -118,10 +118,10 @@ async def test_question_of_a_task_waits_for_its_answer() -> None:
     one.answer({"other": YES, key: msgspec.Raw(b"[]")})
     await settle()
     assert not asking.done()
-    assert one.context.is_parked(), "nobody knows whether its client ever asks about it again"
+    assert one.context.is_suspended(), "nobody knows whether its client ever asks about it again"
     one.answer({key: YES})
     assert dict(one.requests) == {}
-    assert not one.context.is_parked()
+    assert not one.context.is_suspended()
     assert await asking == YES
     assert news == ["input_required", "working"]
 

@@ -72,7 +72,7 @@ def policy(name: str, tool: Tool, approvals: Mapping[str, Approval]) -> Approval
         name: its offered name.
         approvals: the user's decisions by offered name (`Configuration.approvals`).
     """
-    return approvals.get(name) or ("ask" if tool.asks else "allow")
+    return approvals.get(name) or ("ask" if tool.requires_approval else "allow")
 
 
 @dataclass(frozen=True, slots=True)

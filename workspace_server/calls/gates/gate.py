@@ -74,7 +74,9 @@ class CallGate:
     def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
         """See `Gate`."""
         tool = offered.tool
-        return not tool.rated and approvals.policy(offered.name, tool, configuration.approvals) == "allow"
+        return (
+            not tool.rate_limited and approvals.policy(offered.name, tool, configuration.approvals) == "allow"
+        )
 
     async def admit(
         self,
@@ -85,7 +87,7 @@ class CallGate:
     ) -> Decision:
         """See `Gate`. A rate limited call asks nobody, and only calls that run count towards the limit."""
         name, tool = offered.name, offered.tool
-        counts = tool.rated and not self._approvals.resumes(context)
+        counts = tool.rate_limited and not self._approvals.resumes(context)
         if counts and (seconds := self._limiter.wait(name, context.client, self._now())):
             return rate_limit.refusal(name, seconds)
         decided = approvals.policy(name, tool, configuration.approvals)

@@ -1,6 +1,6 @@
 """Limits how often a tool may be called: one token bucket per tool and calling program. Pure.
 
-`Tool.rated` says which tools are limited.
+`Tool.rate_limited` says which tools are limited.
 """
 
 from __future__ import annotations

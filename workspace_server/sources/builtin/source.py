@@ -26,7 +26,7 @@ class BuiltinSource(Source):
 
     id = "builtin"
     kind: SourceKind = "builtin"
-    immediate = frozenset({"calculator"})
+    nowait_tools = frozenset({"calculator"})
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -35,7 +35,7 @@ class BuiltinSource(Source):
         """All of them; the same object every time."""
         return self._tools
 
-    def known(self) -> Sequence[Tool]:
+    def cached_tools(self) -> Sequence[Tool]:
         """The same."""
         return self._tools
 

@@ -135,7 +135,7 @@ class McpSource(Source):
         await lists.wait_for_extras()
         return lists.tools.items or ()
 
-    def known(self) -> Sequence[Tool] | None:
+    def cached_tools(self) -> Sequence[Tool] | None:
         """The known list, unless one has to be read from the cache or refreshed first."""
         if any(not one.is_recalled or self._is_due(one) for one in self.lists.all):
             return None
@@ -216,7 +216,7 @@ class McpSource(Source):
     async def refresh(self) -> None:
         """Ask the server for its lists again, in the background."""
         self.lists.ask((TOOLS, *EXTRAS), again=True)
-        self.touched()
+        self.notify_changed()
 
     def issues(self) -> Sequence[Issue]:
         """What is wrong with the lists, and junk."""
@@ -278,7 +278,7 @@ class McpSource(Source):
         self.stale = tools.stale
         before, self._seen = self._seen, self._look()
         if self._seen != before:
-            self.touched()
+            self.notify_changed()
 
 
 async def _greeted(session: Session) -> None:

@@ -40,7 +40,7 @@ TOOL: Final = Tool(
         },
     },
     timeout_s=60.0,
-    asks=True,
+    requires_approval=True,
 )
 
 

@@ -95,7 +95,7 @@ class ScriptSource(Source):
         if self._last is not before:
             self.revision += 1
 
-    def known(self) -> Sequence[Tool] | None:
+    def cached_tools(self) -> Sequence[Tool] | None:
         """What the last look saw."""
         return self._last.tools if self._is_followed else None
 
@@ -138,7 +138,7 @@ class ScriptSource(Source):
             if current is None:
                 return self._absent(name)
             if listed is not None and (
-                current.tool.definition != listed.tool.definition or current.tool.asks
+                current.tool.definition != listed.tool.definition or current.tool.requires_approval
             ):
                 break  # the arguments were checked, and the user asked, for what was listed
             listed = current

@@ -31,7 +31,9 @@ from workspace_server.config.model import Approval
 from workspace_server.tool import Tool
 
 NOW = 1_800_000_000.0
-TOOL = Tool("run", {"name": "run", "inputSchema": {"type": "object"}}, asks=True, fingerprint="f1")
+TOOL = Tool(
+    "run", {"name": "run", "inputSchema": {"type": "object"}}, requires_approval=True, fingerprint="f1"
+)
 YES = {"action": "accept", "content": {"approve": True}}
 ARGUMENTS = {"path": "a b", "n": 1}
 
@@ -93,7 +95,7 @@ async def asked(approvals: Approvals, context: CallContext | None = None, **othe
 def test_the_users_decision_comes_before_the_tools_own_wish(
     asks: bool, approvals: Mapping[str, Approval], expected: Approval
 ) -> None:
-    assert policy("run", replace(TOOL, asks=asks), approvals) == expected
+    assert policy("run", replace(TOOL, requires_approval=asks), approvals) == expected
 
 
 async def test_denied_tool_does_not_run_whatever_the_client_brings(approvals: Approvals) -> None:

@@ -23,7 +23,9 @@ YES = {"approval": {"action": "accept", "content": {"approve": True}}}
 async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_as_no_call(
     tmp_path: Path,
 ) -> None:
-    tool = Tool("run", {"name": "run", "inputSchema": {"type": "object"}}, asks=True, rated=True)
+    tool = Tool(
+        "run", {"name": "run", "inputSchema": {"type": "object"}}, requires_approval=True, rate_limited=True
+    )
     offered = OfferedTool("run", tool, ScriptedSource([tool]), tool.definition)
     now = [0.0]
     approvals = Approvals(RequestStates("w", tmp_path))

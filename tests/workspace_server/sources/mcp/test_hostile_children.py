@@ -69,7 +69,7 @@ BEFORE_THE_REPLY = {
     "log": 'tell("notifications/message", {"level": "error", "data": "boo"})',
     "request": 'say({"jsonrpc": "2.0", "id": m["id"], "method": "ping"})',
     "request-with-an-id-of-its-own": 'say({"jsonrpc": "2.0", "id": "abc", "method": "roots/list"})',
-    "progress-nobody-wanted": 'tell("notifications/progress", {"progressToken": m["id"], "progress": 1})',
+    "progress-refuse_request-wanted": 'tell("notifications/progress", {"progressToken": m["id"], "progress": 1})',
     "cancels": 'tell("notifications/cancelled", {"requestId": m["id"]})',
 }
 

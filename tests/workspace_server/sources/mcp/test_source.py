@@ -274,7 +274,7 @@ async def test_the_first_list_of_tools_brings_the_others_along() -> None:
     source = full()
     await source.listed()
     assert extras(source) == [["p"], ["x://r"], ["x://{t}"]]
-    assert source.known() is not None
+    assert source.cached_tools() is not None
 
 
 async def test_lists_that_hang_keep_nobody_from_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:

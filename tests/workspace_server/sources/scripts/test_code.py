@@ -25,7 +25,12 @@ async def test_code_is_run_like_a_script_and_always_asked_for(tmp_path: Path) ->
     source = CodeSource(root, environment=surroundings, run_dir=run)
     try:
         (tool,) = await source.list_tools()
-        assert (tool.name, tool.asks, tool.visibility, tool.keywords) == ("execute_code", True, "native", ())
+        assert (tool.name, tool.requires_approval, tool.visibility, tool.keywords) == (
+            "execute_code",
+            True,
+            "native",
+            (),
+        )
         assert tool.input_schema["required"] == ["code"]
         for code, text in (
             ("import os, json\nprint(os.getcwd())", str(root)),

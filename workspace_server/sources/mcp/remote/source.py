@@ -98,14 +98,14 @@ class RemoteSource(McpSource):
         return () if session is None else (session,)
 
     @property
-    def forwards(self) -> bool:
+    def accepts_unlisted(self) -> bool:
         """Whether `call_tool` takes names that are not listed: the server runs hidden tools for us
         ."""
         return self._offers(EXECUTE)
 
     async def forward(self, name: str, context: CallContext) -> CallOutcome:
         """One call; one that its server refuses over its headers is made again with fresh ones."""
-        if not self._offers(name) and self.forwards:
+        if not self._offers(name) and self.accepts_unlisted:
             wrapped = {"name": name, "arguments": context.arguments}
             name, context = EXECUTE, msgspec.structs.replace(context, arguments=jsonrpc.raw(wrapped))
         outcome = await super().forward(name, context)
@@ -203,7 +203,7 @@ class RemoteSource(McpSource):
     def _note_search(self, *, slow: bool) -> None:
         if slow != self._slow_search:
             self._slow_search = slow
-            self.touched()
+            self.notify_changed()
 
 
 def _identity(server: RemoteServer, environ: Mapping[str, str]) -> Mapping[str, Any]:

@@ -270,7 +270,7 @@ class RpcConnection:
         keys = tuple(self._waiting) if beside is None else (b"%d" % beside,)
         under_way = [self._waiting[key] for key in keys if key in self._waiting]
         all_of_them = [(one.client, one) for one in under_way if one.client is not None]
-        return [one for one in all_of_them if not one[0].context.is_parked()] or all_of_them
+        return [one for one in all_of_them if not one[0].context.is_suspended()] or all_of_them
 
     def _send_later(self, message: bytes) -> None:
         """Send without making anybody wait; a message that cannot be sent any more is not missed."""

@@ -43,7 +43,7 @@ class Manifest:
     Attributes:
         script: the program, relative to the tool's folder, `/` between parts, no `..`.
         parameters: the arguments in file order.
-        asks: whether a person is asked before every call.
+        requires_approval: whether a person is asked before every call.
         timeout_s: the longest one call may take.
         cwd: folder to run in, relative to the workspace or absolute; None for its root.
         env: variables it sets.
@@ -58,7 +58,7 @@ class Manifest:
     keywords: tuple[str, ...] = ()
     visibility: Visibility = "native"
     parameters: tuple[Parameter, ...] = ()
-    asks: bool = False
+    requires_approval: bool = False
     timeout_s: float = TIMEOUT_S
     cwd: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def _manifest(table: dict[str, Any], folder_name: str, of_workspace: bool) -> Ma
     if members.get("timeout_s", TIMEOUT_S) > longest:
         raise Bad(f"timeout_s must be a number from 1 to {longest}")
     return Manifest(
-        **{_FIELDS.get(key, key): value for key, value in members.items()},
+        **members,
         visibility=_visibility(table),
         unknown=tuple(clean_text(key)[:64] for key in unknown),
     )
@@ -258,5 +258,4 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "annotations": _annotations,
     "output_schema": _output_schema,
 }
-_FIELDS: Final = {"requires_approval": "asks"}
 _KEYS: Final = frozenset({*_READERS, "parameters", "env", "visibility", *_SHORTHANDS})

@@ -38,8 +38,8 @@ def tool(manifest: Manifest, fingerprint: str) -> Tool:
         manifest.visibility,
         manifest.keywords,
         timeout_s=manifest.timeout_s,
-        asks=manifest.asks,
-        rated=manifest.network,
+        requires_approval=manifest.requires_approval,
+        rate_limited=manifest.network,
         fingerprint=fingerprint,
         task=manifest.task,
     )

@@ -104,7 +104,7 @@ def test_annotations_pass_through_and_decide_nothing(annotations: object) -> Non
     """Clients ask their users by them; who trusted a server is not asked twice."""
     (tool,) = read({"name": "a", "annotations": annotations}).items
     assert tool.definition["annotations"] == annotations
-    assert tool.asks is False
+    assert tool.requires_approval is False
 
 
 def test_a_definition_that_changed_is_told_with_both_hashes() -> None:

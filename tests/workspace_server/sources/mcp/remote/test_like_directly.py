@@ -184,12 +184,12 @@ async def test_a_server_with_hidden_tools_shows_and_runs_them(
 ) -> None:
     source = make_source(process.at("chained/mcp"))
     assert "hidden" in {tool.name for tool in await source.list_tools()}
-    assert source.forwards
+    assert source.accepts_unlisted
     assert (await call(source, "filler_7"))["content"][0]["text"] == "filler_7"
     found = await source.nested_search("listed only", 3, within(2))
     assert found is not None
     assert [hit["name"] for hit in found["structuredContent"]["results"]] == ["hidden"]
     plain = make_source(process.at("mcp"))
     await plain.list_tools()
-    assert not plain.forwards
+    assert not plain.accepts_unlisted
     assert await plain.nested_search("listed only", 3, within(2)) is None

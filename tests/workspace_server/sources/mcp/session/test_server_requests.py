@@ -215,8 +215,8 @@ async def test_calls_whose_clients_have_gone_to_find_an_answer_keep_nobody_from_
     """A client that never returns must not spoil the server for all others; alone, it is the one that is meant."""
     busy = Busy(LOGGING)
     callers = [
-        Caller(name, parked=is_parked, meta={names.META_LOG_LEVEL: "debug"})
-        for name, is_parked in zip(names_of, parked, strict=False)
+        Caller(name, parked=is_suspended, meta={names.META_LOG_LEVEL: "debug"})
+        for name, is_suspended in zip(names_of, parked, strict=False)
     ]
     async with calling(busy, *callers):
         busy.ask("a")
@@ -396,7 +396,7 @@ async def test_log_messages_reach_the_client_that_wants_them(wish: str | None, h
     """All of them are kept for status."""
     busy, caller = Busy(LOGGING), Caller(meta={} if wish is None else {names.META_LOG_LEVEL: wish})
     async with calling(busy, caller) as made:
-        for level in ("debug", "warning", "emergency", "unheard of"):
+        for level in ("debug", "warning", "emergency", "ignore_notification of"):
             busy.wire.say(log(level))
         busy.ask("a")  # afterwards all of them were heard
         await answered(busy, "a")

@@ -41,7 +41,7 @@ def test_tool_object_has_what_the_manifest_says_and_no_more() -> None:
     assert full.definition["annotations"] == {"destructiveHint": True}
     assert full.definition["outputSchema"] == {"type": "object"}
     assert (full.visibility, full.keywords, full.timeout_s) == ("ondemand", ("k",), 3.0)
-    assert (full.asks, full.rated, full.fingerprint) == (True, True, "print")
+    assert (full.requires_approval, full.rate_limited, full.fingerprint) == (True, True, "print")
     assert "keywords" not in full.definition
 
 

@@ -282,7 +282,7 @@ class Daemon:
         await self._drain(parts.routes, parts.session_manager)
         await parts.registered_servers.close()
         await parts.workspaces.close(keep=self._keep_servers)
-        await parts.routes.settled(FLUSH_ANSWERS_S)
+        await parts.routes.open_requests.drained(FLUSH_ANSWERS_S)
 
     async def _drain(self, routes: McpRoutes, session_manager: SessionManager) -> None:
         """Refuse what is new, end the streams, wait for calls in flight unless the stop is forced."""
@@ -290,7 +290,7 @@ class Daemon:
         session_manager.streams.close_all()
         session_manager.abandon_pending_requests()
         self._streams_end.end_all()
-        settled = self.own(routes.settled(self._settings.drain_s), "calls in flight")
+        settled = self.own(routes.open_requests.drained(self._settings.drain_s), "calls in flight")
         forced = self.own(self._stop_forced.wait(), "forced stop")
         await asyncio.wait({settled, forced}, return_when=asyncio.FIRST_COMPLETED)
 

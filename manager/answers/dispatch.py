@@ -24,7 +24,8 @@ from manager.answers.roots import RootsRequests
 from manager.answers.upstream_request import cancelled_notification, upstream_request
 from manager.answers.workspace_lookup import look_up_cached, look_up_workspace, workspace_not_set
 from manager.forwarding.answer import Answer
-from manager.forwarding.forward import Forwarder, Underway
+from manager.forwarding.forward import Forwarder
+from manager.forwarding.forwarded_call import ForwardedCall
 from manager.supervision.workspaces import Workspace, Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
@@ -40,7 +41,7 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     """A request on its way to the workspace it was located in."""
 
     located: Located
-    underway: Underway
+    call: ForwardedCall
 
 
 class Dispatch:
@@ -160,12 +161,12 @@ class Dispatch:
         if located is None:
             return None
         exchange.decided(located)
-        underway = self.forwarder.send_now(located.workspace, upstream_request(exchange))
-        return None if underway is None else Sent(located, underway)
+        call = self.forwarder.send_now(located.workspace, upstream_request(exchange))
+        return None if call is None else Sent(located, call)
 
     async def arrival(self, exchange: Exchange, sent: Sent) -> Reply:
         """The reply to what was sent with `forward_now`."""
-        answer = await self.forwarder.arrival(sent.underway)
+        answer = await self.forwarder.arrival(sent.call)
         return self._relayed(exchange, sent.located, answer)
 
     def _relayed(

@@ -6,7 +6,6 @@ Classify, hand to the era's endpoint, write. A request's whole way can be follow
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -18,6 +17,7 @@ from manager.answers.new_exchange import exchange_of
 from manager.endpoints.session_requests import NoSession, SessionEndpoint
 from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
 from manager.endpoints.stateless import StatelessEndpoint
+from manager.forwarding.open_requests import OpenRequests
 from manager.http.faults import log_fault
 from manager.http.request import HttpRequest
 from manager.relay import direct_relay
@@ -59,6 +59,7 @@ class McpRoutes:
         clients: RecentClients,
     ) -> None:
         self.is_draining = False
+        self.open_requests = OpenRequests()
         self._dispatch = dispatch
         self._legacy = legacy
         self._modern = modern
@@ -74,22 +75,6 @@ class McpRoutes:
             settings=settings,
         )
         self._of_session = SessionRoutes(legacy, dispatch.workspaces, lambda: self.is_draining)
-        self._busy = 0
-        self._idle: asyncio.Event | None = None
-
-    async def settled(self, seconds: float) -> bool:
-        """Wait until no request is being answered, at most so many seconds; whether it came to that."""
-        self._idle = self._idle or asyncio.Event()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self._is_busy:
-                    self._idle.clear()
-                    await self._idle.wait()
-        return not self._is_busy
-
-    @property
-    def _is_busy(self) -> bool:
-        return bool(self._busy or self.route_cache.under_way)
 
     def serve(self, http_request: HttpRequest) -> None:
         """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
@@ -123,16 +108,6 @@ class McpRoutes:
             http_request.abort()  # only an unclean end can tell the caller that its answer is not whole
         else:
             http_request.respond(500, b'{"error": "Internal Server Error"}')
-
-    def _end(self) -> None:
-        """Something ended that a stop waits for."""
-        self._busy -= 1
-        self.cached_calls_ended()
-
-    def cached_calls_ended(self) -> None:
-        """For the fast path: perhaps nothing is being answered any more."""
-        if self._idle is not None and not self._is_busy:
-            self._idle.set()
 
     # -- POST ---------------------------------------------------------------------------------------------
 
@@ -233,7 +208,7 @@ class McpRoutes:
         self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
     ) -> DirectRelay:
         """Wait for the answer to a call that was sent, without a task for so long."""
-        self._busy += 1
+        self.open_requests.begin()
         return DirectRelay(self, http_request, exchange, sent, patience_s)
 
     def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
@@ -242,7 +217,7 @@ class McpRoutes:
 
     def ended(self, exchange: Exchange) -> None:
         """A call that was sent at once is not under way in this manner any more."""
-        self._end()
+        self.open_requests.end()
         if exchange.session is not None:
             exchange.session.in_flight.pop(jsonrpc.id_key(exchange.message.id), None)
 
@@ -255,9 +230,9 @@ class McpRoutes:
             make = partial(self._legacy.arrival, exchange, session, sent)
             task = self._own_work(http_request, exchange, session, make)
         if task is None:
-            sent.underway.give_up()
+            sent.call.give_up()
         else:  # one that is cancelled before it has begun gives nothing back by itself
-            task.add_done_callback(lambda done: sent.underway.give_up() if done.cancelled() else None)
+            task.add_done_callback(lambda done: sent.call.give_up() if done.cancelled() else None)
 
     def _work(self, http_request: HttpRequest, exchange: Exchange, make: Make) -> asyncio.Task[None] | None:
         """Answer in a task that ends when the client leaves."""
@@ -286,13 +261,13 @@ class McpRoutes:
         return Writer(http_request, exchange, self.settings.response_limit, streams)
 
     async def _answer(self, http_request: HttpRequest, writer: Writer, make: Make) -> None:
-        self._busy += 1
+        self.open_requests.begin()
         try:
             await writer.answer(make())
         except Exception as fault:  # noqa: BLE001  the last line of defence
             self.failed(http_request, fault)
         finally:
-            self._end()
+            self.open_requests.end()
 
 
 def _id_of(inbound: Inbound) -> bytes | None:

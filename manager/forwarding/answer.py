@@ -11,10 +11,10 @@ from functools import partial
 from typing import Final
 
 from manager.forwarding.body_flow import Flow, Sink
-from manager.forwarding.in_flight import Slot
+from manager.forwarding.forwarded_call import ForwardedCall
 from manager.runtime_tuning import malloc
 from manager.settings import Settings
-from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure, UpstreamResponse
+from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure
 from protocol.errors import Reason, Refusal
 
 COLLECTED: Final = 256 * 1024
@@ -35,14 +35,13 @@ class InterruptedAnswerError(Exception):
 class Answer:
     """An answer on its way. Read it to the end or close it; closing early cancels the call upstream."""
 
-    def __init__(
-        self, response: UpstreamResponse, slot: Slot, settings: Settings, deadline: float | None
-    ) -> None:
+    def __init__(self, call: ForwardedCall, settings: Settings) -> None:
+        response = call.response
         self._response = response
-        self._slot = slot
+        self._call = call
         self._settings = settings
-        self._deadline = deadline
-        self.identity = slot.identity
+        self._deadline = call.deadline
+        self.identity = call.identity
         self.status = response.head.status
         self.length = response.head.content_length
         self.is_events = response.head.content_type == b"text/event-stream"
@@ -122,17 +121,16 @@ class Answer:
 
     def _followed(self, on_end: Callable[[Refusal | None], None], fault: Exception | None) -> None:
         if fault is None:
-            self._slot.release("ok")
+            self._call.end("ok")
         on_end(None if fault is None else self._failed(fault))
 
     def leave(self, outcome: str = "cancelled") -> None:
         """Let go of it. Idempotent; the first outcome counts."""
-        self._slot.release(outcome)
-        self._response.abandon()
+        self._call.give_up(outcome)
 
     def answered(self) -> None:
         """Its response is known: the call is in flight no longer, whatever the end of the body brings."""
-        self._slot.release("ok")
+        self._call.end("ok")
 
     async def aclose(self, outcome: str = "cancelled") -> None:
         """As `leave`."""
@@ -145,8 +143,7 @@ class Answer:
 
     def refuse(self, refusal: Refusal) -> None:
         """Note the failure, and close the connection the answer came on. The first failure counts."""
-        self._slot.fail(refusal)
-        self._response.reject()
+        self._call.refuse(refusal)
 
 
 def _settle(done: asyncio.Future[Exception | None], fault: Exception | None) -> None:

@@ -17,6 +17,7 @@ from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
 from manager.forwarding.body_flow import Flow
+from manager.forwarding.forwarded_call import ForwardedCall
 from manager.forwarding.messages import LINGER_S, answered
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import BodySink
@@ -66,9 +67,9 @@ class DirectRelay:
         self._sent: Sent | None = sent
         self._body: BodySink | None = None  # of an answer that nobody has to read
         self._seen = 0  # bytes of it that had come when it was looked at last
-        sent.underway.response.on_data = self._on_data
+        sent.call.response.on_data = self._on_data
         http_request.on_disconnect = self._client_left
-        http_request.set_deadline(min(patience_s, sent.underway.seconds), self._continue_in_task)
+        http_request.set_deadline(min(patience_s, sent.call.timeout_s), self._continue_in_task)
 
     def cancel(self) -> None:
         """The client said that it does not want it any more: nothing more is said.
@@ -76,7 +77,7 @@ class DirectRelay:
         Amid a body only the end of the connection tells that the rest does not come.
         """
         if (sent := self._end()) is not None:
-            sent.underway.give_up()
+            sent.call.give_up()
             if self._http_request.is_begun:
                 self._http_request.abort()
             else:
@@ -90,7 +91,7 @@ class DirectRelay:
         if self._exchange.session is not None and not self._is_streaming:
             self._continue_in_task()
         elif (sent := self._end()) is not None:
-            sent.underway.give_up()
+            sent.call.give_up()
 
     @property
     def _is_streaming(self) -> bool:
@@ -100,14 +101,14 @@ class DirectRelay:
     def _continue_in_task(self) -> None:
         if (sent := self._end()) is not None:
             if self._body is not None and self._body.held is not None:
-                sent.underway.response.put_back(self._body.held)
+                sent.call.response.put_back(self._body.held)
             self._host.continue_in_task(self._http_request, self._exchange, sent)
 
     def _end(self) -> Sent | None:
         """What was sent, for the one who asks first."""
         sent, self._sent = self._sent, None
         if sent is not None:
-            sent.underway.response.on_data = None
+            sent.call.response.on_data = None
             self._http_request.on_disconnect = (
                 None  # no cycle is left behind: that would be work for the collector
             )
@@ -127,11 +128,11 @@ class DirectRelay:
             self._refuse(sent, interrupted.refusal)
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
             self._end()
-            sent.underway.give_up()
+            sent.call.give_up()
             self._host.failed(self._http_request, fault)
 
     def _relay(self, sent: Sent) -> None:
-        response = sent.underway.response
+        response = sent.call.response
         if not response.has_ended:
             if _is_to_be_passed_on(response):
                 self._relay_or_continue(sent)
@@ -145,38 +146,38 @@ class DirectRelay:
         self._host.cache_route(self._http_request, self._exchange, sent)
         status = 200 if self._exchange.session is not None else response.head.status
         self._http_request.respond(status, body, self._exchange.headers)
-        sent.underway.slot.release("ok", came)
+        sent.call.end("ok", came)
 
     def _refuse(self, sent: Sent, refusal: Refusal) -> None:
         """Nothing is out yet, and nothing will come that is of use."""
         self._end()
-        sent.underway.refuse(refusal)
+        sent.call.refuse(refusal)
         self._http_request.respond(
             200, result_format.refusal(self._exchange, refusal), self._exchange.headers
         )
 
     def _relay_or_continue(self, sent: Sent) -> None:
-        if sent.underway.response.is_events:
+        if sent.call.response.is_events:
             self._host.cache_route(self._http_request, self._exchange, sent)
-        if not (hasattr(sent.underway.response, "head") and self._stream(sent)):
+        if not (hasattr(sent.call.response, "head") and self._stream(sent)):
             self._continue_in_task()
 
     # -- large answers ------------------------------------------------------------------------------------
 
     def _stream(self, sent: Sent) -> bool:
         """Let the answer flow to the client as it comes; False where that cannot be."""
-        underway = sent.underway
+        call = sent.call
         limit = self._host.settings.response_limit
-        body = self._body = plan(self._http_request, self._exchange, underway.response, limit)
+        body = self._body = plan(self._http_request, self._exchange, call.response, limit)
         if body is None:
             return False
-        left = underway.since + underway.seconds - time.monotonic()
+        left = _left(call)
         if body.held is not None:
             left = min(left, PATIENCE_S)
         self._http_request.set_deadline(max(0.0, left), self._time_is_over)
         body.on_complete = self._client_has_all
-        Flow(underway.response, body, self._body_ended)
-        underway.response.lend()
+        Flow(call.response, body, self._body_ended)
+        call.response.lend()
         return True
 
     def _time_is_over(self) -> None:
@@ -187,23 +188,23 @@ class DirectRelay:
         if body.held is not None:
             self._continue_in_task()
         elif not self._http_request.is_full:  # at this moment: what it took before is not the server's
-            left = sent.underway.since + sent.underway.seconds + body.waited - time.monotonic()
+            left = _left(sent.call) + body.waited
             if left > 0:
                 self._http_request.set_deadline(left, self._time_is_over)
             else:
                 self._body_ended(TimeoutError())
         elif body.at > self._seen:
             self._seen = body.at
-            self._http_request.set_deadline(sent.underway.seconds, self._time_is_over)
+            self._http_request.set_deadline(sent.call.timeout_s, self._time_is_over)
         else:
             self._body_ended(ConnectionAbortedError("the client does not read"))
 
     def _client_has_all(self) -> None:
         """The client has all of it, whatever the end of the body brings."""
         if (sent := self._end()) is not None:
-            sent.underway.slot.release("ok")
-            if not sent.underway.response.has_ended:
-                asyncio.get_running_loop().call_later(LINGER_S, sent.underway.response.abandon)
+            sent.call.end()
+            if not sent.call.response.has_ended:
+                asyncio.get_running_loop().call_later(LINGER_S, sent.call.response.abandon)
 
     def _body_ended(self, fault: Exception | None) -> None:
         """All of it is written, or no more can be; what broke off is ended in the only honest way."""
@@ -213,13 +214,13 @@ class DirectRelay:
         sent = self._end()
         if sent is None:
             return
-        slot, http_request = sent.underway.slot, self._http_request
+        call, http_request = sent.call, self._http_request
         fault = fault or self._finished()
         if fault is None:
-            slot.release("ok")
+            call.end()
         elif isinstance(fault, (InterruptedAnswerError, UpstreamFailure, TimeoutError)):
             refusal = refusal_of(fault, self._host.settings)
-            sent.underway.refuse(refusal)
+            sent.call.refuse(refusal)
             if http_request.is_begun:
                 http_request.abort()
             else:
@@ -227,7 +228,7 @@ class DirectRelay:
                     200, result_format.refusal(self._exchange, refusal), self._exchange.headers
                 )
         else:
-            sent.underway.give_up()
+            sent.call.give_up()
             if isinstance(fault, ConnectionError):  # of the client's, which is gone or as good as that
                 http_request.abort()
             else:
@@ -252,6 +253,12 @@ class DirectRelay:
         ):
             return None
         return body if self._exchange.session is None else round_trips.final_response(self._exchange, found)
+
+
+def _left(call: ForwardedCall) -> float:
+    """Seconds until the deadline of a call."""
+    assert call.deadline is not None  # noqa: S101  narrows the type: streams do not go this way
+    return call.deadline - time.monotonic()
 
 
 def _is_to_be_passed_on(response: UpstreamResponse) -> bool:

@@ -12,6 +12,7 @@ import time
 from typing import Protocol
 
 from http_server.deadline import Deadline
+from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.request import HttpRequest
 from manager.relay import direct_relay
 from manager.route_cache.bound_route import BoundRoute
@@ -50,11 +51,11 @@ class CachedCall:
         "_body",
         "_bound",
         "_cache",
+        "_call",
         "_has_patience",
         "_identity",
         "_last",
         "_line",
-        "_sent",
         "_transport",
         "_upstream",
         "is_under_way",
@@ -68,7 +69,8 @@ class CachedCall:
         self._bound: BoundRoute  # of the call under way
         self._upstream: Connection
         self._body = self._identity = b""
-        self._begun = self._sent = 0.0
+        self._call: ForwardedCall
+        self._begun = 0.0
         self._has_patience = True
         self.is_under_way = False
 
@@ -143,10 +145,10 @@ class CachedCall:
             route.mark(session)
         self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
-        cache.begin(route, now)
+        self._call = cache.begin(route, identity, now)
         self._line.deadline.set_at(now + direct_relay.PATIENCE_S, self._patience_over)
         connection.send_for(self, bound.request(body, found))
-        self._sent = _monotonic()
+        self._call.sent(_monotonic())
         return True
 
     # -- answers (`response.Taker`) ------------------------------------------------------------------------
@@ -159,13 +161,12 @@ class CachedCall:
             return False
         self._upstream.release(now)
         self.is_under_way = False
-        route, session = bound.route, bound.session
+        session = bound.session
         if session is not None:
             session.in_flight.pop(self._identity, None)
-        cache.end(route)
         self._transport.write(answer)
         self._line.answered_fast(now)
-        route.timings.record_call(self._begun, self._sent, now, _monotonic())
+        cache.end(self._call, now)
         return True
 
     def respond(self) -> UpstreamResponse:
@@ -173,14 +174,12 @@ class CachedCall:
         self.is_under_way = False
         bound, connection = self._bound, self._upstream
         session = bound.session
-        response = UpstreamResponse(connection)
+        response = self._call.response = UpstreamResponse(connection)
         http_request = self._line.begin(
             bound.route.metadata, None if session is None else session.id, self._body
         )
         patience_s = direct_relay.PATIENCE_S if self._has_patience else 0.0
-        relay = self._cache.fall_back(
-            http_request, bound, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
-        )
+        relay = self._cache.fall_back(http_request, bound, self._call, patience_s)
         self._has_patience = True
         if session is not None:
             session.in_flight[self._identity] = relay.cancel

@@ -20,8 +20,9 @@ from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import claims_of, exchange_of
 from manager.answers.upstream_request import upstream_request
 from manager.answers.workspace_lookup import look_up_cached
-from manager.forwarding.forward import Forwarder, Outgoing, Underway
-from manager.forwarding.in_flight import Slot
+from manager.forwarding.forward import Forwarder, Outgoing
+from manager.forwarding.forwarded_call import ForwardedCall
+from manager.forwarding.open_requests import OpenRequests
 from manager.http.request import HttpRequest
 from manager.relay.direct_relay import DirectRelay
 from manager.route_cache.bound_route import BoundRoute
@@ -33,7 +34,6 @@ from manager.routing.state.session_table import Session, SessionTable
 from manager.routing.workspace.resolution import decisive_claim
 from manager.settings import Settings
 from manager.supervision.workspaces import Workspaces
-from manager.upstream.response import UpstreamResponse
 from protocol import headers
 from protocol.call_pattern import Pattern, derive_pattern
 from protocol.inbound import Inbound, classify
@@ -51,14 +51,12 @@ class Host(Protocol):
     """Who answers requests the usual way."""
 
     is_draining: bool
+    open_requests: OpenRequests
 
     def relay_directly(
         self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
     ) -> DirectRelay:
         """Go on with a call that is under way."""
-
-    def cached_calls_ended(self) -> None:
-        """Nothing is under way on the fast path."""
 
 
 class RouteCache:
@@ -67,7 +65,6 @@ class RouteCache:
     Attributes:
         groups: the calls that came, by what their heads and their sessions say.
         longest: bytes of a body that the door lets in.
-        under_way: calls that were sent and not answered.
         date: for the heads of answers.
     """
 
@@ -83,19 +80,15 @@ class RouteCache:
     ) -> None:
         self.groups: dict[tuple[RequestMetadata, SessionProfile | None], RouteGroup] = {}
         self.longest = settings.body_limit
-        self.under_way = 0
         self.date = DateLine()
         self._cached_count = 0
         self._recent: dict[bytes, BoundRoute] = {}  # by request lines: how each was called last
-        self._total = forwarder.total
+        self._admission = forwarder.admission
         self._host = host
         self._workspaces = workspaces
         self._sessions = sessions
         self._clients = clients
         self._forwarder = forwarder
-        self._settings = settings
-        self._limit = settings.in_flight_limit
-        self._workspace_limit = settings.workspace_in_flight_limit
 
     # -- a call --------------------------------------------------------------------------------------------
 
@@ -146,58 +139,34 @@ class RouteCache:
             return False
         if route.folder is not None and self._workspaces.cached(route.folder) is not workspace:
             return False
-        if route.figures.in_flight >= self._workspace_limit or self._total.in_flight >= self._limit:
+        if self._admission.is_full(route.figures):
             return False
         return self._workspaces.ready_now(workspace, now) is route.instance
 
-    def begin(self, route: CachedRoute, now: float) -> None:
-        """A call is sent."""
-        self.under_way += 1
-        figures = route.figures
-        figures.in_flight += 1
-        self._total.in_flight += 1
-        figures.calls += 1
-        figures.last_call_at = now
+    def begin(self, route: CachedRoute, identity: bytes, now: float) -> ForwardedCall:
+        """Begin a call of this route, at monotonic time `now`."""
+        self._host.open_requests.begin()
+        call = ForwardedCall(self._admission, route.figures, identity, is_tool_call=True, began=now)
         if now - route.recorded_at >= RECORD_INTERVAL_S:
             self._clients.record(route.client, route.record(now))
+        return call
 
-    def end(self, route: CachedRoute) -> None:
-        """It is about to be answered."""
-        figures = route.figures
-        figures.in_flight -= 1
-        self._total.in_flight -= 1
-        figures.last_outcome = "ok"
-        self.under_way -= 1
-        if not self.under_way and self._host.is_draining:
-            self._host.cached_calls_ended()
+    def end(self, call: ForwardedCall, answered_at: float) -> None:
+        """End a call whose answer was written."""
+        call.end("ok", answered_at)
+        self._host.open_requests.end()
 
     def fall_back(
-        self,
-        http_request: HttpRequest,
-        bound: BoundRoute,
-        response: UpstreamResponse,
-        *,
-        begun: float,
-        sent_at: float,
-        patience_s: float,
+        self, http_request: HttpRequest, bound: BoundRoute, call: ForwardedCall, patience_s: float
     ) -> DirectRelay:
-        """Let a call go on the usual way; times are monotonic."""
+        """Let a call go on by the path of those that are parsed."""
         route = bound.route
         exchange = _exchange(route.metadata, http_request.body, bound.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
-        slot = Slot(
-            route.figures,
-            self._total,
-            identity=exchange.message.id,
-            is_stream=False,
-            begun=begun,
-            is_counted=True,
-        )
-        slot.sent = sent_at
-        sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
-        self.under_way -= 1
-        return self._host.relay_directly(http_request, exchange, sent, patience_s)
+        relay = self._host.relay_directly(http_request, exchange, Sent(route.located, call), patience_s)
+        self._host.open_requests.end()
+        return relay
 
     # -- routes --------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from manager.forwarding.answer import Answer
-from manager.forwarding.in_flight import Slot, Total
+from manager.forwarding.forwarded_call import Admission, ForwardedCall
 from manager.settings import Settings
 from manager.supervision.instance import Figures
 
@@ -21,8 +21,10 @@ async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back
 
     server = await serve(half_a_body)
     response = await pool_to(server.port).request(b"POST", b"/mcp", (), b"{}")
-    mine, total = Figures(), Total()
-    answer = Answer(response, Slot(mine, total, identity=b"1", is_stream=False), Settings(), None)
+    mine, total = Figures(), Admission(Settings())
+    call = ForwardedCall(total, mine, b"1")
+    call.response = response
+    answer = Answer(call, Settings())
     assert (mine.in_flight, total.in_flight) == (1, 1)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):

@@ -17,6 +17,7 @@ from typing import Any, Self
 import pytest
 from multidict import CIMultiDict
 
+from manager.forwarding.forwarded_call import ForwardedCall
 from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.state.session_table import Session
@@ -49,13 +50,13 @@ def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
     known = Known()
     begin, end, is_valid = RouteCache.begin, RouteCache.end, RouteCache.is_valid
 
-    def begun(self: RouteCache, route: CachedRoute, now: float) -> None:
+    def begun(self: RouteCache, route: CachedRoute, identity: bytes, now: float) -> ForwardedCall:
         known.append(route)
-        begin(self, route, now)
+        return begin(self, route, identity, now)
 
-    def ended(self: RouteCache, route: CachedRoute) -> None:
+    def ended(self: RouteCache, call: ForwardedCall, answered_at: float) -> None:
         known.answered += 1
-        end(self, route)
+        end(self, call, answered_at)
 
     def asked(self: RouteCache, route: CachedRoute, session: Session | None, now: float) -> bool:
         known.session, known.path = session, self

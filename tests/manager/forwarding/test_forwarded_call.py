@@ -1,4 +1,4 @@
-"""What a call's place tells of the time the call took."""
+"""A forwarded call ends once, and what it counted and timed."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import time
 
 import pytest
 
-from manager.forwarding.in_flight import Slot, Total, Wait
+from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
+from manager.settings import Settings
 from manager.supervision.instance import Figures
 from protocol.errors import Reason, Refusal
 
 
-def place(figures: Figures, begun: float | None) -> Slot:
-    return Slot(figures, Total(), identity=b"1", is_stream=False, begun=begun)
+def call_of(figures: Figures, began: float | None) -> ForwardedCall:
+    return ForwardedCall(Admission(Settings()), figures, b"1", began=began)
 
 
 def test_a_call_is_timed_once_when_it_ends() -> None:
     figures, now = Figures(), time.monotonic()
-    slot = place(figures, now - 30.0)
-    slot.sent = now - 20.0
-    slot.release("ok", now - 5.0)
-    slot.release("cancelled", now)
+    call = call_of(figures, now - 30.0)
+    call.sent_at = now - 20.0
+    call.end("ok", now - 5.0)
+    call.end("cancelled", now)
     assert figures.timings.server.total == pytest.approx(15.0)
     assert figures.timings.manager.total == pytest.approx(15.0, abs=0.5)
     assert sum(figures.timings.server.counts) == 1
@@ -28,11 +29,11 @@ def test_a_call_is_timed_once_when_it_ends() -> None:
 
 def test_what_a_call_waited_for_is_nobodys_work() -> None:
     figures, now = Figures(), time.monotonic()
-    slot = place(figures, now - 40.0)
-    slot.waited(Wait.START, 10.0)
-    slot.waited(Wait.CONNECTION, 4.0)
-    slot.sent = now - 20.0
-    slot.release("ok")
+    call = call_of(figures, now - 40.0)
+    call.waited(Wait.START, 10.0)
+    call.waited(Wait.CONNECTION, 4.0)
+    call.sent_at = now - 20.0
+    call.end("ok")
     assert (figures.timings.start.total, figures.timings.connection.total) == (10.0, 4.0)
     assert figures.timings.manager.total == pytest.approx(6.0, abs=0.5)
     assert figures.timings.server.total == pytest.approx(20.0, abs=0.5)
@@ -41,15 +42,15 @@ def test_what_a_call_waited_for_is_nobodys_work() -> None:
 @pytest.mark.parametrize(("begun", "sent"), [(None, 1.0), (1.0, None)])
 def test_what_is_no_call_or_never_went_out_has_no_time(begun: float | None, sent: float | None) -> None:
     figures = Figures()
-    slot = place(figures, begun)
-    slot.sent = sent
-    slot.release("ok")
+    call = call_of(figures, begun)
+    call.sent_at = sent
+    call.end("ok")
     assert (sum(figures.timings.server.counts), sum(figures.timings.manager.counts)) == (0, 0)
 
 
 def test_failures_are_counted_by_their_reasons() -> None:
     figures = Figures()
     for reason in (Reason.CALL_TIMED_OUT, Reason.OVERLOADED, Reason.CALL_TIMED_OUT):
-        place(figures, None).fail(Refusal(reason, "why"))
+        call_of(figures, None).fail(Refusal(reason, "why"))
     assert figures.failures == {"call_timed_out": 2, "overloaded": 1}
     assert (figures.errors, figures.last_error, figures.in_flight) == (3, "why", 0)

@@ -1,0 +1,154 @@
+"""Owns one forwarded call until its end: admission, counters, timing, deadline and the id of its response."""
+
+from __future__ import annotations
+
+import time
+from enum import Enum, auto
+
+from manager.log import logger
+from manager.settings import Settings
+from manager.supervision.instance import Figures
+from manager.upstream.response import UpstreamResponse
+from protocol.errors import Refusal
+
+
+class Wait(Enum):
+    """What a call may have to wait for before it is sent."""
+
+    START = auto()
+    CONNECTION = auto()
+
+
+class Admission:
+    """Limits how many calls are in flight, per workspace and in all.
+
+    Attributes:
+        in_flight: calls of all workspaces.
+        call_timeout_s: seconds that a call may take.
+    """
+
+    __slots__ = ("_limit", "_workspace_limit", "call_timeout_s", "in_flight")
+
+    def __init__(self, settings: Settings) -> None:
+        self._limit = settings.in_flight_limit
+        self._workspace_limit = settings.workspace_in_flight_limit
+        self.call_timeout_s = settings.call_timeout_s
+        self.in_flight = 0
+
+    def is_full(self, figures: Figures) -> bool:
+        """Whether one more call to the workspace with these figures is refused."""
+        return figures.in_flight >= self._workspace_limit or self.in_flight >= self._limit
+
+
+class ForwardedCall:
+    """One request to a workspace server, from its admission to its end, whatever path it takes.
+
+    All times are monotonic. `end` and `fail` end it; the first of them counts.
+
+    Args:
+        admission: counts it.
+        figures: those of its workspace.
+        identity: the id that the response must have, as JSON text.
+        is_tool_call: whether it counts as a call in the figures.
+        is_stream: whether it is a stream that stays open: counted apart, and without a deadline.
+        began: when the work for it began, None where its time does not count.
+
+    Attributes:
+        deadline: when its answer must be complete, None for a stream.
+        sent_at: when it was sent.
+        response: set when it is sent.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_began",
+        "_figures",
+        "_has_failed",
+        "_is_open",
+        "_is_stream",
+        "deadline",
+        "identity",
+        "response",
+        "sent_at",
+        "timeout_s",
+    )
+
+    response: UpstreamResponse
+
+    def __init__(
+        self,
+        admission: Admission,
+        figures: Figures,
+        identity: bytes,
+        *,
+        is_tool_call: bool = False,
+        is_stream: bool = False,
+        began: float | None = None,
+    ) -> None:
+        self._admission = admission
+        self._figures = figures
+        self._is_stream = is_stream
+        self._is_open = True
+        self._has_failed = False
+        self._began = began
+        self.identity = identity
+        self.sent_at: float | None = None
+        self.timeout_s = admission.call_timeout_s
+        self.deadline: float | None = None
+        figures.calls += is_tool_call
+        self._count(1)
+
+    def waited(self, wait: Wait, seconds: float) -> None:
+        """Add the time before it could be sent; it counts neither as the manager's nor as the server's."""
+        if self._began is not None:
+            self._began += seconds
+            timings = self._figures.timings
+            (timings.start if wait is Wait.START else timings.connection).add(seconds)
+
+    def sent(self, now: float) -> None:
+        """Note that it is sent; its time runs from now on, unless it runs already."""
+        self.sent_at = self._figures.last_call_at = now
+        if self.deadline is None and not self._is_stream:
+            self.deadline = now + self.timeout_s
+
+    def end(self, outcome: str = "ok", answered_at: float | None = None) -> None:
+        """End it.
+
+        Args:
+            answered_at: when the answer had arrived, if that was before now.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._count(-1)
+        self._figures.last_outcome = outcome
+        if self._began is not None and self.sent_at is not None:
+            now = time.monotonic()
+            answered_at = now if answered_at is None else answered_at
+            self._figures.timings.record_call(self._began, self.sent_at, answered_at, now)
+
+    def fail(self, refusal: Refusal) -> None:
+        """End it, and enter the failure into the figures and the log; the first failure counts."""
+        if self._has_failed:
+            return
+        self._has_failed = True
+        self._figures.failed(refusal)
+        self.end(refusal.reason.word)
+        logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Fail because of its response, and close the connection that brought it."""
+        self.fail(refusal)
+        self.response.reject()
+
+    def give_up(self, outcome: str = "cancelled") -> None:
+        """End it, and cancel it upstream if it is not answered yet. Idempotent."""
+        self.end(outcome)
+        self.response.abandon()
+
+    def _count(self, step: int) -> None:
+        if self._is_stream:
+            self._figures.streams += step
+        else:
+            self._figures.in_flight += step
+            self._admission.in_flight += step

@@ -1,4 +1,4 @@
-"""Unwrapping `lmToolsBridge.callTool`: what is inside, whom it is for, and what is refused."""
+"""Unwrapping `lmToolsBridge.callTool`: the wrapped call, its workspace, refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def unwrapped(arguments: object, **members: Any) -> Unwrapped:
     return found
 
 
-def test_the_call_inside_stands_in_for_the_call_outside() -> None:
+def test_the_wrapped_call_replaces_the_wrapping_one() -> None:
     """What the client wrote stays as it wrote it."""
     body = (
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lmToolsBridge.callTool",'
@@ -40,13 +40,13 @@ def test_the_call_inside_stands_in_for_the_call_outside() -> None:
     }
 
 
-def test_a_modern_call_is_unwrapped_alike() -> None:
+def test_a_stateless_call_is_unwrapped_in_the_same_way() -> None:
     found = unwrap(stateless(names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": {"name": "x"}}))
     assert isinstance(found, Unwrapped)
     assert set(found.params) == {"name", "arguments", "_meta"}
 
 
-def test_no_arguments_are_empty_arguments() -> None:
+def test_missing_arguments_are_empty_arguments() -> None:
     assert bytes_of(unwrapped({"name": "x"}).params["arguments"]) == b"{}"
 
 
@@ -71,30 +71,30 @@ def test_no_arguments_are_empty_arguments() -> None:
         ],
     ],
 )
-def test_a_call_that_cannot_be_meant_is_refused_with_how_to_write_it(arguments: object, message: str) -> None:
+def test_an_invalid_call_is_refused_with_the_expected_form(arguments: object, message: str) -> None:
     refusal = unwrap(legacy(call(names.CALL_TOOL, arguments)))
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.message, refusal.delivered) == (Reason.INVALID_ARGUMENTS, message, "no")
     assert "{ name: string, arguments?: object, workspace?: string, cwd?: string }" in refusal.text
 
 
-def test_without_handle_and_cwd_the_requests_own_claims_hold() -> None:
+def test_without_workspace_and_cwd_the_requests_own_claims_hold() -> None:
     assert unwrapped({"name": "x"}, claims=AMBIENT).claims == AMBIENT
 
 
 @pytest.mark.parametrize("blank", [None, "", "  "])
 @pytest.mark.parametrize("member", ["workspace", "cwd"])
-def test_a_blank_handle_or_cwd_says_nothing(member: str, blank: object) -> None:
+def test_a_blank_workspace_or_cwd_is_ignored(member: str, blank: object) -> None:
     assert unwrapped({"name": "x", member: blank}, claims=AMBIENT).claims == AMBIENT
 
 
-def test_a_handle_and_a_cwd_are_explicit_claims() -> None:
+def test_workspace_and_cwd_are_explicit_claims() -> None:
     claims = unwrapped({"name": "x", "workspace": "w", "cwd": "/c"}, claims=AMBIENT).claims
     assert claims == replace(AMBIENT, argument_workspace="w", argument_cwd="/c")
     assert [claim.text for claim in claims.explicit_claims()] == ["w", "/c"]
 
 
-def test_on_a_door_of_one_workspace_both_must_agree() -> None:
+def test_at_a_workspaces_url_path_and_arguments_must_agree() -> None:
     """The path goes on claiming."""
     claims = unwrapped({"name": "x", "workspace": "w"}, claims=Claims(path="p")).claims
     assert (claims.path, claims.argument_workspace) == ("p", "w")

@@ -46,7 +46,7 @@ def test_without_a_workspace_the_lists_are_the_managers_own(method: str, modern:
     validate_server_result(method, "2026-07-28" if modern else "2025-11-25", found)
 
 
-def test_all_four_lists_are_known() -> None:
+def test_all_four_lists_are_covered() -> None:
     assert set(OWN) == LIST_METHODS
 
 

@@ -59,11 +59,11 @@ def test_the_call_tool_resource_is_the_same_for_everybody() -> None:
 
 
 @pytest.mark.parametrize("uri", ["lm-tools://names", "lm-tools-bridge://calltool", "file:///x", ""])
-def test_other_resources_are_not_ours(uri: str) -> None:
+def test_other_resources_are_not_the_managers(uri: str) -> None:
     assert read_own(reading(uri), None) is None
 
 
-def test_the_handshake_resource_of_an_unbound_session_says_so() -> None:
+def test_the_handshake_resource_shows_an_unbound_session() -> None:
     (content,) = result_of(read_own(reading("lm-tools-bridge://handshake"), None))["contents"]
     assert snapshot(content["text"]) == {
         "ready": False,

@@ -1,4 +1,4 @@
-"""Results and refusals in the manner of the era that asked."""
+"""Results and refusals in the format of the request's protocol revision."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def listing(method: str = "tools/list") -> Exchange:
     return legacy({"jsonrpc": "2.0", "id": 1, "method": method})
 
 
-def test_a_legacy_result_is_the_value_alone() -> None:
+def test_a_session_result_is_the_value_alone() -> None:
     assert result(listing(), {"tools": []}) == {"tools": []}
 
 
 @pytest.mark.parametrize("method", sorted(result_format.CACHEABLE))
-def test_a_modern_list_says_what_it_is_and_how_long_it_holds(method: str) -> None:
+def test_a_stateless_list_has_its_type_and_cache_hints(method: str) -> None:
     params = {"uri": "x"} if method == names.RESOURCES_READ else {}
     assert result(stateless(method, params), {"x": []}) == {
         "resultType": "complete",
@@ -46,13 +46,13 @@ def test_a_modern_list_says_what_it_is_and_how_long_it_holds(method: str) -> Non
     }
 
 
-def test_a_modern_call_is_not_cached() -> None:
+def test_a_stateless_call_result_has_no_cache_hints() -> None:
     found = result(stateless("tools/call", {"name": "x"}), {"content": []})
     assert set(found) == {"resultType", "content", "_meta"}
     validate_server_result("tools/call", "2026-07-28", found)
 
 
-def test_a_meta_of_the_value_stays_in_both_forms() -> None:
+def test_the_meta_of_a_value_is_kept_in_both_formats() -> None:
     exchange = stateless("tools/list")
     for meta in ({"a/b": 1}, json.loads('{"a/b":1}')):
         assert result(exchange, {"tools": [], "_meta": meta})["_meta"] == {
@@ -63,7 +63,7 @@ def test_a_meta_of_the_value_stays_in_both_forms() -> None:
 
 @pytest.mark.parametrize("refused", REFUSALS, ids=lambda one: one.reason.word)
 @pytest.mark.parametrize("modern", [False, True])
-def test_on_a_tool_call_a_model_reads_the_refusal(refused: Refusal, modern: bool) -> None:
+def test_a_refused_tool_call_is_a_tool_result(refused: Refusal, modern: bool) -> None:
     """The refusal shape R(code)."""
     exchange = stateless("tools/call", {"name": "x"}) if modern else legacy(call("x", {}))
     message = json.loads(result_format.refusal(exchange, refused))
@@ -77,7 +77,7 @@ def test_on_a_tool_call_a_model_reads_the_refusal(refused: Refusal, modern: bool
 
 
 @pytest.mark.parametrize("refused", REFUSALS, ids=lambda one: one.reason.word)
-def test_on_every_other_method_it_is_an_error(refused: Refusal) -> None:
+def test_other_refused_methods_are_errors(refused: Refusal) -> None:
     message = json.loads(result_format.refusal(listing(), refused))
     assert message["error"] == {"code": refused.reason.code, "message": refused.text, "data": refused.data()}
 
@@ -85,12 +85,12 @@ def test_on_every_other_method_it_is_an_error(refused: Refusal) -> None:
 @pytest.mark.parametrize(
     "exchange", [legacy(call("x", {})), stateless("tools/list")], ids=["legacy", "modern"]
 )
-def test_refusals_are_answers_and_not_http_errors(exchange: Exchange) -> None:
+def test_refusals_have_http_status_200(exchange: Exchange) -> None:
     assert {result_format.refuse(exchange, one).status for one in REFUSALS} == {200, 503}
 
 
 @pytest.mark.parametrize(("wait_ms", "seconds"), [(60_000, "60"), (1, "1"), (None, None)])
-def test_too_many_sessions_is_503_with_a_time_to_wait(wait_ms: int | None, seconds: str | None) -> None:
+def test_too_many_sessions_is_503_with_retry_after(wait_ms: int | None, seconds: str | None) -> None:
     exchange = legacy(call("x", {}))
     reply = result_format.refuse(
         exchange, Refusal(Reason.TOO_MANY_SESSIONS, "too many sessions", retry_after_ms=wait_ms)
@@ -99,7 +99,7 @@ def test_too_many_sessions_is_503_with_a_time_to_wait(wait_ms: int | None, secon
     assert json.loads(reply.body)["error"]["code"] == 47111
 
 
-def test_an_unknown_method_is_404_in_the_modern_era_only() -> None:
+def test_an_unknown_method_is_404_for_stateless_requests_only() -> None:
     for exchange, status in ((stateless("ping"), 404), (listing("no/such"), 200)):
         reply = result_format.method_not_found(exchange)
         message = json.loads(reply.body)

@@ -1,4 +1,4 @@
-"""What of a client's roots is believed."""
+"""Reading roots from a client's result."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ WS = "file:///ws"
         (None, ()),
     ],
 )
-def test_only_folders_of_a_bearable_number_and_length(roots: Any, kept: tuple[str, ...]) -> None:
+def test_roots_are_limited_in_number_and_length(roots: Any, kept: tuple[str, ...]) -> None:
     assert roots_in(json.dumps({"roots": roots}).encode()) == kept
 
 
 @pytest.mark.parametrize("result", [b"{}", b"7", b"", b'{"roots":[{"uri":"\xff"}]}', b"[" * 10_000])
-def test_anything_else_is_no_roots(result: bytes) -> None:
+def test_invalid_results_contain_no_roots(result: bytes) -> None:
     assert roots_in(result) == ()

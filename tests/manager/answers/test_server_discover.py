@@ -1,4 +1,4 @@
-"""What a session is told at an address that means a workspace."""
+"""The `initialize` result of a session at a workspace's URL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def told(**members: Any) -> dict[str, Any]:
     return dict(json.loads(jsonrpc.dumps(initialize_result("2025-06-18", said))))
 
 
-def test_a_server_behind_the_workspace_speaks_for_itself() -> None:
+def test_a_pass_through_server_describes_itself() -> None:
     """Its members are the bytes that came."""
     capabilities, server = msgspec.Raw(b'{"tools":{ },"x/y":1e2}'), msgspec.Raw(b'{"name": "theirs"}')
     meta = jsonrpc.raw({names.META_SERVER: server})
@@ -32,24 +32,24 @@ def test_a_server_behind_the_workspace_speaks_for_itself() -> None:
     )
 
 
-def test_one_that_gives_no_instructions_gets_none_of_ours() -> None:
+def test_missing_instructions_are_not_replaced() -> None:
     assert "instructions" not in told(
         capabilities={}, _meta={names.META_SERVER: {"name": "x", "version": "1"}}
     )
 
 
-def test_what_is_gathered_takes_the_folder_that_codex_tells_of() -> None:
+def test_our_workspace_server_declares_the_codex_sandbox_capability() -> None:
     meta = {names.META_SERVER: {"name": names.WORKSPACE_SERVER, "version": "1"}}
     found = told(capabilities={"tools": {}, "experimental": {"x": {}}}, _meta=meta)
     assert found["capabilities"] == {"tools": {}, "experimental": {"x": {}, **CODEX}}
 
 
-def test_tasks_are_not_for_sessions_and_other_extensions_are() -> None:
+def test_only_the_tasks_extension_is_removed_for_sessions() -> None:
     extensions = {"io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/ui": {"a": 1}}
     found = told(capabilities={"extensions": extensions}, _meta={})
     assert found["capabilities"] == {"extensions": {"io.modelcontextprotocol/ui": {"a": 1}}}
 
 
 @pytest.mark.parametrize("meta", [{}, {names.META_SERVER: "theirs"}, {names.META_SERVER: {}}, []])
-def test_a_server_that_does_not_say_who_it_is_appears_as_the_manager(meta: Any) -> None:
+def test_a_server_without_an_identity_gets_the_managers(meta: Any) -> None:
     assert told(capabilities=[], _meta=meta)["serverInfo"] == result_format.SERVER_INFO

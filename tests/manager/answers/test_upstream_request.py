@@ -1,4 +1,4 @@
-"""The request that leaves: modern ones as they came, legacy ones with the modern `_meta` and nothing else changed."""
+"""Requests to the workspace server: stateless ones unchanged, session ones with `_meta` spliced in."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def headers_of(sent: Outgoing) -> dict[str, str]:
 # Modern clients ----------------------------------------------------------------------------------------------
 
 
-def test_a_modern_body_leaves_as_it_came() -> None:
+def test_a_stateless_body_is_unchanged() -> None:
     exchange = stateless("tools/call", {"name": "é", "arguments": {"a": 1}})
     sent = upstream_request(exchange)
     assert sent.body == exchange.message.body
@@ -53,7 +53,7 @@ def test_a_modern_body_leaves_as_it_came() -> None:
     assert headers.UNMIRRORED not in headers_of(sent)
 
 
-def test_an_unwrapped_call_gets_the_name_header_of_the_call_inside() -> None:
+def test_an_unwrapped_call_gets_the_wrapped_calls_name_header() -> None:
     exchange = stateless("tools/call", {"name": names.CALL_TOOL, "arguments": {"name": "x"}})
     sent = upstream_request(exchange, {**exchange.params, "name": raw("réal"), "arguments": raw({"b": 2})})
     assert accepted(sent).name == "réal"
@@ -69,7 +69,7 @@ def test_an_unwrapped_call_gets_the_name_header_of_the_call_inside() -> None:
 CALLER = hashlib.sha256(b"s-1").hexdigest()[:32]
 
 
-def test_a_legacy_call_becomes_a_modern_one() -> None:
+def test_a_session_call_becomes_a_stateless_one() -> None:
     """What follows from the session: its calls belong together, and its id is not told."""
     sent = upstream_request(legacy(call("lm_findFiles", {"query": "*"})))
     assert accepted(sent).name == "lm_findFiles"
@@ -103,19 +103,19 @@ def test_a_legacy_call_becomes_a_modern_one() -> None:
     ],
     ids=["no parameters", "empty parameters", "odd spelling"],
 )
-def test_only_the_meta_is_spliced_in(body: bytes, expected: bytes) -> None:
+def test_only_meta_is_added_to_the_body(body: bytes, expected: bytes) -> None:
     """Design 2.4: bodies are forwarded, not re-modelled."""
     meta = json.dumps(TRIPLE, separators=(",", ":")).encode()
     assert upstream_request(legacy(body)).body == expected.replace(b"@", meta)
 
 
-def test_the_clients_own_meta_stays() -> None:
+def test_the_clients_own_meta_is_kept() -> None:
     meta = {"progressToken": "p", "traceparent": "00-1-1-01", "vendor/x": {"deep": [1]}}
     sent = upstream_request(legacy(call("x", {}, _meta=meta)))
     assert json.loads(sent.body)["params"]["_meta"] == {**meta, **TRIPLE}
 
 
-def test_a_legacy_client_cannot_speak_for_the_modern_era() -> None:
+def test_a_session_client_cannot_set_stateless_meta() -> None:
     """Its own claim about capabilities is replaced by what its session declared."""
     meta = {CAPABILITIES: {"sampling": {}}, CLIENT: {"name": "liar", "version": "9"}}
     sent = upstream_request(legacy(call("x", {}, _meta=meta)))
@@ -134,7 +134,7 @@ FULL = b'{"elicitation":{"form":{}},"sampling":{},"x/y":{"n":1.10}}'
         ("2025-11-25", False, b"{}"),
     ],
 )
-def test_what_a_session_declared_travels_where_it_can_be_asked(
+def test_session_capabilities_are_sent_if_the_client_takes_events(
     revision: str, accepts_events: bool, expected: bytes
 ) -> None:
     """Questions go out on the request's event stream; before 2025-06-18 nobody knew elicitation."""
@@ -155,7 +155,7 @@ def test_what_a_session_declared_travels_where_it_can_be_asked(
         (names.TOOLS_LIST, "debug", True, None),
     ],
 )
-def test_log_messages_are_wanted_where_they_can_be_told(
+def test_a_log_level_is_sent_if_the_client_takes_events(
     method: str, said: str | None, accepts_events: bool, expected: str | None
 ) -> None:
     """Servers of the older era log unasked until a level is set, those of the newer one never."""
@@ -165,19 +165,19 @@ def test_log_messages_are_wanted_where_they_can_be_told(
     assert json.loads(sent.body)["params"]["_meta"].get(names.META_LOG_LEVEL) == expected
 
 
-def test_a_state_that_is_given_up_is_told_in_a_notification() -> None:
+def test_giving_up_a_state_is_a_cancel_notification() -> None:
     sent = cancelled_notification(raw("sealed-é"))
     inbound = classify(CIMultiDict((key.decode(), value.decode()) for key, value in sent.headers), sent.body)
     assert isinstance(inbound, Inbound)
     assert (inbound.era, inbound.params["requestState"]) == (Era.MODERN, raw("sealed-é"))
 
 
-def test_a_client_without_a_name_is_not_named() -> None:
+def test_a_client_without_a_name_sends_no_client_info() -> None:
     sent = upstream_request(legacy(call("x", {}), session=session_of(client_name=None)))
     assert CLIENT not in json.loads(sent.body)["params"]["_meta"]
 
 
-def test_an_unwrapped_legacy_call_has_the_name_and_arguments_inside() -> None:
+def test_an_unwrapped_session_call_has_the_wrapped_name_and_arguments() -> None:
     exchange = legacy(call(names.CALL_TOOL, {"name": "x"}, _meta={"progressToken": 1}))
     sent = upstream_request(exchange, {**exchange.params, "name": raw("x"), "arguments": raw({"b": 2})})
     assert accepted(sent).name == "x"
@@ -202,7 +202,7 @@ JSON = st.recursive(
     st.sampled_from([None, 1]),
     st.booleans(),
 )
-def test_every_legacy_call_arrives_whole(
+def test_every_member_of_a_session_call_arrives(
     params: dict[str, Any], meta: dict[str, Any] | None, identity: Any, indent: int | None, ascii_only: bool
 ) -> None:
     sent_params = {**params, "name": "t"} | ({} if meta is None else {"_meta": meta})
@@ -218,7 +218,7 @@ def test_every_legacy_call_arrives_whole(
 # Both --------------------------------------------------------------------------------------------------------
 
 
-def test_headers_that_cross_and_the_tool_mode_go_along() -> None:
+def test_forwarded_headers_and_the_tool_mode_are_sent() -> None:
     passed = ((b"Mcp-Param-Path", b"/x"), (b"traceparent", b"00"))
     sent = upstream_request(legacy(call("x", {}), passed_headers=passed, passed_query="?tool_mode=discovery"))
     assert sent.target == b"/mcp?tool_mode=discovery"
@@ -252,7 +252,7 @@ SHOW_ALL = (("X-MCP-Show-All", "true"),)
     ],
     ids=["silent", "header wins", "empty query wins", "the other one", "one of two"],
 )
-def test_a_sessions_mode_stands_where_the_request_says_nothing(
+def test_a_sessions_mode_applies_unless_the_request_sets_one(
     mode: Any, sent_headers: dict[str, str], query: str, modes: dict[str, str], target: str
 ) -> None:
     passed = tuple((name.encode(), value.encode()) for name, value in sent_headers.items())
@@ -282,7 +282,7 @@ def test_a_sessions_mode_stands_where_the_request_says_nothing(
         ),
     ],
 )
-def test_the_mode_of_a_request_is_short_and_can_be_a_header(
+def test_a_requests_mode_is_shortened_and_valid_in_a_header(
     sent_headers: dict[str, str], query: str, mode: dict[str, str]
 ) -> None:
     passed = tuple((name.encode(), value.encode()) for name, value in sent_headers.items())
@@ -290,7 +290,7 @@ def test_the_mode_of_a_request_is_short_and_can_be_a_header(
 
 
 @pytest.mark.parametrize(("identity", "same"), [("s-1", True), ("s-2", False)])
-def test_calls_of_one_session_and_no_others_belong_together(identity: str, same: bool) -> None:
+def test_the_caller_header_is_equal_only_within_a_session(identity: str, same: bool) -> None:
     other = session_of()
     other.id = identity
     sent = headers_of(upstream_request(legacy(call("y", {}), session=other)))
@@ -298,7 +298,7 @@ def test_calls_of_one_session_and_no_others_belong_together(identity: str, same:
     assert identity not in sent.values()
 
 
-def test_a_client_cannot_say_who_calls() -> None:
+def test_a_client_cannot_set_the_caller_header() -> None:
     """Nor can a stateless one: nobody answers for its calls belonging together."""
     assert not headers.is_forwarded(headers.CALLER.lower())
     assert headers.CALLER not in headers_of(upstream_request(stateless("tools/list")))
@@ -318,7 +318,7 @@ def test_only_a_listen_stream_has_no_deadline(method: str, timed: bool) -> None:
         ("resources/read", {"uri": "lm-tools://schema/é"}, "lm-tools://schema/é"),
     ],
 )
-def test_the_managers_own_requests_are_in_order_and_have_an_id(
+def test_the_managers_own_requests_are_valid_and_have_an_id(
     method: str, params: dict[str, Any], name: str | None
 ) -> None:
     sent = manager_request(method, params, "manager-1")

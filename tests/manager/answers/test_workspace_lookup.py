@@ -1,4 +1,4 @@
-"""Climbing the ladder with real folders: who is believed, who is refused, who is passed over."""
+"""Looking up the workspace of claims, with real folders."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def refused(outcome: object) -> Refusal:
     return outcome
 
 
-async def test_every_rung_alone_leads_to_its_workspace(land: Land) -> None:
+async def test_every_claim_alone_leads_to_its_workspace(land: Land) -> None:
     identity, a = await land.known(land.a), str(land.a)
     assert at(await land.ask(path=identity)) == (a, WorkspaceSource.PATH)
     assert at(await land.ask(argument_workspace=identity)) == (a, WorkspaceSource.ARGUMENT)
@@ -74,7 +74,7 @@ async def test_every_rung_alone_leads_to_its_workspace(land: Land) -> None:
     assert at(await land.ask(header=a)) == (a, WorkspaceSource.HEADER)
 
 
-async def test_each_rung_beats_those_below_it(land: Land) -> None:
+async def test_each_claim_beats_those_after_it(land: Land) -> None:
     a, b, c = str(land.a), str(land.b), str(land.c)
     ida, idb = await land.known(land.a), await land.known(land.b)
     assert at(await land.ask(path=ida, session=idb, query=c, header=c)) == (a, WorkspaceSource.PATH)
@@ -84,7 +84,7 @@ async def test_each_rung_beats_those_below_it(land: Land) -> None:
     assert at(await land.ask(query=a, header=c)) == (a, WorkspaceSource.QUERY)
 
 
-async def test_explicit_claims_that_agree_are_one(land: Land) -> None:
+async def test_explicit_claims_can_agree(land: Land) -> None:
     identity = await land.known(land.a)
     found = await land.ask(path=identity, argument_workspace=identity, argument_cwd=str(land.a))
     assert at(found) == (str(land.a), WorkspaceSource.PATH)
@@ -115,7 +115,7 @@ async def test_explicit_claims_that_disagree_are_refused_naming_both(land: Land)
         ({"argument_cwd": "/"}, Reason.WORKSPACE_NOT_MATCHED),
     ],
 )
-async def test_an_explicit_claim_that_leads_nowhere_is_refused(
+async def test_an_unmatched_explicit_claim_is_refused(
     land: Land, claims: dict[str, Any], reason: Reason
 ) -> None:
     """Nothing below it is asked instead."""
@@ -123,7 +123,7 @@ async def test_an_explicit_claim_that_leads_nowhere_is_refused(
     assert refused(await land.ask(session=identity, query=str(land.a), **claims)).reason is reason
 
 
-async def test_an_unmatched_claim_names_what_is_known(land: Land) -> None:
+async def test_the_refusal_names_known_workspaces(land: Land) -> None:
     """The table of refusals."""
     ids = [await land.known(land.a), await land.known(land.b)]
     refusal = refused(await land.ask(argument_workspace="ghost"))
@@ -131,18 +131,18 @@ async def test_an_unmatched_claim_names_what_is_known(land: Land) -> None:
     assert refusal.details == {"workspace": "ghost", "known": ids}
 
 
-async def test_an_ambient_claim_that_matches_nothing_falls_to_the_next(land: Land) -> None:
+async def test_an_unmatched_ambient_claim_falls_through(land: Land) -> None:
     found = await land.ask(query="/no/such/folder", header=str(land.a))
     assert at(found) == (str(land.a), WorkspaceSource.HEADER)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "${PWD}", "$PWD", "%CD%", "{env:PWD}", "${workspaceFolder}"])
-async def test_an_ambient_placeholder_is_silence(land: Land, text: str) -> None:
+async def test_an_unexpanded_placeholder_is_ignored(land: Land, text: str) -> None:
     assert await land.ask(query=text) == Unlocated(None)
     assert at(await land.ask(query=text, header=str(land.a))) == (str(land.a), WorkspaceSource.HEADER)
 
 
-async def test_a_hopeless_ambient_folder_is_named_by_the_refusal_that_follows(land: Land) -> None:
+async def test_an_unmatched_ambient_folder_is_named_in_the_refusal(land: Land) -> None:
     outcome = await land.ask(query="/no/such/folder", header="also/bad")
     assert isinstance(outcome, Unlocated)
     refusal = workspace_not_set(outcome)
@@ -150,19 +150,19 @@ async def test_a_hopeless_ambient_folder_is_named_by_the_refusal_that_follows(la
     assert "/no/such/folder" in refusal.message
 
 
-async def test_silence_everywhere_is_no_workspace(land: Land) -> None:
+async def test_without_claims_there_is_no_workspace(land: Land) -> None:
     outcome = await land.ask()
     assert outcome == Unlocated(None)
     refusal = workspace_not_set(Unlocated(None))
     assert (refusal.reason, refusal.message) == (Reason.WORKSPACE_NOT_SET, "workspace not set")
 
 
-async def test_a_binding_to_a_workspace_nobody_knows_any_more_is_passed_over(land: Land) -> None:
+async def test_a_binding_to_a_removed_workspace_is_skipped(land: Land) -> None:
     assert await land.ask(session="forgotten") == Unlocated(None)
     assert at(await land.ask(session="forgotten", query=str(land.a))) == (str(land.a), WorkspaceSource.QUERY)
 
 
-async def test_only_what_the_address_says_is_pure(land: Land) -> None:
+async def test_only_claims_of_the_address_are_pure(land: Land) -> None:
     identity, a = await land.known(land.a), str(land.a)
     claims = {
         "path": {"path": identity},

@@ -1,4 +1,4 @@
-"""Ids of events: what is written in them is read again, and nothing else is."""
+"""Writing and parsing event ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REQUESTS = st.one_of(st.integers(-(2**63), 2**64), st.text(max_size=12)).map(jso
 
 
 @given(request=st.one_of(st.none(), REQUESTS), number=st.integers(0, 10**9), event=st.integers(0, 10**9))
-def test_what_is_written_is_read_again(request: bytes | None, number: int, event: int) -> None:
+def test_an_event_id_survives_writing_and_parsing(request: bytes | None, number: int, event: int) -> None:
     if request is not None and len(request) > MAX_REQUEST:
         return
     made = EventId(stream_name("k-_Q", number, request), event)
@@ -22,13 +22,13 @@ def test_what_is_written_is_read_again(request: bytes | None, number: int, event
     assert made.request == request
 
 
-def test_the_standing_stream_is_known_by_its_number() -> None:
+def test_a_server_stream_is_known_by_its_number() -> None:
     assert EventId(stream_name("a", SERVER_STREAM), 7).is_server_stream
     assert not EventId(stream_name("a", 1), 7).is_server_stream
     assert not EventId(stream_name("a", SERVER_STREAM, b"0"), 7).is_server_stream
 
 
-def test_a_long_request_id_is_not_named() -> None:
+def test_a_long_request_id_is_left_out() -> None:
     assert EventId(stream_name("a", 1, b'"' + b"x" * MAX_REQUEST + b'"'), 1).request is None
 
 
@@ -37,11 +37,11 @@ def test_a_long_request_id_is_not_named() -> None:
     ["", "-", "7", "a.1", "a.1-", "a.1-x", "a.x-1", "a.1.-1", "a.1-1\n", "é.1-1", "a.1-²", "a.1-" + "9" * 16,
      "a" * 33 + ".1-1", "a.1." + "b" * 89 + "-1", "0 or 1=1", "a.1.b.c-1"],
 )  # fmt: skip
-def test_what_is_no_id_of_ours_means_nothing(text: str) -> None:
+def test_other_texts_are_not_event_ids(text: str) -> None:
     assert parse(text) is None
 
 
 @pytest.mark.parametrize("request_part", ["!!!", "e30", "bnVsbA", "MS41", "IgE", "A", "_w"])
-def test_a_made_up_request_is_none(request_part: str) -> None:
+def test_an_invalid_request_id_is_ignored(request_part: str) -> None:
     """`e30` is {}, `bnVsbA` null, `MS41` 1.5: no ids of requests."""
     assert EventId(f"a.1.{request_part}", 1).request is None

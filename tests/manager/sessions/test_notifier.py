@@ -1,4 +1,4 @@
-"""Who hears what, now or on the next stream: the right sessions, and no others."""
+"""Notifying exactly the sessions that a change concerns, now or on their next stream."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_changed_lists_go_to_the_sessions_of_that_workspace_only() -> None
     assert await office.heard(elsewhere) == []
 
 
-async def test_an_updated_resource_goes_to_those_who_subscribed_it() -> None:
+async def test_a_resource_update_goes_to_its_subscribers() -> None:
     office = Office()
     sessions = {
         "it": {"file:///a": "w"},
@@ -71,14 +71,14 @@ async def test_an_updated_resource_goes_to_those_who_subscribed_it() -> None:
 
 
 @pytest.mark.parametrize("subscribed", ["file:///a", "file:///b", "fil", "file:///aa"])
-async def test_the_beginning_of_a_name_is_no_folder(subscribed: str) -> None:
+async def test_a_prefix_of_a_name_is_not_a_parent(subscribed: str) -> None:
     office = Office()
     session = office.session("s", subscriptions={subscribed: "w"})
     office.notifier.notify_resource_updated("w", "file:///ab", b'{"method":"u"}')
     assert await office.heard(session) == []
 
 
-async def test_who_does_not_know_what_it_missed_is_told_everything() -> None:
+async def test_a_session_that_missed_notifications_is_notified_of_everything() -> None:
     office = Office()
     session = office.session("s", workspace="w", subscriptions={"x:1": "w", "x:2": "v"})
     office.notifier.notify_all_changed(session)
@@ -87,14 +87,14 @@ async def test_who_does_not_know_what_it_missed_is_told_everything() -> None:
     assert await office.heard(session) == [*names.LISTS_CHANGED, "x:1"]
 
 
-async def test_news_that_were_missed_open_the_next_stream_once() -> None:
+async def test_missed_notifications_are_sent_once_on_the_next_stream() -> None:
     office = Office()
     session = office.session("s", unannounced=True)
     assert await office.heard(session) == list(names.LISTS_CHANGED)
     assert await office.heard(session) == []
 
 
-async def test_lists_that_were_incomplete_are_announced_when_their_workspace_serves() -> None:
+async def test_incomplete_lists_are_announced_when_their_workspace_serves() -> None:
     office = Office()
     session = office.session("s", workspace="w")
     session.unannounced = True
@@ -110,7 +110,7 @@ async def test_lists_that_were_incomplete_are_announced_when_their_workspace_ser
     assert standing is not None
 
 
-async def test_a_second_stream_is_refused_and_one_that_comes_for_the_first_takes_it() -> None:
+async def test_a_second_stream_is_refused_unless_it_resumes_the_first() -> None:
     office = Office()
     session, first, second = office.session("s"), Recorder(), Recorder()
     assert office.notifier.open_stream(session, first, "w")
@@ -125,7 +125,7 @@ async def test_a_second_stream_is_refused_and_one_that_comes_for_the_first_takes
     assert session.implied_workspace == "w", "what its address means is known without a stream, too"
 
 
-def test_interest_is_in_what_sessions_do_or_did_a_short_while_ago() -> None:
+def test_interest_covers_recently_active_sessions() -> None:
     office = Office()
     office.session("quiet", workspace="quiet")
     office.session("streaming", implied_workspace="streaming", streaming=True)
@@ -140,7 +140,7 @@ def test_interest_is_in_what_sessions_do_or_did_a_short_while_ago() -> None:
     }
 
 
-def test_a_stream_of_a_session_that_is_over_leaves_nothing_behind() -> None:
+def test_the_stream_of_an_ended_session_leaves_nothing_behind() -> None:
     office = Office()
     session, sink = office.session("s"), Recorder()
     office.notifier.open_stream(session, sink)

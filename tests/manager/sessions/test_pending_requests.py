@@ -1,4 +1,4 @@
-"""PendingRequests to a legacy client: their ids, their answers, and taking them back."""
+"""Requests to a session client: ids, responses, cancellation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def answer(identity: str, result: str = "{}") -> Response:
     return parsed
 
 
-async def test_a_question_is_a_request_with_the_parameters_as_they_came() -> None:
+async def test_a_request_carries_its_parameters_unchanged() -> None:
     questions = PendingRequests()
     put = questions.create(names.ELICIT, b'{"message":"?","n":1.10}')
     message = jsonrpc.parse(put.message)
@@ -28,14 +28,14 @@ async def test_a_question_is_a_request_with_the_parameters_as_they_came() -> Non
     assert b"params" not in questions.create(names.ROOTS_LIST).message
 
 
-async def test_no_two_questions_share_an_id_not_even_of_two_runs() -> None:
+async def test_request_ids_are_unique_over_restarts() -> None:
     """An answer to a question of an earlier manager must not answer another one."""
     ids = {PendingRequests().create(names.ROOTS_LIST).id for _ in range(100)}
     assert len(ids) == 100
     assert min(map(len, ids)) >= 20
 
 
-async def test_an_answer_settles_its_question_once() -> None:
+async def test_a_response_resolves_its_request_once() -> None:
     questions = PendingRequests()
     first, second = questions.create(names.ROOTS_LIST), questions.create(names.ROOTS_LIST)
     response = answer(second.id, '{"roots":[]}')
@@ -47,7 +47,7 @@ async def test_an_answer_settles_its_question_once() -> None:
 
 
 @pytest.mark.parametrize("identity", ["1", '"lmtb-"', '"another"', "-5"])
-async def test_an_answer_to_nothing_is_dropped(identity: str) -> None:
+async def test_an_unexpected_response_is_dropped(identity: str) -> None:
     questions = PendingRequests()
     put = questions.create(names.ROOTS_LIST)
     parsed = jsonrpc.parse(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}'.encode())
@@ -56,14 +56,14 @@ async def test_an_answer_to_nothing_is_dropped(identity: str) -> None:
     assert not put.answer.done()
 
 
-async def test_an_answer_is_for_its_own_session_only() -> None:
+async def test_a_response_counts_only_in_its_own_session() -> None:
     ours, theirs = PendingRequests(), PendingRequests()
     put = ours.create(names.ROOTS_LIST)
     assert not theirs.resolve(answer(put.id))
     assert not put.answer.done()
 
 
-async def test_a_question_that_is_taken_back_says_so_and_can_be_answered_no_more() -> None:
+async def test_a_cancelled_request_cannot_be_answered() -> None:
     questions = PendingRequests()
     put, answered = questions.create(names.ELICIT), questions.create(names.ELICIT)
     questions.resolve(answer(answered.id))
@@ -78,7 +78,7 @@ async def test_a_question_that_is_taken_back_says_so_and_can_be_answered_no_more
         await put.answer
 
 
-async def test_at_the_managers_stop_nobody_waits_any_more() -> None:
+async def test_at_shutdown_all_requests_complete_with_none() -> None:
     questions = PendingRequests()
     put, answered = questions.create(names.ELICIT), questions.create(names.ELICIT)
     response = answer(answered.id)

@@ -1,4 +1,4 @@
-"""Events kept for those who come back: which, how many, how long."""
+"""The replay buffer: which events, how many, how long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Origin:
     lost: int = 0
 
 
-def test_what_followed_on_that_stream_is_here_and_nothing_of_another() -> None:
+def test_only_later_events_of_the_same_stream_are_replayed() -> None:
     """Nothing of a different stream, or session, is ever replayed."""
     kept, one, other = Replay(ManualClock()), Origin(), Origin()
     for number in (1, 2, 3):
@@ -31,7 +31,7 @@ def test_what_followed_on_that_stream_is_here_and_nothing_of_another() -> None:
     assert kept.after("t", one, 0) == []
 
 
-def test_a_session_keeps_so_many_events() -> None:
+def test_the_number_of_events_of_a_session_is_limited() -> None:
     kept, origin = Replay(ManualClock()), Origin()
     for number in range(1, MAX_EVENTS + 11):
         kept.keep("s", origin, number, b"x")
@@ -40,7 +40,7 @@ def test_a_session_keeps_so_many_events() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, MAX_BYTES + 10)), max_size=60))
-def test_no_bound_is_ever_passed(events: list[tuple[str, int]]) -> None:
+def test_the_bytes_of_a_session_are_limited(events: list[tuple[str, int]]) -> None:
     """1 MiB a session, whatever the sizes; the newest that fits is always here."""
     kept, numbers = Replay(ManualClock()), count(1)
     origins = {name: Origin() for name in "abc"}
@@ -54,7 +54,7 @@ def test_no_bound_is_ever_passed(events: list[tuple[str, int]]) -> None:
     assert kept.size == sum(len(one) for name in "abc" for one in kept.after(name, origins[name], 0))
 
 
-def test_all_sessions_together_have_a_bound_and_the_quietest_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bytes_of_all_sessions_are_limited_dropping_the_idlest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_ALL_BYTES", 100)
     assert MAX_ALL_BYTES > MAX_BYTES
     kept, origins = Replay(ManualClock()), {name: Origin() for name in "abc"}
@@ -64,7 +64,7 @@ def test_all_sessions_together_have_a_bound_and_the_quietest_pays(monkeypatch: p
     assert kept.size == 90
 
 
-def test_events_grow_old_and_leave_nothing_behind() -> None:
+def test_old_events_expire_and_leave_nothing_behind() -> None:
     clock = ManualClock()
     kept, origin = Replay(clock), Origin()
     kept.keep("s", origin, 1, b"x")
@@ -79,7 +79,7 @@ def test_events_grow_old_and_leave_nothing_behind() -> None:
     assert (kept.size, origin.kept, kept._by_session) == (0, 0, {})
 
 
-def test_a_session_that_is_over_is_forgotten() -> None:
+def test_the_events_of_an_ended_session_are_dropped() -> None:
     kept, origin = Replay(ManualClock()), Origin()
     kept.keep("s", origin, 1, b"x")
     kept.forget("s")

@@ -1,4 +1,4 @@
-"""The rounds of one request: who is told what when nobody answers, a repetition fails, or the manager stops."""
+"""The round trips of one request: missing answers, failed repetitions, shutdown, cancellation."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def reason_of(message: Any) -> Any:
     return message["result"]["structuredContent"]["error"]["reason"]
 
 
-async def test_an_answer_that_asks_nothing_passes_in_the_words_of_the_era() -> None:
+async def test_a_final_response_is_rewritten_for_the_session() -> None:
     play = Play([ScriptedBody([encode(PROGRESS) + encode(DONE)])])
     progress, last = await play.run()
     assert progress == json.loads(PROGRESS)
@@ -97,7 +97,7 @@ async def test_an_answer_that_asks_nothing_passes_in_the_words_of_the_era() -> N
     assert play.repeated == []
 
 
-async def test_a_text_that_looks_like_a_question_is_none() -> None:
+async def test_a_text_that_looks_like_an_input_request_is_not_one() -> None:
     """Only the type of the result itself counts."""
     told: dict[str, Any] = {
         "resultType": "complete",
@@ -109,7 +109,7 @@ async def test_a_text_that_looks_like_a_question_is_none() -> None:
 
 
 @pytest.mark.parametrize(("state", "given_up"), [("s", []), (HELD, [HELD])], ids=["a server's own", "held"])
-async def test_a_question_that_nobody_answers_ends_the_request(state: str, given_up: list[str]) -> None:
+async def test_an_unanswered_input_request_ends_the_request(state: str, given_up: list[str]) -> None:
     """Who holds a call open for it learns so; others keep nothing."""
     play = Play([plain(asking(state, a=QUESTION))], patience_s=0.05)
     question, taken_back, last = await play.run()
@@ -123,7 +123,7 @@ async def test_a_question_that_nobody_answers_ends_the_request(state: str, given
     assert (play.given_up, play.repeated, len(play.questions)) == (given_up, [], 0)
 
 
-async def test_a_server_that_does_not_listen_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_giving_up_a_suspended_call_has_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("manager.sessions.round_trips.GIVE_UP_S", 0.01)
     play = Play([plain(asking(HELD, a=QUESTION))], patience_s=0.01, gives_up=False)
     async with asyncio.timeout(10):
@@ -143,7 +143,7 @@ async def answered(play: Play) -> list[Any]:
 
 
 @pytest.mark.parametrize("second", [DIED, ScriptedBody([DIED])], ids=["not sent", "broken off"])
-async def test_a_repetition_that_fails_is_told_with_its_own_words(second: ScriptedBody | Refusal) -> None:
+async def test_the_refusal_of_a_repeated_request_reaches_the_client(second: ScriptedBody | Refusal) -> None:
     play = Play([plain(asking(HELD, a=QUESTION)), second])
     assert reason_of((await answered(play))[-1]) == "workspace_server_died"
     (more,) = play.repeated
@@ -153,7 +153,7 @@ async def test_a_repetition_that_fails_is_told_with_its_own_words(second: Script
     }
 
 
-async def test_a_call_that_ended_while_its_client_was_asked_is_told_in_words_of_this_era() -> None:
+async def test_a_lost_suspended_call_is_reported_without_its_state() -> None:
     """There are no states in it; and the call may have taken effect."""
     lost = jsonrpc.error(
         b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.INVALID_STATE}
@@ -163,14 +163,14 @@ async def test_a_call_that_ended_while_its_client_was_asked_is_told_in_words_of_
     assert refused["result"]["structuredContent"]["error"]["delivered"] == "unknown"
 
 
-async def test_a_state_that_a_client_sends_by_itself_gets_the_servers_error() -> None:
+async def test_a_state_sent_without_a_round_trip_gets_the_servers_error() -> None:
     lost = jsonrpc.error(
         b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.INVALID_STATE}
     )
     assert (await Play([plain(lost)]).run())[-1]["error"]["code"] == jsonrpc.INVALID_PARAMS
 
 
-async def test_the_stop_of_the_manager_ends_the_wait() -> None:
+async def test_shutdown_ends_the_wait_for_input() -> None:
     """A person is not waited for."""
     play = Play([plain(asking(HELD, a=QUESTION))])
     running = asyncio.create_task(play.run())
@@ -184,7 +184,7 @@ async def test_the_stop_of_the_manager_ends_the_wait() -> None:
     assert play.given_up == [HELD]
 
 
-async def test_a_cancelled_request_takes_its_questions_back_and_gives_up() -> None:
+async def test_a_cancelled_request_cancels_its_input_requests() -> None:
     play = Play([plain(asking(HELD, a=QUESTION, b=QUESTION))])
     running = asyncio.create_task(play.run())
     async with asyncio.timeout(10):

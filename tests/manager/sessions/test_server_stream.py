@@ -1,4 +1,4 @@
-"""The standing stream of a session: newest news only, nothing lost while nobody listens, and an end."""
+"""A session's server stream: pending notifications, resuming, closing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def listener(standing: ServerStream, after: int | None = None) -> AsyncIte
         standing.stream.detach(sink)
 
 
-async def test_changes_are_told_tools_last_and_at_once() -> None:
+async def test_list_changes_are_sent_together_with_tools_last() -> None:
     standing = standing_of()
     async with listener(standing) as sink:
         await asyncio.sleep(0)
@@ -47,7 +47,7 @@ async def test_changes_are_told_tools_last_and_at_once() -> None:
     assert sink.methods == ORDER
 
 
-async def test_what_was_missed_is_said_once_to_the_next() -> None:
+async def test_missed_notifications_are_sent_once_to_the_next_connection() -> None:
     """Newest news only, and not again."""
     standing = standing_of()
     for _ in range(1000):
@@ -63,7 +63,7 @@ async def test_what_was_missed_is_said_once_to_the_next() -> None:
     assert sink.methods == ["v"]
 
 
-async def test_news_that_nobody_took_are_news_still() -> None:
+async def test_undelivered_notifications_stay_pending() -> None:
     """For clients that come back without an id: a connection that breaks in the middle loses nothing."""
     standing = standing_of("2024-11-05")
     async with listener(standing) as sink:
@@ -76,7 +76,7 @@ async def test_news_that_nobody_took_are_news_still() -> None:
     assert sink.methods == ORDER
 
 
-async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
+async def test_a_resumed_stream_replays_later_events() -> None:
     standing = standing_of()
     async with listener(standing) as sink:
         standing.notify_lists_changed()
@@ -92,7 +92,7 @@ async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
     ("last", "followed"),
     [(None, None), (EventId("e.0", 3), 3), (EventId("e.0", 5), None), (EventId("f.0", 3), None)],
 )
-async def test_only_an_event_of_its_own_is_followed(last: EventId | None, followed: int | None) -> None:
+async def test_only_its_own_events_are_resumed(last: EventId | None, followed: int | None) -> None:
     standing = standing_of()
     async with listener(standing) as sink:
         standing.notify_lists_changed()
@@ -101,7 +101,7 @@ async def test_only_an_event_of_its_own_is_followed(last: EventId | None, follow
     assert standing.resume_point(last) == followed
 
 
-async def test_a_gap_is_known() -> None:
+async def test_a_gap_in_the_replay_is_detected() -> None:
     standing = standing_of("2025-06-18")
     async with listener(standing) as sink:
         for number in range(MAX_EVENTS + 5):
@@ -111,7 +111,7 @@ async def test_a_gap_is_known() -> None:
     assert standing.resume_point(EventId("e.0", 5)) == 5
 
 
-async def test_news_are_bounded_and_changed_lists_stay_among_them() -> None:
+async def test_pending_notifications_are_bounded_and_keep_list_changes() -> None:
     standing = standing_of()
     standing.notify_lists_changed()
     for number in range(MAX_PENDING + 10):
@@ -123,7 +123,7 @@ async def test_news_are_bounded_and_changed_lists_stay_among_them() -> None:
     assert sink.methods[:3] == ORDER
 
 
-async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
+async def test_only_the_attached_connection_can_detach() -> None:
     standing = standing_of()
     first, second = Recorder(), Recorder()
     standing.stream.attach(first)
@@ -135,7 +135,7 @@ async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
     assert not standing.is_open
 
 
-async def test_a_closed_stream_ends_in_good_order() -> None:
+async def test_closing_a_stream_ends_its_connection_properly() -> None:
     standing = standing_of("2025-06-18")
     async with listener(standing) as sink:
         standing.notify_lists_changed()
@@ -145,7 +145,7 @@ async def test_a_closed_stream_ends_in_good_order() -> None:
     assert sink.methods == ORDER
 
 
-async def test_a_client_that_does_not_keep_up_gets_the_newest_when_it_does() -> None:
+async def test_a_slow_client_gets_the_newest_notifications_later() -> None:
     """Whatever happens meanwhile, what waits for it does not grow."""
     standing = standing_of("2025-06-18")
     async with listener(standing) as sink:
@@ -159,7 +159,7 @@ async def test_a_client_that_does_not_keep_up_gets_the_newest_when_it_does() -> 
     assert sink.methods == ["99"]
 
 
-async def test_news_for_one_that_left_full_go_to_the_next() -> None:
+async def test_notifications_for_a_full_connection_go_to_the_next() -> None:
     standing = standing_of("2025-06-18")
     async with listener(standing) as sink:
         sink.gate = asyncio.Event()

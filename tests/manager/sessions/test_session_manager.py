@@ -1,4 +1,4 @@
-"""Legacy sessions in the hands of their session_manager: clocks, the cap, the disk."""
+"""Opening, expiring, restoring and ending sessions."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_ids_are_random_and_well_formed(desk: Desk) -> None:
     assert all(is_well_formed(one) and len(one) >= 22 for one in ids)
 
 
-async def test_the_client_is_remembered_as_far_as_it_said_who_it_is(desk: Desk) -> None:
+async def test_the_clients_name_and_version_are_kept(desk: Desk) -> None:
     session = await desk.open()
     assert (session.client_name, session.client_version, session.capabilities) == (
         "codex",
@@ -103,19 +103,19 @@ async def test_a_client_without_a_name_has_none(desk: Desk, client: bytes) -> No
     assert (session.client_name, session.client_version) == (None, None)
 
 
-async def test_a_session_is_on_disk_before_its_id_is_given_out(desk: Desk) -> None:
+async def test_a_session_is_saved_before_its_id_is_returned(desk: Desk) -> None:
     session = await desk.open()
     row = (await desk.saved())[session.id]
     assert (row.revision, row.used, row.workspace, row.seen) == ("2025-11-25", False, None, desk.clock.wall)
 
 
-async def test_a_client_may_take_up_its_own_id_again(desk: Desk) -> None:
+async def test_a_lost_session_can_be_opened_with_its_former_id(desk: Desk) -> None:
     session = await desk.open("my-own-id")
     assert session.id == "my-own-id"
     assert desk.session_manager.get("my-own-id") is session
 
 
-async def test_one_session_over_the_limit_is_refused(desk: Desk) -> None:
+async def test_a_session_above_the_limit_is_refused(desk: Desk) -> None:
     await desk.restart(session_limit=2)
     first, _ = await desk.open(), await desk.open()
     assert await desk.session_manager.open("2025-11-25", CLIENT, b"{}") is None
@@ -124,7 +124,7 @@ async def test_one_session_over_the_limit_is_refused(desk: Desk) -> None:
     assert await desk.session_manager.open("2025-11-25", CLIENT, b"{}") is not None
 
 
-async def test_expired_sessions_make_room_and_leave_the_disk(desk: Desk) -> None:
+async def test_expired_sessions_free_their_places_and_rows(desk: Desk) -> None:
     await desk.restart(session_limit=2)
     await desk.open("a")
     await desk.open("b")
@@ -137,7 +137,7 @@ async def test_expired_sessions_make_room_and_leave_the_disk(desk: Desk) -> None
 # Ending ------------------------------------------------------------------------------------------------------
 
 
-async def test_expiry_by_the_monotonic_clock(desk: Desk) -> None:
+async def test_sessions_expire_by_the_monotonic_clock(desk: Desk) -> None:
     """5 h used, 15 min never used."""
     unused, used = await desk.open(), await desk.open()
     desk.session_manager.get(used.id)
@@ -162,7 +162,7 @@ async def test_a_jump_of_the_wall_clock_expires_nothing(desk: Desk, jump: float)
     assert desk.session_manager.get(session.id) is session
 
 
-async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk: Desk) -> None:
+async def test_ending_a_session_cancels_its_calls_and_closes_its_stream(desk: Desk) -> None:
     session = await desk.open()
     cancelled: list[int] = []
     session.in_flight = {b"1": lambda: cancelled.append(1), b'"x"': lambda: cancelled.append(2)}
@@ -177,7 +177,7 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
     assert await desk.saved() == {}
 
 
-async def test_an_open_stream_keeps_a_session_and_its_end_begins_the_time(desk: Desk) -> None:
+async def test_a_session_with_an_open_stream_does_not_expire(desk: Desk) -> None:
     session = await desk.open()
     sink = Recorder()
     desk.session_manager.notifier.open_stream(session, sink)
@@ -193,14 +193,14 @@ async def test_an_open_stream_keeps_a_session_and_its_end_begins_the_time(desk: 
 # Survival ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_binding_is_on_disk_when_bind_returns(desk: Desk) -> None:
+async def test_a_binding_is_saved_when_bind_returns(desk: Desk) -> None:
     session = await desk.open()
     await desk.session_manager.bind(session, "proj-3f9a2c1b", "/srv/proj")
     row = (await desk.saved())[session.id]
     assert (row.workspace, row.cwd) == ("proj-3f9a2c1b", "/srv/proj")
 
 
-async def test_after_a_restart_the_same_id_goes_on_bound_as_before(desk: Desk) -> None:
+async def test_a_session_stays_bound_over_a_restart(desk: Desk) -> None:
     session = await desk.open()
     desk.session_manager.get(session.id)
     await desk.session_manager.bind(session, "w", "/srv/proj")
@@ -217,9 +217,7 @@ async def test_after_a_restart_the_same_id_goes_on_bound_as_before(desk: Desk) -
     "mode",
     [(), (("X-MCP-Tool-Mode", "discovery"),), (("X-MCP-Tool-Mode", ""), ("X-MCP-Show-All", "a=b&c é+%"))],
 )
-async def test_the_mode_a_session_began_with_outlives_the_manager(
-    desk: Desk, mode: tuple[tuple[str, str], ...]
-) -> None:
+async def test_a_sessions_tool_mode_survives_a_restart(desk: Desk, mode: tuple[tuple[str, str], ...]) -> None:
     session = await desk.session_manager.open("2025-11-25", CLIENT, b"{}", mode=mode)
     assert session is not None
     assert session.mode == mode
@@ -229,7 +227,7 @@ async def test_the_mode_a_session_began_with_outlives_the_manager(
     assert again.mode == mode
 
 
-async def test_what_a_client_wants_to_hear_of_outlives_the_manager(desk: Desk) -> None:
+async def test_log_level_and_subscriptions_survive_a_restart(desk: Desk) -> None:
     session = await desk.open()
     session.log_level = "warning"
     await desk.session_manager.save(session)
@@ -243,7 +241,7 @@ async def test_what_a_client_wants_to_hear_of_outlives_the_manager(desk: Desk) -
     assert (again.log_level, again.subscriptions) == ("warning", {"file:///a": "w", 'x:\u00e9"': "w"})
 
 
-async def test_what_changed_while_no_manager_ran_is_announced(desk: Desk) -> None:
+async def test_after_a_restart_lists_are_announced_as_changed(desk: Desk) -> None:
     """To sessions that may have seen a list."""
     used, unused = await desk.open(), await desk.open()
     desk.session_manager.get(used.id)
@@ -253,7 +251,7 @@ async def test_what_changed_while_no_manager_ran_is_announced(desk: Desk) -> Non
     assert announced == {used.id: True, unused.id: False}
 
 
-async def test_resources_that_may_have_changed_while_no_manager_ran_are_announced(desk: Desk) -> None:
+async def test_after_a_restart_subscribed_resources_are_announced(desk: Desk) -> None:
     """Also to a client that does not say which event was its last."""
     session, sink = await desk.open(), Recorder()
     await desk.session_manager.subscribe(session, "a:b", "w")
@@ -267,7 +265,7 @@ async def test_resources_that_may_have_changed_while_no_manager_ran_are_announce
     assert {"uri": "a:b"} in [message.get("params") for message in sink.messages]
 
 
-async def test_a_session_subscribes_so_many_resources_and_no_more(desk: Desk) -> None:
+async def test_the_subscriptions_of_a_session_are_limited(desk: Desk) -> None:
     session = await desk.open()
     session.subscriptions = dict.fromkeys(map(str, range(MAX_SUBSCRIPTIONS)), "w")
     assert not await desk.session_manager.subscribe(session, "one more", "w")
@@ -275,7 +273,7 @@ async def test_a_session_subscribes_so_many_resources_and_no_more(desk: Desk) ->
     assert len(session.subscriptions) == MAX_SUBSCRIPTIONS
 
 
-async def test_who_goes_to_another_workspace_leaves_its_subscriptions(desk: Desk) -> None:
+async def test_binding_another_workspace_ends_subscriptions_in_the_former(desk: Desk) -> None:
     session = await desk.open()
     await desk.session_manager.bind(session, "w", "/w")
     for uri, home in (("a", "w"), ("b", "elsewhere")):
@@ -290,9 +288,7 @@ async def test_who_goes_to_another_workspace_leaves_its_subscriptions(desk: Desk
     "away", [-1e9, 0.0, 60.0, IDLE, 1e9], ids=["jump back", "none", "minute", "hours", "jump on"]
 )
 @pytest.mark.parametrize("used", [True, False])
-async def test_no_restart_expires_a_session_whatever_the_wall_clock_says(
-    desk: Desk, away: float, used: bool
-) -> None:
+async def test_no_restart_expires_a_session_by_the_wall_clock(desk: Desk, away: float, used: bool) -> None:
     """Only awake time counts."""
     session = await desk.open()
     session.used = used
@@ -303,7 +299,7 @@ async def test_no_restart_expires_a_session_whatever_the_wall_clock_says(
     assert [one.id for one in desk.session_manager.sessions] == [session.id]
 
 
-async def test_time_before_a_restart_counts_up_to_half(desk: Desk) -> None:
+async def test_time_before_a_restart_counts_up_to_half_the_lifetime(desk: Desk) -> None:
     """So that a session nobody uses ends in spite of restarts."""
     session = await desk.open()
     desk.session_manager.get(session.id)
@@ -316,7 +312,7 @@ async def test_time_before_a_restart_counts_up_to_half(desk: Desk) -> None:
     assert [one.id for one in desk.session_manager.sweep()] == [session.id]
 
 
-async def test_when_sessions_were_last_seen_is_saved_now_and_then(desk: Desk) -> None:
+async def test_the_last_use_of_sessions_is_saved_every_30_seconds(desk: Desk) -> None:
     session, quiet = await desk.open(), await desk.open()
     before = (await desk.saved())[quiet.id].seen
     desk.clock.pass_(FLUSH_S - 1)
@@ -333,14 +329,14 @@ async def test_when_sessions_were_last_seen_is_saved_now_and_then(desk: Desk) ->
 # Listing -----------------------------------------------------------------------------------------------------
 
 
-async def test_without_a_stream_there_is_nowhere_to_announce_it(desk: Desk) -> None:
+async def test_without_a_stream_no_list_change_is_sent(desk: Desk) -> None:
     session = await desk.open()
     assert desk.session_manager.notify_lists_changed(session) is False
     desk.session_manager.notifier.open_stream(session, Recorder())
     assert desk.session_manager.notify_lists_changed(session) is True
 
 
-async def test_waiting_for_a_listing_ends_with_the_listing_or_the_time(desk: Desk) -> None:
+async def test_waiting_for_a_tool_list_ends_with_it_or_with_the_time(desk: Desk) -> None:
     session = await desk.open()
     desk.session_manager.expect_tools_list(session)
     async with asyncio.timeout(5):
@@ -352,7 +348,7 @@ async def test_waiting_for_a_listing_ends_with_the_listing_or_the_time(desk: Des
         await waiting
 
 
-async def test_a_listing_before_the_change_does_not_count(desk: Desk) -> None:
+async def test_a_tool_list_before_the_change_does_not_count(desk: Desk) -> None:
     session = await desk.open()
     desk.session_manager.expect_tools_list(session)
     desk.session_manager.note_tools_list(session)
@@ -370,9 +366,7 @@ async def test_handshakes_of_one_session_take_turns(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("streaming", "age"), list(itertools.product([True, False], [0.0, 899.0, 900.0])))
-async def test_a_workspace_is_active_while_a_session_of_it_is(
-    desk: Desk, streaming: bool, age: float
-) -> None:
+async def test_a_workspace_is_active_while_its_sessions_are(desk: Desk, streaming: bool, age: float) -> None:
     """Whether it chose the workspace or only means it."""
     session, unbound = await desk.open(), await desk.open()
     setattr(session, "workspace" if streaming else "implied_workspace", "w")
@@ -398,7 +392,7 @@ async def test_sessions_can_be_opened_while_the_disk_fails(desk: Desk) -> None:
     assert session_manager.get(session.id) is session
 
 
-async def test_what_a_client_says_of_itself_takes_little_room(desk: Desk) -> None:
+async def test_client_information_is_limited_in_size(desk: Desk) -> None:
     """Ten thousand sessions share our memory, and a body may hold 16 MiB."""
     long = b"x" * 100_000
     client = b'{"name":"' + long + b'","version":"' + long + b'"}'

@@ -1,4 +1,4 @@
-"""One stream of a session: numbers, the order of its events, and connections that come and go."""
+"""One event stream: numbers, order, and connections that attach and detach."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ async def connected(stream: Stream) -> Recorder:
         ),
     ],
 )
-async def test_each_revision_gets_what_it_knows(revision: str, begins: bytes, follows: bytes) -> None:
+async def test_each_revision_gets_the_event_fields_it_defines(
+    revision: str, begins: bytes, follows: bytes
+) -> None:
     """Ids since 2025-03-26; an event without data, which older clients fail on, since 2025-11-25."""
     stream = stream_of(revision)
     sink = await connected(stream)
@@ -46,7 +48,7 @@ async def test_each_revision_gets_what_it_knows(revision: str, begins: bytes, fo
     assert sink.written == begins + follows
 
 
-async def test_who_comes_back_gets_what_followed_and_then_what_follows() -> None:
+async def test_a_resumed_stream_replays_and_then_continues() -> None:
     """A broken connection loses nothing."""
     stream = stream_of()
     first = await connected(stream)
@@ -63,7 +65,7 @@ async def test_who_comes_back_gets_what_followed_and_then_what_follows() -> None
     assert len({*first.ids, *second.ids}) == 4
 
 
-async def test_who_comes_back_gets_everything_though_the_stream_has_ended() -> None:
+async def test_an_ended_stream_can_be_resumed() -> None:
     stream = stream_of()
     for number in range(5):
         await stream.send(b'{"n":%d}' % number)
@@ -74,7 +76,7 @@ async def test_who_comes_back_gets_everything_though_the_stream_has_ended() -> N
     assert [one["n"] for one in late.messages] == [0, 1, 2, 3, 4]
 
 
-async def test_the_former_connection_is_cut_off_even_where_it_hangs() -> None:
+async def test_attaching_aborts_the_former_connection_even_if_it_hangs() -> None:
     """A client behind a dead connection comes back long before the old one is known to be dead."""
     stream = stream_of()
     stuck = await connected(stream)
@@ -90,7 +92,7 @@ async def test_the_former_connection_is_cut_off_even_where_it_hangs() -> None:
     assert [one["n"] for one in fresh.messages] == [1]
 
 
-async def test_a_connection_is_let_go_with_the_answer_and_never_cut_off_afterwards() -> None:
+async def test_a_connection_is_released_with_the_response() -> None:
     """It may carry other requests of the client by then; and streams are known for longer than connections."""
     stream = stream_of()
     used = await connected(stream)
@@ -106,7 +108,7 @@ async def test_a_connection_is_let_go_with_the_answer_and_never_cut_off_afterwar
     assert (stream.sink, used.gone, again.gone) == (None, False, False)
 
 
-async def test_what_a_replaced_connection_would_have_got_goes_to_nobody_else() -> None:
+async def test_a_replaced_connection_gets_no_more_events() -> None:
     stream = stream_of()
     await stream.send(b'{"n":1}')
     late, last = Recorder(), Recorder()
@@ -117,7 +119,7 @@ async def test_what_a_replaced_connection_would_have_got_goes_to_nobody_else() -
     assert (late.written, last.written) == (b"", b"")
 
 
-async def test_events_are_in_order_and_who_sends_waits_for_the_client() -> None:
+async def test_events_are_in_order_and_send_waits_for_the_client() -> None:
     stream = stream_of("2025-06-18")
     sink = await connected(stream)
     sink.gate = asyncio.Event()
@@ -129,7 +131,7 @@ async def test_events_are_in_order_and_who_sends_waits_for_the_client() -> None:
     assert [one["n"] for one in sink.messages] == [0, 1, 2, 3, 4]
 
 
-async def test_an_answer_that_is_too_large_to_be_kept_is_delivered_or_said_to_be_lost() -> None:
+async def test_a_response_too_large_to_replay_is_delivered_or_lost() -> None:
     """47112: nobody waits for an id that never comes."""
     stream = stream_of()
     sink = await connected(stream)
@@ -144,14 +146,14 @@ async def test_an_answer_that_is_too_large_to_be_kept_is_delivered_or_said_to_be
     assert again.ids == sink.ids[1:]
 
 
-async def test_a_line_break_between_members_does_not_split_an_event() -> None:
+async def test_a_line_break_in_a_message_does_not_split_its_event() -> None:
     stream = stream_of()
     sink = await connected(stream)
     await stream.send(b'{"a":\r\n1}')
     assert sink.messages == [{"a": 1}]
 
 
-async def test_the_end_is_waited_for() -> None:
+async def test_wait_ended_returns_at_the_end() -> None:
     stream = stream_of()
     waiting = asyncio.create_task(stream.wait_ended())
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""The table of streams: whose they are, how long they are known, what an idle session leaves in memory."""
+"""All event streams: ownership, expiry, memory of idle sessions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def session_of(identity: str) -> Session:
     return Session(identity, "2025-11-25", None, None, b"{}", 0.0)
 
 
-async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager() -> None:
+async def test_event_ids_are_unique_over_streams_and_managers() -> None:
     one, ids = session_of("s"), []
     for _ in range(2):
         streams = Streams(ManualClock())
@@ -31,7 +31,7 @@ async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager()
     assert len(ids) == len(set(ids)) == 12
 
 
-async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -> None:
+async def test_a_stream_is_found_only_in_its_session_until_it_expires() -> None:
     clock = ManualClock()
     streams, mine, other = Streams(clock), session_of("s"), session_of("t")
     stream = streams.open_request_stream(mine, b"1")
@@ -49,7 +49,7 @@ async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -
     assert event.request == b"1"
 
 
-async def test_an_answer_that_had_to_make_room_is_as_lost_as_an_old_one() -> None:
+async def test_a_dropped_response_is_lost_at_once() -> None:
     """At once, not only when the table is swept; who has it already is still told that nothing follows."""
     streams, session = Streams(ManualClock()), session_of("s")
     stream, other = streams.open_request_stream(session, b"1"), streams.open_request_stream(session, b"2")
@@ -63,7 +63,7 @@ async def test_an_answer_that_had_to_make_room_is_as_lost_as_an_old_one() -> Non
     assert streams.request_stream(session, EventId(other.name, 0)) is other
 
 
-async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
+async def test_only_open_server_streams_are_counted() -> None:
     streams, session = Streams(ManualClock()), session_of("s")
     standing = streams.server_stream(session)
     assert (len(streams), streams.open_server_stream(session)) == (0, None)
@@ -75,7 +75,7 @@ async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
     assert not streams.detach(session_of("never there"), sink)
 
 
-async def test_a_session_that_is_over_leaves_nothing() -> None:
+async def test_an_ended_session_leaves_no_streams() -> None:
     streams, session = Streams(ManualClock()), session_of("s")
     streams.server_stream(session).notify_lists_changed()
     stream = streams.open_request_stream(session, b"1")
@@ -85,7 +85,7 @@ async def test_a_session_that_is_over_leaves_nothing() -> None:
     assert (streams._server_streams, streams._request_streams, streams._replay.size) == ({}, {}, 0)
 
 
-async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
+async def test_looking_up_a_session_creates_no_stream() -> None:
     """Ten thousand idle sessions."""
     streams = Streams(ManualClock())
     for number in range(100):
@@ -94,7 +94,7 @@ async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
     assert streams._server_streams == {}
 
 
-async def test_the_names_can_be_read_back() -> None:
+async def test_stream_names_can_be_parsed() -> None:
     streams, session = Streams(ManualClock()), session_of("s")
     assert all(
         parse(f"{Streams(ManualClock()).open_request_stream(session, b'1').name}-1") for _ in range(200)

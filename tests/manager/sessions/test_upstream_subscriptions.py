@@ -1,4 +1,4 @@
-"""Whom the manager listens to on behalf of sessions, and what they hear where it did not."""
+"""The manager's listen streams on behalf of sessions, and notifications that they missed."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     await runner.cleanup()
 
 
-async def test_subscriptions_that_come_together_are_decided_together(desk: Desk) -> None:
+async def test_concurrent_subscriptions_are_decided_together(desk: Desk) -> None:
     """One listen stream is given up for the next before it has begun; who waits for it is told all the same."""
     uris = ("told:1", "told:2", "other:3")
 
@@ -117,7 +117,7 @@ async def test_subscriptions_that_come_together_are_decided_together(desk: Desk)
         assert await asyncio.gather(*map(one, uris)) == [True, True, False]
 
 
-async def test_what_a_stream_missed_that_ended_is_announced_by_the_next(desk: Desk) -> None:
+async def test_notifications_missed_between_streams_are_announced(desk: Desk) -> None:
     """Also where the next one is not begun for its end, but for another resource."""
     await desk.until(
         lambda: desk.listening._listeners and desk.listening._listeners["w"][0].honoured is not None
@@ -131,7 +131,7 @@ async def test_what_a_stream_missed_that_ended_is_announced_by_the_next(desk: De
     assert desk.heard() == LISTS | {"told:1"}
 
 
-async def test_resources_that_are_too_many_do_not_push_out_those_that_were_promised(desk: Desk) -> None:
+async def test_new_subscriptions_do_not_displace_acknowledged_ones(desk: Desk) -> None:
     desk.server.most = 2
     for uri, is_honoured in (("told:y", True), ("told:z", True), ("told:a", False)):
         desk.subscribe(uri)
@@ -139,7 +139,7 @@ async def test_resources_that_are_too_many_do_not_push_out_those_that_were_promi
     assert desk.listening._listeners["w"][-1].honoured == frozenset({"told:y", "told:z"})
 
 
-async def test_a_server_that_refuses_is_not_remembered_once_for_each_wish(desk: Desk) -> None:
+async def test_a_refusing_server_leaves_one_listener(desk: Desk) -> None:
     desk.server.refuses = True
     for number in range(20):
         desk.subscribe(f"told:{number}")
@@ -147,6 +147,6 @@ async def test_a_server_that_refuses_is_not_remembered_once_for_each_wish(desk: 
     assert len(desk.listening._listeners["w"]) == len(desk.listening._tasks) == 1
 
 
-async def test_an_acknowledgement_that_is_no_text_honours_nothing() -> None:
+async def test_an_invalid_acknowledgement_confirms_nothing() -> None:
     wanted = msgspec.Raw(b'{"resourceSubscriptions":["\xff"]}')
     assert listeners._honoured({"notifications": wanted}) == frozenset()

@@ -1,4 +1,4 @@
-"""Messages on their way to a manager and back, whatever that manager does."""
+"""Messages between client and manager, over failures and restarts of the manager."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def modern(**params: Any) -> dict[str, Any]:
 # -- what a request looks like over HTTP ------------------------------------------------------------------
 
 
-async def test_a_session_is_kept_for_the_client(client: Client) -> None:
+async def test_the_clients_session_is_kept(client: Client) -> None:
     """The id and the negotiated revision come back on every later request, and the folder on all of them."""
     client.manager.plays["tools/list"] = [result({"tools": []})]
     await client.initialize()
@@ -157,7 +157,7 @@ async def test_a_stateless_request_gets_its_headers_from_its_body(client: Client
     assert call.params["arguments"] == {"region": "Süd"}
 
 
-async def test_a_call_whose_headers_did_not_fit_is_made_once_more(client: Client) -> None:
+async def test_a_call_with_mismatched_headers_is_sent_once_more(client: Client) -> None:
     """It did not run; the tools are listed anew, behind the client's back."""
     mismatch = error(-32020, "Mcp-Param-Region is missing", status=400)
     client.manager.plays |= {
@@ -169,7 +169,7 @@ async def test_a_call_whose_headers_did_not_fit_is_made_once_more(client: Client
     assert [one.header("mcp-param-region") for one in client.manager.received["tools/call"]] == [None, "eu"]
 
 
-async def test_a_call_whose_headers_never_fit_is_refused_as_the_manager_says(client: Client) -> None:
+async def test_a_repeated_header_mismatch_reaches_the_client(client: Client) -> None:
     client.manager.plays |= {
         "tools/list": [result(ROUTED)],
         "tools/call": [error(-32020, "no", status=400)],
@@ -182,7 +182,7 @@ async def test_a_call_whose_headers_never_fit_is_refused_as_the_manager_says(cli
 # -- answers ----------------------------------------------------------------------------------------------
 
 
-async def test_everything_on_a_stream_is_passed_on_in_order(client: Client) -> None:
+async def test_messages_of_a_stream_are_forwarded_in_order(client: Client) -> None:
     """Also questions, whose answers are posted; a second response is not believed."""
     question = event({"jsonrpc": "2.0", "id": "q1", "method": "roots/list"})
     progress = event(
@@ -202,7 +202,7 @@ async def test_everything_on_a_stream_is_passed_on_in_order(client: Client) -> N
     assert await client.next() == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-async def test_twenty_megabytes_pass(client: Client) -> None:
+async def test_a_message_of_20_mb_is_forwarded(client: Client) -> None:
     text = "x" * 20_000_000
     client.manager.plays["tools/call"] = [result({"content": [{"type": "text", "text": text}]})]
     answer = await client.ask("tools/call", modern(name="big"))
@@ -218,7 +218,7 @@ async def test_twenty_megabytes_pass(client: Client) -> None:
         (error(-32601, "method not found", status=404), -32601),
     ],
 )
-async def test_an_answer_without_a_response_becomes_an_error(client: Client, play: Any, code: int) -> None:
+async def test_a_missing_response_becomes_an_error(client: Client, play: Any, code: int) -> None:
     client.manager.plays["tools/call"] = [play]
     assert (await client.ask("tools/call", modern(name="x")))["error"]["code"] == code
 
@@ -233,14 +233,14 @@ async def test_an_answer_without_a_response_becomes_an_error(client: Client, pla
         (b'{"jsonrpc":"2.0","id":"\xff","method":"x"}', -32600),
     ],
 )
-async def test_a_line_that_is_no_message_is_answered_here(
+async def test_an_invalid_line_is_answered_by_the_bridge(
     client: Client, line: bytes | LineTooLong, code: int
 ) -> None:
     await client.bridge.take(line)
     assert (await client.next())["error"]["code"] == code
 
 
-async def test_an_id_that_is_still_being_answered_is_refused(client: Client) -> None:
+async def test_a_pending_id_is_refused(client: Client) -> None:
     gate = asyncio.Event()
     client.manager.plays["tools/call"] = [held(gate, result({}))]
     await client.send("tools/call", modern(name="x"), 1)
@@ -252,7 +252,7 @@ async def test_an_id_that_is_still_being_answered_is_refused(client: Client) -> 
 # -- cancelling -------------------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_stateless_request_is_broken_off(client: Client) -> None:
+async def test_cancelling_a_stateless_request_closes_its_connection(client: Client) -> None:
     """Over HTTP this era cancels by closing; nothing is said of it any more."""
     client.manager.plays["tools/call"] = [never]
     await client.send("tools/call", modern(name="x"), 1)
@@ -263,7 +263,7 @@ async def test_a_cancelled_stateless_request_is_broken_off(client: Client) -> No
     assert not client.manager.received[names.CANCELLED]
 
 
-async def test_a_cancellation_in_a_session_is_posted(client: Client) -> None:
+async def test_cancelling_in_a_session_sends_a_notification(client: Client) -> None:
     """The manager then ends the request without an answer."""
     gate = asyncio.Event()
     client.manager.plays["tools/call"] = [held(gate, fixed(b"", 202))]
@@ -279,7 +279,7 @@ async def test_a_cancellation_in_a_session_is_posted(client: Client) -> None:
 
 
 @pytest.mark.parametrize("play", [cut(event({"jsonrpc": "2.0", "method": "x"})), stream()])
-async def test_a_call_that_broke_off_gets_one_error_and_is_not_made_again(client: Client, play: Any) -> None:
+async def test_a_call_that_broke_off_gets_one_error_and_no_repeat(client: Client, play: Any) -> None:
     client.manager.plays["tools/call"] = [play]
     await client.send("tools/call", modern(name="x"), 1)
     told = [await client.next()]
@@ -289,12 +289,12 @@ async def test_a_call_that_broke_off_gets_one_error_and_is_not_made_again(client
     assert len(client.manager.received["tools/call"]) == 1
 
 
-async def test_a_list_that_broke_off_is_asked_for_again(client: Client) -> None:
+async def test_a_list_that_broke_off_is_requested_again(client: Client) -> None:
     client.manager.plays["tools/list"] = [cut(b""), cut(b""), result({"tools": []})]
     assert (await client.ask("tools/list", modern()))["result"] == {"tools": []}
 
 
-async def test_what_a_stopping_manager_did_not_take_is_sent_again(client: Client) -> None:
+async def test_a_request_refused_by_a_stopping_manager_is_sent_again(client: Client) -> None:
     async def stopping(request: Any, received: Received) -> Any:
         answer = await error(47105, "the manager is stopping", status=503)(request, received)
         answer.headers["Retry-After"] = "0"
@@ -313,7 +313,7 @@ async def test_requests_wait_for_a_manager(client: Client) -> None:
     assert (await client.next())["result"] == {}
 
 
-async def test_requests_that_come_together_start_one_manager_after_the_other(client: Client) -> None:
+async def test_concurrent_requests_start_managers_one_after_the_other(client: Client) -> None:
     starting = 0
 
     def start(now: float) -> str | None:
@@ -334,7 +334,7 @@ async def test_requests_that_come_together_start_one_manager_after_the_other(cli
 
 
 @pytest.mark.parametrize("problem", [None, "the manager does not start"])
-async def test_no_manager_in_time_is_said(
+async def test_an_unreachable_manager_is_reported_in_time(
     client: Client, monkeypatch: pytest.MonkeyPatch, problem: str | None
 ) -> None:
     monkeypatch.setattr(manager_connection, "TIMEOUT_S", 0)
@@ -348,7 +348,7 @@ async def test_no_manager_in_time_is_said(
 # -- a session that is lost -------------------------------------------------------------------------------
 
 
-async def test_a_lost_session_is_opened_again_as_it_was(client: Client) -> None:
+async def test_a_lost_session_is_replaced_with_the_same_state(client: Client) -> None:
     """With the client's own words, its log level and its resources; it is told that lists may differ."""
     client.manager.plays |= {
         "logging/setLevel": [result({})],
@@ -380,7 +380,7 @@ async def test_a_lost_session_is_opened_again_as_it_was(client: Client) -> None:
     assert [one.params["uri"] for one in received["resources/subscribe"]] == ["a:kept", "a:dropped", "a:kept"]
 
 
-async def test_many_requests_open_one_session(client: Client) -> None:
+async def test_concurrent_requests_open_one_session(client: Client) -> None:
     client.manager.plays["tools/call"] = [UNKNOWN, UNKNOWN, UNKNOWN, result({})]
     await client.initialize()
     for identity in range(3):
@@ -390,7 +390,7 @@ async def test_many_requests_open_one_session(client: Client) -> None:
     assert len(client.manager.received["initialize"]) == 2
 
 
-async def test_a_call_waits_for_another_session_also_where_that_takes_two_tries(client: Client) -> None:
+async def test_a_call_waits_for_a_new_session_over_two_attempts(client: Client) -> None:
     """Nobody has the call yet, so what is lost is not its answer."""
     client.manager.plays["tools/call"] = [UNKNOWN, UNKNOWN, result({})]
     await client.initialize()
@@ -410,7 +410,7 @@ async def test_a_call_waits_for_another_session_also_where_that_takes_two_tries(
         (fixed(b"<html>", 500, "text/html"), -32603),
     ],
 )
-async def test_a_session_that_cannot_be_opened_again_is_the_requests_error(
+async def test_the_refusal_of_a_new_session_is_the_requests_error(
     client: Client, play: Any, code: int
 ) -> None:
     client.manager.plays["tools/call"] = [UNKNOWN]
@@ -419,7 +419,7 @@ async def test_a_session_that_cannot_be_opened_again_is_the_requests_error(
     assert (await client.ask("tools/call", {"name": "x"}))["error"]["code"] == code
 
 
-async def test_the_standing_stream_is_opened_again_where_it_ended(client: Client) -> None:
+async def test_the_server_stream_is_resumed_where_it_ended(client: Client) -> None:
     """It goes on after the last event that was read, and what was missed is announced."""
     news = b'id: s-1\nevent: message\ndata: {"jsonrpc":"2.0","method":"a"}\n\n'
     client.manager.plays["GET"] = [stream(b"id: s-0\ndata: \n\n", news), stream(None)]
@@ -435,7 +435,7 @@ async def test_the_standing_stream_is_opened_again_where_it_ended(client: Client
     assert second.header("content-type") is None
 
 
-async def test_a_stream_in_the_background_starts_no_manager(client: Client) -> None:
+async def test_the_server_stream_starts_no_manager(client: Client) -> None:
     """Who stops the manager wants it stopped; the stream is there again when somebody else has started one."""
     gate = asyncio.Event()
     client.manager.plays["GET"] = [held(gate, cut(b"")), stream(None)]
@@ -451,7 +451,7 @@ async def test_a_stream_in_the_background_starts_no_manager(client: Client) -> N
     assert {(await client.next())["method"] for _ in LIST_CHANGED} <= set(names.LISTS_CHANGED)
 
 
-async def test_the_session_is_ended_with_the_client(client: Client) -> None:
+async def test_the_session_ends_with_the_client(client: Client) -> None:
     await client.initialize()
     await client.bridge.finish()
     assert client.manager.received["DELETE"][0].header("mcp-session-id") == "first"
@@ -481,7 +481,7 @@ async def test_a_listen_stream_never_ends_for_the_client(client: Client) -> None
 
 
 @pytest.mark.parametrize("play", [error(-32602, "no", status=400), stream(DONE)])
-async def test_a_listen_request_that_is_refused_is_answered(client: Client, play: Any) -> None:
+async def test_a_refused_listen_request_is_answered(client: Client, play: Any) -> None:
     client.manager.plays[names.LISTEN] = [play]
     await client.ask(names.LISTEN, modern(notifications={}), "l")
 
@@ -489,7 +489,7 @@ async def test_a_listen_request_that_is_refused_is_answered(client: Client, play
 # -- the end ----------------------------------------------------------------------------------------------
 
 
-async def test_calls_in_flight_may_end_when_the_input_has_ended(client: Client) -> None:
+async def test_pending_calls_can_finish_after_the_end_of_input(client: Client) -> None:
     gate = asyncio.Event()
     client.manager.plays["tools/call"] = [held(gate, result({}))]
     await client.send("tools/call", modern(name="x"), 1)

@@ -1,4 +1,4 @@
-"""How a manager is started where none runs, and when that is given up."""
+"""Starting a manager if none runs, and giving up."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ended(starter: ManagerStarter) -> None:
 
 
 @pytest.mark.parametrize(("code", "by_hand"), [(0, False), (5, True)])
-def test_the_service_is_preferred_where_systemd_has_it(
+def test_an_existing_systemd_service_is_preferred(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, by_hand: bool
 ) -> None:
     asked = tmp_path / "asked"
@@ -71,7 +71,7 @@ def test_the_service_is_preferred_where_systemd_has_it(
         ended(starter)
 
 
-def test_settings_of_ones_own_are_none_of_the_services(
+def test_environment_settings_bypass_the_service(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = tmp_path / "asked"
@@ -85,7 +85,7 @@ def test_settings_of_ones_own_are_none_of_the_services(
 
 
 @pytest.mark.usefixtures("no_systemd")
-def test_one_is_started_at_a_time_and_not_too_often(
+def test_one_manager_is_started_at_a_time_and_not_too_often(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = tmp_path / "gate"
@@ -104,7 +104,7 @@ def test_one_is_started_at_a_time_and_not_too_often(
 
 
 @pytest.mark.usefixtures("no_systemd")
-def test_a_manager_that_ends_at_once_is_said_and_tried_again_later(
+def test_a_manager_that_exits_at_once_is_reported_and_retried_later(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = stands_for_python(monkeypatch, tmp_path / "python", "exit 3")
@@ -124,7 +124,7 @@ def test_a_manager_that_ends_at_once_is_said_and_tried_again_later(
 
 
 @pytest.mark.parametrize(("end", "code"), [("exit 3", 3), ("kill -9 $$", 0)])
-def test_a_manager_that_somebody_killed_is_not_one_that_cannot_start(
+def test_a_killed_manager_does_not_count_as_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, code: int
 ) -> None:
     """Its clients would be refused for half a minute, where the next one would serve them."""
@@ -134,9 +134,7 @@ def test_a_manager_that_somebody_killed_is_not_one_that_cannot_start(
 
 
 @pytest.mark.usefixtures("no_systemd")
-def test_a_log_that_has_grown_large_is_set_aside(
-    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_log_is_rotated(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stands_for_python(monkeypatch, tmp_path / "python")
     paths.logs_dir.mkdir(parents=True)
     log = paths.logs_dir / LOG_NAME
@@ -150,7 +148,7 @@ def test_a_log_that_has_grown_large_is_set_aside(
 
 
 @pytest.mark.usefixtures("no_systemd")
-def test_a_folder_that_is_not_ours_is_a_problem_for_people(paths: Paths) -> None:
+def test_an_unsafe_log_folder_is_reported(paths: Paths) -> None:
     paths.logs_dir.parent.mkdir(parents=True)
     paths.logs_dir.symlink_to("/tmp")
     problem = ManagerStarter(paths).start(0.0)

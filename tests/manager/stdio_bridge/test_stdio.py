@@ -1,4 +1,4 @@
-"""Lines from and to a client's pipes."""
+"""Lines on stdin and stdout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from manager.stdio_bridge.stdio import ClientGone, LineSplitter, LineTooLong, Ou
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_lines_are_the_same_however_they_are_cut(size: int) -> None:
+def test_lines_do_not_depend_on_chunk_boundaries(size: int) -> None:
     text = b'{"a":1}\r\n\n  {"b":2} \n{"c":3}'
     splitter = LineSplitter()
     lines = [line for at in range(0, len(text), size) for line in splitter.feed(text[at : at + size])]
@@ -19,14 +19,14 @@ def test_lines_are_the_same_however_they_are_cut(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
-def test_a_line_that_is_too_long_is_told_once_and_left_out(size: int) -> None:
+def test_a_line_above_the_limit_is_reported_once_and_dropped(size: int) -> None:
     text = b"short\n" + b"x" * 50 + b"\nnext\n"
     splitter = LineSplitter(limit=20)
     lines = [line for at in range(0, len(text), size) for line in splitter.feed(text[at : at + size])]
     assert [one if isinstance(one, bytes) else type(one) for one in lines] == [b"short", LineTooLong, b"next"]
 
 
-async def test_reading_ends_with_the_input_and_waits_for_who_takes_the_lines() -> None:
+async def test_reading_waits_for_the_consumer_and_ends_with_the_input() -> None:
     reader, writer = os.pipe()
     taken: list[bytes | LineTooLong] = []
     gate = asyncio.Event()
@@ -48,7 +48,7 @@ async def test_reading_ends_with_the_input_and_waits_for_who_takes_the_lines() -
 
 
 @pytest.mark.parametrize("end", [ClientGone, asyncio.CancelledError])
-async def test_reading_ends_where_nobody_takes_the_lines(end: type[BaseException]) -> None:
+async def test_reading_ends_when_the_client_is_gone(end: type[BaseException]) -> None:
     reader, writer = os.pipe()
 
     async def take(line: bytes | LineTooLong) -> None:
@@ -61,7 +61,7 @@ async def test_reading_ends_where_nobody_takes_the_lines(end: type[BaseException
     os.close(reader)
 
 
-async def test_a_fault_of_who_takes_the_lines_is_not_waited_out() -> None:
+async def test_an_exception_of_the_consumer_is_raised_at_once() -> None:
     reader, writer = os.pipe()
 
     async def take(line: bytes | LineTooLong) -> None:
@@ -75,7 +75,7 @@ async def test_a_fault_of_who_takes_the_lines_is_not_waited_out() -> None:
     os.close(reader)
 
 
-async def test_output_is_whole_lines_also_when_it_is_larger_than_the_pipe() -> None:
+async def test_output_lines_stay_whole_beyond_the_pipe_buffer() -> None:
     reader, writer = os.pipe()
     output = Output(writer)
     lines = [b"a" * 200_000, b"b", b"c" * 100_000]
@@ -87,7 +87,7 @@ async def test_output_is_whole_lines_also_when_it_is_larger_than_the_pipe() -> N
     assert got == [line + b"\n" for line in lines]
 
 
-async def test_a_line_whose_writer_was_cancelled_is_written_whole() -> None:
+async def test_a_cancelled_writers_line_is_written_whole() -> None:
     reader, writer = os.pipe()
     output = Output(writer)
     writing = asyncio.create_task(output.write(b"x" * 200_000))
@@ -98,7 +98,7 @@ async def test_a_line_whose_writer_was_cancelled_is_written_whole() -> None:
     os.close(writer)
 
 
-async def test_a_reader_that_is_gone_is_noticed() -> None:
+async def test_a_closed_stdout_is_noticed() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     output = Output(writer)

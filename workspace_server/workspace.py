@@ -1,7 +1,6 @@
-"""The folders of a workspace, and the only door for paths: text in, real path out, never outside.
+"""Resolves the paths that tools get to real paths inside the workspace, and formats paths for results.
 
-Not a file reader: it decides *which* file is meant and how a path is shown. All
-functions that touch the disk block; call them from a thread.
+All functions that touch the disk block: call them from a thread.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Every origin of tools: built-in tools, scripts, and other MCP servers."""
+"""The sources of tools: built-in tools, scripts, and other MCP servers."""

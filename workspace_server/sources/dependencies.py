@@ -1,7 +1,7 @@
-"""What the sources of a workspace need of the world around them, handed down once.
+"""Holds what sources need: folders, environment, version, and the variables of the login shell.
 
-The environment of the user's login shell is asked for at most once in the life of a server, and only when
-something needs it: a server is often started by something that knows less than the user's terminal.
+The login shell is asked at most once in a server's life, and only when a source needs its variables: servers
+are often started with a smaller environment than the user's terminal has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How each kind of source is made from its entry and the surroundings. What is not used is not imported."""
+"""Creates each kind of source from its configuration entry, and imports only the kinds in use."""
 
 from __future__ import annotations
 

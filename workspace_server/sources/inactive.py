@@ -1,6 +1,6 @@
-"""A configured server that does nothing: switched off, or waiting for the user's trust.
+"""A configured server that is not in use, because it is disabled or not trusted yet.
 
-It is there so that people see it; it never starts and never connects.
+The source exists for lists and status only. It never starts a process and never connects.
 """
 
 from __future__ import annotations

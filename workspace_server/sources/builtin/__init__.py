@@ -1,1 +1,1 @@
-"""The built-in tools as a source."""
+"""The built-in tools and the source that offers them."""

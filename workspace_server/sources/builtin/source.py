@@ -1,7 +1,4 @@
-"""The built-in tools as a source: a table of modules, each with its `TOOL` and its `call`.
-
-What a tool does is in `tools/`. Built-ins keep bare names and are always ready.
-"""
+"""Offers the built-in tools as a source. Their names have no prefix, and they are always ready."""
 
 from __future__ import annotations
 

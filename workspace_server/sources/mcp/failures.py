@@ -1,6 +1,6 @@
-"""Why somebody else's server did not do what it was asked: the faults that sources turn into refusals.
+"""Defines the failures of requests to another MCP server, and the refusals that callers get for them.
 
-Not for what a server answers: its errors and error results are outcomes like any other.
+Errors and error results that a server sends are ordinary outcomes, not failures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server wrote that was no message: counted, and the first few kept for a person. Pure."""
+"""Counts output of a server that is no JSON-RPC message, and keeps the first lines for status. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the configuration says of a foreign source's tools: values only. The entries are `config/model.py`."""
+"""Holds the settings of an MCP source that come from its configuration entry (`config/model.py`)."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
-"""What all sources share that are another server: its lists, requests put to it, and refusals.
+"""The base of all sources that are MCP servers: lists, calls, subscriptions and status over a session.
 
-Deliberately not how a server is reached: `sources/mcp/stdio/source.py` starts processes,
-`sources/mcp/remote/source.py` connects; nor
-when it is asked for its lists, which is `sources/mcp/lists/lists.py`.
-
-A kind of source derives from `McpSource` and gives it `over_session`, which does something with a session
-and may raise `Unavailable`. It tells the base what happens: `became(state, error)` when the state of its
-connection changes (a change to `ready` refreshes stale lists), and what `Session.open` wants as `on_change`
-and `on_update`: `list_changed` and `resource_changed`. Its `close` first calls `stop_asking`; after that
-`over_session` is not called any more.
+A kind of source derives from `McpSource` and implements `over_session`, which runs something with a session
+or raises `Unavailable`. It reports to the base: `became(state, error)` when the state of its session
+changes (a change to `ready` refreshes stale lists), and `list_changed` and `resource_changed` as
+`on_change` and `on_update` of `Session.open`. Its `close` calls `stop_asking` first; after that,
+`over_session` is not called.
 """
 
 from __future__ import annotations

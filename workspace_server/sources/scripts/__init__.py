@@ -1,4 +1,5 @@
-"""Script tools: a folder with a `tool.toml` and a program is a tool.
+"""Script tools: every folder with a `tool.toml` and a program is a tool.
 
-Read with every request, so that a change counts from the next one on; only bytes that were looked at run.
+Folders are checked with every request, so a change takes effect with the next one. Only bytes that were
+checked for trust run.
 """

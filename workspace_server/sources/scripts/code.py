@@ -1,7 +1,7 @@
-"""`execute_code`: Python that a model wrote, run like a script of the workspace.
+"""The tool `execute_code`: runs Python that a model wrote, like a script of the workspace.
 
-Only there when the user switched it on, and every call asks for approval showing the code. The code sees the
-functions of `library/lmtb_tool.py`, nothing of the workspace on its import path.
+The user has to enable the tool, and every call asks for approval and shows the code. The code can use the
+functions of `library/lmtb_tool.py`; nothing of the workspace is on its import path.
 """
 
 from __future__ import annotations

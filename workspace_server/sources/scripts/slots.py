@@ -1,4 +1,4 @@
-"""How many scripts run at once; the others wait in order for a while, and then are refused."""
+"""Limits how many scripts run at once. Others wait in order for a while and are then refused."""
 
 from __future__ import annotations
 

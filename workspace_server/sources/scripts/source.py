@@ -1,7 +1,7 @@
-"""The script tools of a workspace, of its user or of the system as a source.
+"""Offers the script tools of the workspace, of the user or of the system as a source.
 
-What they are is `sources/scripts/definition/catalog.py`, how they run `sources/scripts/execution/runner.py`.
-Nobody watches the files: every list and every call looks, and whoever listens is looked for by the toolset.
+Nothing watches the files: every list and every call checks them. The toolset checks for clients that wait for
+change notifications.
 """
 
 from __future__ import annotations

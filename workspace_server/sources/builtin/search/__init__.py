@@ -1,4 +1,5 @@
-"""Finding files and text in a workspace.
+"""Finds files and text in a workspace.
 
-`patterns`, `ignore`, `tree` say what is meant; `ripgrep` and `fallback` find it; `engine` is the way in.
+`patterns`, `ignore` and `tree` decide which files count; `ripgrep` and `fallback` are the two engines;
+`engine` is the entry point.
 """

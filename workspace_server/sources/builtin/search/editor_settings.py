@@ -1,7 +1,7 @@
-"""The search settings of an editor, read from the workspace's own files.
+"""Reads the search settings of an editor from the workspace's files.
 
-Sources, later ones win key by key: the editor's defaults, `*.code-workspace` in the root, the folder's
-`.vscode/settings.json`. Conditional excludes (`{"when": …}`) are not understood and left out. Blocks.
+Later sources win for each key: the editor's defaults, `*.code-workspace` in the root, the folder's
+`.vscode/settings.json`. Conditional excludes (`{"when": …}`) are not supported and left out. Blocks.
 """
 
 from __future__ import annotations

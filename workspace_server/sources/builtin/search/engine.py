@@ -1,7 +1,7 @@
-"""Searching a workspace: folder by folder, one budget for all, ripgrep where it is, Python where not.
+"""Searches a workspace folder by folder, with ripgrep if it is installed, else in Python.
 
-The order of results is the same with both engines: folders in their order, files in walk order (see
-`tree.py`), lines by number. A limit keeps the first N of that order.
+Both engines return results in the same order: folders in their order, files in walk order (see `tree.py`),
+lines by number. A limit keeps the first N of that order.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The engine that needs nothing but Python: the same answers, slower.
+"""Searches in Python alone: the same results as ripgrep, only slower.
 
-Our own walk lists the files; a killable child process (`line_matcher.py`) matches their lines, so many files
-at a time that neither memory nor the first results depend on the size of the tree. Known differences to
-ripgrep: a file with a line of more than 16 Mi characters counts as binary; and in regular expressions, syntax
-that only one of the two knows and that `line_matcher` does not check, what `.` does with bytes that are no
-UTF-8 and with a carriage return inside a line, how often a pattern with `\\b` occurs in one line (ripgrep 13
-counts too few).
+Our own walk lists the files. A child process that can be killed (`line_matcher.py`) matches their lines in
+batches, so that memory use and the time to the first result do not depend on the size of the tree. Known
+differences to ripgrep: a file with a line of more than 16 Mi characters counts as binary. In regular
+expressions: syntax that only one of the two supports and `line_matcher` does not check; what `.` matches in
+bytes that are not UTF-8 and at a carriage return inside a line; how often a pattern with `\\b` occurs in a
+line (ripgrep 13 counts too few).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ignore files: `.gitignore` and its relatives, nested, plus the user's global one.
+"""Reads ignore files (`.gitignore` and its relatives) and decides which paths they hide.
 
-The meaning is ripgrep's: `.rgignore` beats `.ignore` beats `.gitignore` beats `.git/info/exclude` beats the
-global file; within one kind the deepest file wins, within one file the last line; a `.gitignore` does not
-reach into a nested repository; ignore files above the folder do not count. Blocks on reading.
+The rules are ripgrep's: `.rgignore` beats `.ignore` beats `.gitignore` beats `.git/info/exclude` beats the
+user's global file. Within one kind the deepest file wins, within one file the last line. A `.gitignore`
+does not reach into a nested repository; ignore files above the folder do not count. Reading blocks.
 """
 
 from __future__ import annotations

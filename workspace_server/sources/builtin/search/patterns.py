@@ -1,7 +1,7 @@
-"""Glob patterns of queries, include patterns and exclude settings, as compiled path filters.
+"""Compiles glob patterns of queries, include patterns and exclude settings to path filters.
 
-The dialect is the editors' one: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, `**` as a whole path component. Ignore
-files speak git's dialect (`ignore.py`), which shares `glob_regex`. Pure but for the links of absolute
+The syntax is that of editors: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, and `**` as a whole path component. Ignore
+files have git's syntax (`ignore.py`), which shares `glob_regex`. Pure, except for resolving links in absolute
 patterns.
 """
 

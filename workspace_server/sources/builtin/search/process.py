@@ -1,4 +1,4 @@
-"""Running a search program: fed, read in chunks, and gone when this function returns, however it returns."""
+"""Runs a search program, reads its output in chunks, and always ends it before returning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked for and what was found: the words that both engines share."""
+"""Defines the queries and results that both search engines share."""
 
 from __future__ import annotations
 

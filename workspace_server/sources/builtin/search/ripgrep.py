@@ -1,8 +1,8 @@
-"""The engine that runs ripgrep.
+"""Searches with ripgrep.
 
-ripgrep walks and matches; what may be shown is decided here once more by the filters of the other engine, so
-that both give the same answers. Include patterns are never passed as `-g`, which would bring ignored files
-back: they go into an ignore file of lowest rank, which only saves ripgrep work.
+ripgrep walks and matches; our own filters decide once more what may be shown, so that both engines give the
+same results. Include patterns are never passed as `-g`, which would bring ignored files back. They go into an
+ignore file of the lowest precedence, which only saves ripgrep work.
 """
 
 from __future__ import annotations

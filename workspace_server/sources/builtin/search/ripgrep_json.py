@@ -1,7 +1,7 @@
-"""The messages of `rg --json`, read from chunks with bounded memory.
+"""Parses the output of `rg --json` from chunks with bounded memory. Pure.
 
-Pure. ripgrep writes a matching line whole, however long; of a message beyond `MAX_MESSAGE` only the head is
-kept and the rest is scanned as it passes. That works because a quote inside a JSON string is always
+ripgrep writes a matching line whole, however long it is. Of a message longer than `MAX_MESSAGE` only the
+beginning is kept, and the rest is scanned. The scan is safe because a quote inside a JSON string is always
 escaped: `"},"line_number":` cannot occur in the text of a line.
 """
 

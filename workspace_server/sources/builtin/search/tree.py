@@ -1,7 +1,7 @@
-"""One folder as a search sees it: which entries are visible, in which order, and where links may lead.
+"""Walks one folder for a search: visible entries, their order, and which links may be followed.
 
-The order everywhere is that of a walk with names sorted by their bytes, files and directories alike: `a/z`
-comes before `a.b`. It is ripgrep's `--sort path`. Blocks.
+The order is that of a walk with names sorted by their bytes, files and directories alike: `a/z` comes before
+`a.b`, as with ripgrep's `--sort path`. Blocks.
 """
 
 from __future__ import annotations

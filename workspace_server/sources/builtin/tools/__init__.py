@@ -1,1 +1,1 @@
-"""The built-in tools, one file each: `TOOL` is what is listed, `call` is what runs."""
+"""The built-in tools, one file each: `TOOL` is the definition, `call` runs it."""

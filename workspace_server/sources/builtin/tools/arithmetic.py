@@ -1,7 +1,7 @@
-"""Arithmetic on finite real numbers: a text becomes a number.
+"""Evaluates arithmetic expressions over finite real numbers.
 
-A grammar of its own, not Python's: no text reaches `eval`, `compile` or `ast`, and every operation that could
-grow is bounded before it is computed. The tool around it is `calculator.py`.
+The grammar is our own: no text reaches `eval`, `compile` or `ast`, and every operation whose result could
+grow is bounded before it is computed. `calculator.py` is the tool.
 """
 
 from __future__ import annotations

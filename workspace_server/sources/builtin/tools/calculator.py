@@ -1,4 +1,4 @@
-"""The tool `calculator`: its definition, its answer, its refusals. The arithmetic is in `arithmetic.py`."""
+"""The tool `calculator`: evaluates an arithmetic expression."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The tool `datetime`: now, parse, add, diff and convert, with the time zone always spelled out.
+"""The tool `datetime`: now, parse, add, diff and convert, always with an explicit time zone.
 
-The clock and the local zone are arguments, so nothing here depends on when and where it runs. Durations are
-in `iso_duration.py`, zone names in `time_zones.py`.
+The clock and the local zone are arguments, so results do not depend on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""lm_findFiles: the files whose paths match a glob."""
+"""The tool `lm_findFiles`: finds files whose paths match a glob."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""lm_findTextInFiles: the lines that contain a text or match a regular expression."""
+"""The tool `lm_findTextInFiles`: finds lines that contain a text or match a regular expression."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""ISO 8601 durations such as `P1Y2M`, `-PT36H`, `P1DT30.5S`: read and written.
+"""Parses and formats ISO 8601 durations such as `P1Y2M`, `-PT36H` and `P1DT30.5S`.
 
-Calendar parts (years to days) and clock parts (hours to seconds) stay apart, because a day is not always
-24 hours long. Not `datetime.timedelta`, which cannot tell the two apart.
+Calendar parts (years to days) and clock parts (hours to seconds) stay separate, because a day is not always
+24 hours long. `datetime.timedelta` cannot tell them apart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""lm_listDirectory: what is in a directory of the workspace.
+"""The tool `lm_listDirectory`: lists a directory of the workspace.
 
-Links are shown as links and never followed. What a search would leave out is left out here too, except below
-a directory that was named although it is itself ignored. Blocks only in a thread.
+Links are shown as links and never followed. Entries that a search would leave out are left out here, too,
+except below an ignored directory that the caller named. Blocks only in a thread.
 """
 
 from __future__ import annotations

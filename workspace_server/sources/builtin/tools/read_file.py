@@ -1,6 +1,6 @@
-"""lm_readFile: a file of the workspace, or a range of its lines.
+"""The tool `lm_readFile`: reads a file of the workspace, or a range of its lines.
 
-The file is streamed in a thread, so its size costs time but no memory.
+The file is streamed in a thread, so a large file costs time but no memory.
 """
 
 from __future__ import annotations

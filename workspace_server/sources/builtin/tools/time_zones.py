@@ -1,6 +1,6 @@
-"""Time zones by name: the machine's own, UTC and the IANA ones, with suggestions for a mistyped name.
+"""Finds time zones by name (local, UTC, IANA), and suggests names for a mistyped one.
 
-Data is the system's, or that of the `tzdata` package where the system has none.
+The data is the system's, or that of the `tzdata` package if the system has none.
 """
 
 from __future__ import annotations

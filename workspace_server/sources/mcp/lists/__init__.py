@@ -1,1 +1,1 @@
-"""What another MCP server lists: tools, prompts, resources, and how the lists are kept."""
+"""The lists of an MCP server (tools, prompts, resources, templates): read, checked, cached and refreshed."""

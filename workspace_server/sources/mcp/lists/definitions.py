@@ -1,8 +1,6 @@
-"""From what a foreign server lists to tools, prompts and resources of ours. Pure.
+"""Converts the entries of a server's lists to tools, prompts and resources, with cleaned texts. Pure.
 
-Members we know nothing of stay; texts that models and terminals see are cleaned. Whether a schema
-can be served is judged where lists are checked (`listing.py`); the names tools are offered by are made in
-`naming.py`.
+Unknown members stay. `catalog/listing.py` checks schemas; `naming.py` makes the names that clients see.
 """
 
 from __future__ import annotations

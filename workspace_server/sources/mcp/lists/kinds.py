@@ -1,4 +1,4 @@
-"""The four lists a server may have: how each is asked for, and what its entries are called by."""
+"""Defines the four kinds of lists an MCP server may have: tools, prompts, resources and templates."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The last good lists of every foreign source on disk, so that a restart need not wait for them.
+"""Caches the last good lists of every MCP server on disk, so that a restart does not wait for them.
 
-Keyed by what was configured: another command or URL is another server. Losing the cache costs a start.
+The key is a digest of the configuration: another command or URL is another server. Without the cache, listing
+has to start the server.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""One list of a foreign source: as its server gave it last, here or in an earlier life.
-
-Asking the server is `lists.py`; what a single entry means is `definitions.py`.
-"""
+"""Holds one list of an MCP server, as the server or the disk cache last gave it, and its issues."""
 
 from __future__ import annotations
 

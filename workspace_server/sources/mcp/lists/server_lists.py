@@ -1,7 +1,4 @@
-"""The four lists of a foreign server: when it is asked for which, one round at a time.
-
-What is known of one list is `known_list.py`; how the server is reached is the source's business.
-"""
+"""Refreshes the four lists of an MCP server, all requested ones at once, one refresh at a time."""
 
 from __future__ import annotations
 

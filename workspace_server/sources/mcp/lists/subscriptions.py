@@ -1,7 +1,4 @@
-"""Resources of one server that somebody wants to hear of: subscribed at the server as long as anybody does.
-
-Whether a server tells of changed resources at all is asked elsewhere; this keeps its word over new sessions.
-"""
+"""Keeps the resource subscriptions of clients at an MCP server, and renews them over new sessions."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Which addresses a remote server may have: the decision, pure, and the resolver that obeys it.
+"""Decides which addresses a remote server may have, and resolves names to allowed addresses.
 
-A URL of a configuration, and even more what a server redirects or refers to, may lead to this machine, its
-networks or the metadata service of a cloud. A name is resolved once per connection, every address is judged,
-and the connection goes to an address that was judged: a name that changes its mind in between changes
-nothing.
+A URL in a configuration, and even more one that a server redirects or refers to, may lead to this machine,
+its networks or the metadata service of a cloud. A name is resolved once per connection, every address is
+checked, and the connection goes to a checked address, so a name that resolves differently a moment later
+changes nothing.
 
-What is never allowed, not even with `allow_private`, is where no MCP server is but credentials are:
-link-local and metadata addresses. A host written literally as `localhost`, `127.0.0.1` or `[::1]` in the
-configuration is allowed without it; a name that resolves there is not.
+Link-local and metadata addresses are never allowed, not even with `allow_private`: they hold credentials,
+not MCP servers. A host written literally as `localhost`, `127.0.0.1` or `[::1]` in the configuration is
+allowed without it; a name that resolves there is not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""HTTP to authorization servers: places that a remote server names, not the configuration.
+"""Sends HTTP requests to authorization servers, which a remote server names, not the configuration.
 
-So: judged addresses, TLS except on this machine, no redirects, small answers, little time. Which credentials
-go there is decided by `oauth.py` and `login.py`.
+Hence: only allowed addresses, TLS except on this machine, no redirects, answers of at most 1 MiB, 10 s.
+`oauth.py` and `login.py` decide which credentials are sent.
 """
 
 from __future__ import annotations

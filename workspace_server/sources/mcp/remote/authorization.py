@@ -1,7 +1,7 @@
-"""What a remote server is shown as proof of who we are.
+"""Provides the `Authorization` header of a remote server from its configuration.
 
-A token is read when it is needed and never kept in anything that is printed. That it goes to one origin only
-is `guarded.py`'s business. OAuth is `oauth.py`.
+A token is read when it is needed and never kept in anything that is printed. `http_transport.py` sends it
+to one origin only. `oauth.py` has the OAuth variant.
 """
 
 from __future__ import annotations

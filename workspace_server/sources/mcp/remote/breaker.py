@@ -1,8 +1,8 @@
-"""When a remote server that failed is tried again. Pure: the time and the chance are
-arguments.
+"""Counts the failures of a remote server and computes when to try again. Pure.
 
-After a failure it waits 0.5 s, doubling, ± 25 %; from the fifth in a row on the breaker is open: 30 s, 60 s,
-… up to 5 min, and then one try. What the server itself asked for (`Retry-After`) is waited for in any case.
+After a failure the pause is 0.5 s, doubled each time, ±25 %. From the fifth failure in a row the breaker is
+open: one try after 30 s, 60 s, … up to 5 min. A pause that the server requested (`Retry-After`) always
+counts.
 """
 
 from __future__ import annotations

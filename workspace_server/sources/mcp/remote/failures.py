@@ -1,4 +1,4 @@
-"""What can go wrong with one HTTP exchange, as far as the source acts on it."""
+"""Classifies failures of HTTP requests to a remote server by what the source does about them."""
 
 from __future__ import annotations
 

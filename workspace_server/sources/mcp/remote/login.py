@@ -1,7 +1,7 @@
-"""Logging in to a remote server with a person at the browser: `lmtb servers login <namespace>`.
+"""Logs in to a remote server with the user at the browser (`lmtb servers login <namespace>`).
 
-The SDK's authorization code flow (discovery, registration, PKCE, state, issuer), with a redirect to a port of
-this machine that is open for this one login. Not for daemons; they use what is stored (`oauth.py`).
+Uses the SDK's authorization code flow (discovery, registration, PKCE, state, issuer), with a redirect to a
+local port that is open for this login only. Servers use the stored tokens (`oauth.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The tokens of a remote server, kept in the user's secret store. Obtaining them is `oauth.py`."""
+"""Keeps the OAuth tokens of a remote server in the user's secret store."""
 
 from __future__ import annotations
 

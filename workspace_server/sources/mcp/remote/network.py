@@ -1,7 +1,6 @@
-"""Below the exchanges: connecting to judged addresses, bodies of bounded size, and what can go wrong with
-both.
+"""Connects to allowed addresses, decodes bodies within limits, and classifies network errors.
 
-Imported with the first connection: it needs httpx2 and anyio.
+Imported with the first connection, because it needs httpx2 and anyio.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""OAuth for remote servers, without a person: stored tokens, renewed under one lock.
+"""Provides the `Authorization` header of a remote server from stored OAuth tokens, renewed under one lock.
 
-What is spoken is the SDK's knowledge (discovery, metadata, client authentication). Its own provider is used
-by `login.py` only: in a daemon it would let one request at a time through, and ask a person for what a
-refresh token can do. Credentials go to the issuer that they belong to: the first one is remembered with the
-tokens.
+The SDK supplies discovery, metadata and client authentication. Its own provider is used by `login.py` only:
+in a server, it would let one request through at a time and ask a person for what a refresh token can do.
+Credentials go to the issuer they belong to: the first one is stored with the tokens.
 
 Imported when a server with `auth = "oauth"` is connected to.
 """

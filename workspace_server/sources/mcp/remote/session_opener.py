@@ -1,7 +1,4 @@
-"""Opens sessions with one remote server: whether its address may be reached, as whom, over which transport.
-
-When a session is opened, and by whom it is used, is `connection.py`.
-"""
+"""Opens sessions with one remote server: checks its address, picks the credentials and the transport."""
 
 from __future__ import annotations
 

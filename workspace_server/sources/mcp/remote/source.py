@@ -1,8 +1,7 @@
-"""A remote MCP server as a source of tools.
+"""A remote MCP server as a source.
 
-Lists, their cache and refusals are those of all foreign sources; when a connection is made and made again is
-`connection.py`. This is what belongs to remote servers only: how a session is opened, a call that is made
-once more because it was certainly not executed, and servers that hide tools behind a search of their own.
+Adds to `McpSource`: one retry of calls that the server certainly did not execute, and servers that hide tools
+behind a `tool_search` of their own.
 """
 
 from __future__ import annotations

@@ -1,12 +1,4 @@
-"""One connection to a remote server: the SDK's client transports behind the words of
-`sources/mcp/session/transport.py`.
-
-The SDK carries single JSON-RPC messages (streams of events, resumption, session ids, cancellation by
-closing); ids, eras and pages are the session's business, and rules about the wire are in `guarded.py`. What
-the SDK reads of a result is a plain dictionary, so unknown members survive.
-
-Imported when the first connection is opened: the SDK takes most of a second to load.
-"""
+"""Runs the SDK's client transport for one remote server, with the interface of `session/transport.py`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What one server tells of changes: of its lists, and of resources somebody subscribed to.
+"""Receives a server's notifications about changed lists and subscribed resources.
 
-Servers of the older era tell by themselves. Those of the newer one tell whoever listens: one request is kept
-open for the lists, and one for the resources. What is done with the news is decided elsewhere.
+Servers with sessions (MCP ≤ 2025-11-25) send them unasked. For stateless servers (2026-07-28) one
+`subscriptions/listen` request is kept open for the lists and one for the resources.
 """
 
 from __future__ import annotations

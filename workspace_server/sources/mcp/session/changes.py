@@ -1,4 +1,4 @@
-"""What a server says has changed, told on at most once in a while however often it is said."""
+"""Coalesces `list_changed` notifications: reports each changed list at most once in 250 ms."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The client on whose behalf a request goes out: what of the server's words it wants to hear, and how.
-
-Which of the server's words concern which client is decided in `rpc.py`.
-"""
+"""The client behind one request: which notifications it wants, and their delivery with its own token."""
 
 from __future__ import annotations
 

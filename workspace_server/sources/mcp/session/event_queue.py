@@ -1,4 +1,4 @@
-"""What comes for one request, in order, for the one who made it: a queue that costs little while empty."""
+"""A queue of events for one request, which costs little while it is empty."""
 
 from __future__ import annotations
 

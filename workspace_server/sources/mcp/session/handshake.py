@@ -1,8 +1,8 @@
-"""Finding out what a server speaks.
+"""Negotiates the protocol revision with a server.
 
-A program is first asked the older way, and the stateless way where it refuses that: some programs exit on a
-request they do not know before `initialize`. Over HTTP it is the other way round, so that a server
-that speaks both is spoken to in the era in which every request says what its client can do.
+A program gets `initialize` first, and `server/discover` if it refuses: some programs exit on an unknown
+request before `initialize`. Over HTTP the order is reversed, so that a server that supports both is used
+statelessly, where every request carries the client's capabilities.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""How much a server of the older era logs: one level for the whole session, asked for by many clients.
+"""Sets the log level of a session server to the most verbose level that any request in flight wants.
 
-The most verbose wish counts, so a server may say more than one client wants; what each hears is held to its
-own wish (`client.py`). No wish lasts longer than its request, but a server is told of another level only when
-the next one wants it.
+The server may therefore log more than one client wants; `client.py` filters what each client gets. A lower
+level is set only with the next request that wants one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One message from or to somebody else's server. Pure.
+"""Parses and builds JSON-RPC messages from and to another MCP server. Pure.
 
-Unlike `protocol/jsonrpc.py`, which reads what clients send us and is strict, this reads what a program wrote
-that may also print banners: what is no message is told apart from what is a broken answer.
+`protocol/jsonrpc.py` is strict about what clients send. This parser reads the output of programs that may
+also print banners, so it tells output that is no message from a broken response.
 """
 
 from __future__ import annotations

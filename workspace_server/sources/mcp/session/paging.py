@@ -1,4 +1,4 @@
-"""The pages of one list, put together and cut where they would become too much. Pure."""
+"""Joins the pages of a list, and cuts the list at limits of pages, entries and bytes. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Keeps a server that talks without being asked from keeping the event loop busy.
+"""Throttles reading from a server that floods us with unsolicited messages.
 
-While it rests nothing is read, so its pipe fills and it waits. Answers that somebody waits for cost nothing.
+While reading pauses, the server's pipe fills and the server waits. Responses to requests are not throttled.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a server asks us: answered here, or put to the client whose request it is busy with.
+"""Answers the requests of a server itself, or passes them to the client whose call they belong to.
 
-Which clients that may be is known in `rpc.py`; how one is asked, in `calls/suspended_call.py`.
+`rpc.py` finds the calls that may be meant; `calls/suspended_call.py` asks the client.
 """
 
 from __future__ import annotations

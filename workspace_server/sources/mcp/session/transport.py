@@ -1,7 +1,4 @@
-"""What a session needs of a connection: the words only.
-
-`sources/mcp/stdio/transport.py` and `sources/mcp/remote/transport.py` are the connections there are.
-"""
+"""Defines the transport that a session needs: `stdio/transport.py` and `remote/transport.py` implement it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Servers that are processes of ours, spoken to over their standard input and output."""
+"""Stdio MCP servers: programs that are started here and speak over their standard input and output."""

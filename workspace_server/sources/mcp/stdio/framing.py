@@ -1,7 +1,4 @@
-"""From bytes to lines. Pure, and in linear time however the bytes are cut.
-
-What a line means is not known here; blank lines and banners are lines, too.
-"""
+"""Splits a byte stream into lines, in linear time however the bytes arrive. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A stdio MCP server as a source of tools: when its process runs, and what is known of it.
-
-The process starts with the first need: a call, or a list nobody has seen before. What is said over its
-pipes is `session.py` and `transport.py`; the list and refusals are `foreign.py`.
-"""
+"""A stdio MCP server as a source, whose process starts with the first call or uncached list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process as a connection: messages are lines on its standard input and output."""
+"""Sends and receives JSON-RPC messages as lines on a process's standard input and output."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a script tool is: its folder, manifest, parameters and files."""
+"""Reads script tools from their folders: manifest, parameters and files."""

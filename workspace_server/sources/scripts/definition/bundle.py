@@ -1,8 +1,4 @@
-"""The content of a tool: all its files, read once, so that what was looked at is what runs.
-
-Which files those are is `folders.py`; writing them out again, privately, is
-`sources/scripts/execution/materials.py`.
-"""
+"""Reads all files of a script tool once, so that the bytes that were checked are the bytes that run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The script tools of some folders as they are now, each read again when it changed, and only then.
+"""Keeps the script tools of some folders up to date, and reads a tool again only when it changed.
 
-A tool that is just being written keeps its last whole version for a moment. Putting the tools together
-is `snapshot.py`; running them is `sources/scripts/source.py`.
+A tool that is being written keeps its last complete version for a moment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which folders are tools and which files are theirs: one walk per request, `stat` calls only.
+"""Finds tool folders and their files: one walk per request, with `stat` calls only.
 
-Names that begin with a dot, `__pycache__` and `*~` do not exist for a tool. A folder below another tool that
-has a `tool.toml` of its own is a tool of its own. Contents are read in `bundle.py`.
+Names that begin with a dot, `__pycache__` and `*~` are skipped. A folder below a tool that has its own
+`tool.toml` is a tool of its own. `bundle.py` reads the contents.
 """
 
 from __future__ import annotations

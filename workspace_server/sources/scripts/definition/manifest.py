@@ -1,7 +1,6 @@
-"""`tool.toml`: what a script tool says about itself. Pure: bytes in, a manifest or the reason against it out.
+"""Parses `tool.toml`, the manifest of a script tool. Pure.
 
-Whether the script exists and what it is, is `bundle.py` and `catalog.py`; the schema that clients see is
-`schema.py`.
+`catalog.py` checks the script it names; `schema.py` makes the schema that clients see.
 """
 
 from __future__ import annotations

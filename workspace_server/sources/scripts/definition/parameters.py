@@ -1,7 +1,4 @@
-"""`[parameters.NAME]` or `[[parameters]]` of a `tool.toml`: one JSON Schema per argument. Pure.
-
-The rest of the file is `manifest.py`.
-"""
+"""Converts the parameters of a `tool.toml` to one JSON Schema per argument. Pure."""
 
 from __future__ import annotations
 

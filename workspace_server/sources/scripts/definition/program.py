@@ -1,6 +1,6 @@
-"""How a tool's program is started: Python by an interpreter of ours, anything else directly. Pure.
+"""Decides how a tool's program is started: Python by our interpreter, anything else directly. Pure.
 
-Never through a shell; a `#!` line is read here, so that a private folder need not allow running files.
+No shell is involved. `#!` lines are read here, so that a private folder need not allow running files.
 """
 
 from __future__ import annotations

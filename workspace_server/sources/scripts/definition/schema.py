@@ -1,4 +1,4 @@
-"""What clients see of a manifest: the tool object of `tools/list`, its schema generated. Pure."""
+"""Makes the tool definition of `tools/list` from a manifest. Pure."""
 
 from __future__ import annotations
 

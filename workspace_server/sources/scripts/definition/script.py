@@ -1,4 +1,4 @@
-"""One script tool, whole: from the files of a folder to what is listed, trusted and run."""
+"""Builds one script tool from the files of its folder: definition, trust item and program."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The script tools of one moment, put together: what is offered, what waits for trust, what is wrong. Pure.
-
-Which version of each tool counts is decided in `catalog.py`.
-"""
+"""Collects the script tools of one moment: offered tools, tools that wait for trust, and issues. Pure."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Runs a script tool: private files, confinement, process and outcome."""
+"""Runs a script tool: private files, confinement, process and result."""

@@ -1,8 +1,8 @@
-"""The tools of the workspace for a running script: a socket beside its arguments, during its call.
+"""Serves the workspace's tools to a running script over a socket beside its arguments.
 
 One JSON object per line: `{"do": "list"}`, answered by `{"tools": […]}`, and `{"do": "call", "name": …,
 "arguments": {…}}`, answered by `{"result": …}` or `{"error": …}` as `tools/call` would. The rights are
-those of the call that the script runs for. The other end is `library/lmtb_tool.py`.
+those of the call that the script runs for. `library/lmtb_tool.py` is the other end.
 """
 
 from __future__ import annotations

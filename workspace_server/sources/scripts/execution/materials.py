@@ -1,7 +1,6 @@
-"""Bundles written out where only we write: the bytes that were looked at are the bytes that run.
+"""Writes bundles to folders that only we can write, so that the checked bytes are the bytes that run.
 
-A bundle is written once and used again while nothing about its files changed. Which bundle runs is decided
-elsewhere.
+A bundle is written once and reused while its files are unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""From what a script left behind to the result of its call. Pure.
-
-Running it is `runner.py`; how a Python script says what it returns is `library/lmtb_tool.py`.
-"""
+"""Converts what a script left behind (exit code, result file, output) to the result of its call. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What runs a Python script tool: sets the import path, runs the script as `__main__`, reports how it failed.
+"""Runs a Python script tool: sets the import path, runs the script as `__main__`, reports how it failed.
 
-A program of its own, `python -I prelude.py SCRIPT FOLDER LIBRARY…`, deliberately of the standard library only
-and with few imports: every call waits for it. The folder comes first on the import path, then the libraries.
+A program of its own (`python -I prelude.py SCRIPT FOLDER LIBRARY…`) with few imports from the standard
+library, because every call waits for it. The tool's folder comes first on the import path, then the
+libraries.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A folder for one process of ours, and the end of those whose process died without tidying up.
+"""Manages a private folder for this process, and removes those of processes that died.
 
-Whose process lives is told by a lock on a file beside the folder, never by a process number.
+A lock on a file beside the folder shows whether its process lives; process ids may be reused.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""One run of a script: a process of its own, fed, watched and gone when this ends.
+"""Runs one script in a process of its own, and ends the process with the call.
 
-What may run is decided elsewhere, what its end means is `outcome.py`. The caller keeps the deadline: being
-cancelled, the process gets TERM, some seconds, KILL.
+The caller enforces the deadline: a cancelled call sends TERM to the process, and KILL some seconds later.
+`outcome.py` interprets the end.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Values in TOON, a notation for models: indented like YAML, lists of like objects as tables.
+"""Formats values in TOON, a notation for models: indented like YAML, lists of like objects as tables.
 
-Only writing; the notation is at https://github.com/toon-format/spec. Standard library only.
+Writes only; see https://github.com/toon-format/spec. Standard library only.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ LAYERS = (
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 
-SDK_USERS = frozenset({"manager.cli.demo.tour", "manager.cli.demo.gathered"})
+SDK_USERS = frozenset({"manager.cli.demo.tour", "manager.cli.demo.project_tools"})
 """Where the manager may use the official SDK: a demonstration plays a client."""
 
 LONGEST = 300

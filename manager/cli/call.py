@@ -1,4 +1,4 @@
-"""The verb call: uses a tool the way a stateless client does."""
+"""The verb call: calls a tool as a stateless MCP client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from host.command_line import Failure, print_json
+from host.command_line import Failure, json_option, print_json
 from host.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import current_folder, explained, mcp_address
@@ -21,19 +21,18 @@ _cwd_option = click.option(
     type=click.Path(path_type=Path),
     help="A folder in the workspace; default: the current folder.",
 )
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 @click.command()
 @click.argument("name")
 @click.argument("arguments", metavar="[JSON]", required=False)
 @_cwd_option
-@_json_option
+@json_option
 def call(name: str, arguments: str | None, cwd: Path | None, as_json: bool) -> None:
     """Call a tool of a folder's workspace.
 
-    JSON is an object of arguments; `-` reads it from standard input. What the tool says is printed; a tool's
-    error goes to standard error, with exit code 1.
+    JSON is an object of arguments; `-` reads it from standard input. Prints the tool's result; an error
+    result goes to standard error, with exit code 1.
     """
     params = {"name": name, "arguments": _parse(arguments)}
     result = _result(_ask(_client(cwd), "tools/call", params))
@@ -42,8 +41,8 @@ def call(name: str, arguments: str | None, cwd: Path | None, as_json: bool) -> N
         print_json(result)
     elif result.get("resultType", "complete") != "complete":
         raise Failure(
-            f"{name} asks back before it answers, and nobody can be asked here",
-            "call it from an agent that can answer",
+            f"{name} asks for input before it answers, which this command cannot give",
+            "call it from a client that supports elicitation",
         )
     else:
         _print_result(result, to_stderr=failed)
@@ -82,7 +81,7 @@ def _parse(text: str | None) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"the arguments are no JSON: {error}") from error
+        raise click.UsageError(f"the arguments are not valid JSON: {error}") from error
     if not isinstance(value, dict):
         raise click.UsageError('the arguments must be a JSON object, such as {"query": "*.py"}')
     return value
@@ -112,4 +111,4 @@ def _block_text(block: object) -> str:
             return str(holder["text"])
     kind = block.get("type", "content")
     about = block.get("uri") or block.get("mimeType") or (resource or {}).get("uri") or ""
-    return f"[{kind} {about}]; see it whole with --json"
+    return f"[{kind} {about}]; print it whole with --json"

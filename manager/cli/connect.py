@@ -1,4 +1,4 @@
-"""The verb connect: the manager for clients that can only start programs, over standard input and output."""
+"""The verb connect: runs the stdio bridge to the manager, for clients without HTTP support."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from manager.cli.output.manager_access import current_folder, user_paths
     help="A folder in the workspace; default: the current folder.",
 )
 def connect(cwd: Path | None) -> None:
-    """Be an MCP server for a client that can only start programs.
+    """Run as a stdio MCP server, for clients without HTTP support.
 
-    Messages go to the manager and back, one JSON object per line. A manager is started if none runs; one
-    that is restarted meanwhile is found again. It ends with its input.
+    Forwards messages to the manager and back, one JSON object per line. Starts a manager if none runs, and
+    reconnects after a restart. Ends when standard input closes.
     """
     paths, folder = user_paths(), current_folder(cwd)
     if sys.stdin.isatty():

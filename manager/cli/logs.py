@@ -1,7 +1,7 @@
-"""The verb logs: what the server of a folder's workspace, and the programs behind it, wrote.
+"""The verb logs: prints the log of a workspace's server and of the programs behind it.
 
-The manager's own lines are the verb `log`. The lines are read from the file, so that they can be read when
-nothing runs any more.
+The verb `log` prints the manager's own lines. Here lines come from the file, so that they can be read when
+nothing runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 
 from host.command_line import Failure
 from host.printable import printable
-from manager.cli import content
+from manager.cli import workspace_command
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.routing.workspace.workspace_id import workspace_id
@@ -29,31 +29,33 @@ _SHOWN_FIRST: Final = ("timestamp", "level", "event")
 
 @click.command()
 @cwd_option
-@click.option("--server", help="Only lines of this source: an id of `lmtb servers`, or its namespace.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
-@click.option("-n", "--lines", type=click.IntRange(0, 10_000), default=50, help="At most so many lines.")
+@click.option("--server", help="Only lines of this source: an id from `lmtb servers`, or its namespace.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until Ctrl-C.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(0, 10_000), default=50, help="Print at most this many lines."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line for programs.")
 @click.pass_obj
 def logs(cwd: Path | None, server: str | None, follow: bool, lines: int, as_json: bool) -> None:
-    """Show what the server of a folder's workspace wrote, oldest line first."""
-    file = user_paths().logs_dir / f"{workspace_id(content.root_of(cwd))}.log"
+    """Show the log of a workspace's server, oldest line first."""
+    file = user_paths().logs_dir / f"{workspace_id(workspace_command.root_of(cwd))}.log"
     if not file.exists() and not follow:
         raise Failure(
-            "this workspace has written nothing yet",
-            "its server starts with the first request; look at the manager's own lines with: lmtb log",
+            "this workspace has no log yet",
+            "its server starts with the first request; the manager's own log: lmtb log",
             reason="no_log",
         )
     try:
         reader = Reader(file)
-        found = [line for line in reader.tail() if _is_about(line, server)]
+        found = [line for line in reader.tail() if _is_from(line, server)]
         for line in found[-lines:] if lines else ():
             _show(line, as_json=as_json)
         if not found and not as_json:
-            click.echo("nothing written yet" + (f" by {server}" if server else ""), err=True)
+            click.echo("no lines yet" + (f" by {server}" if server else ""), err=True)
         for line in reader.following() if follow else ():
-            if _is_about(line, server):
+            if _is_from(line, server):
                 _show(line, as_json=as_json)
-    except KeyboardInterrupt:  # the way to end it
+    except KeyboardInterrupt:  # how the user ends it
         return
 
 
@@ -105,7 +107,7 @@ class Reader:
             return None
 
 
-def _is_about(line: str, server: str | None) -> bool:
+def _is_from(line: str, server: str | None) -> bool:
     if server is None:
         return True
     source = _parsed(line).get("source")
@@ -116,10 +118,10 @@ def _show(line: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_parsed(line) or {"text": line}))
     else:
-        click.echo(printable(_worded(line)))
+        click.echo(printable(_formatted(line)))
 
 
-def _worded(line: str) -> str:
+def _formatted(line: str) -> str:
     fields = _parsed(line)
     if not fields:
         return line

@@ -1,6 +1,6 @@
-"""The verb status as it is asked most: without options, of a manager that answers. So it needs no click.
+"""A fast path of `lmtb status` without options, which needs no click.
 
-Whatever else there is to say, failures and help included, is left to the verb itself (`show.py`).
+Failures and help are left to the verb itself (`show.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from manager.paths import Paths
 
 
 def status() -> bool:
-    """Print it. False where there is something else to say."""
+    """Print the status; False if the verb itself has to run."""
     try:
         control = Control(Paths.of_user().control_socket)
         sys.stdout.write(overview(control.get("/mcp/status"), control.get) + "\n")

@@ -17,7 +17,7 @@ from manager.runtime_tuning import garbage_collector
 from manager.settings import FIELDS, ConfigurationError, description, load_settings
 
 SETTLE_AFTER_S: Final = 1.0
-"""The first requests need not wait for the collector."""
+"""Delay of the collection after the start, so that the first requests do not wait for it."""
 
 
 def _option(name: str) -> click.Option:
@@ -35,8 +35,9 @@ def _option(name: str) -> click.Option:
 def _run(banner: bool | None, **flags: Any) -> None:
     """Run the manager in the foreground.
 
-    Ctrl-C stops it: calls in flight may finish, then its workspace servers end. Another manager of this user
-    is left alone. Options beat environment variables (LMTB_HTTP_PORT ...), which beat config.toml.
+    Ctrl-C stops it: calls in flight finish, then its workspace servers end. If another manager of this user
+    runs, this one exits. Options override environment variables (LMTB_HTTP_PORT ...), which override
+    config.toml.
     """
     paths = user_paths()
     try:
@@ -82,7 +83,7 @@ def banner_text(address: str) -> str:
             '                  env_http_headers = { "X-Workspace-Cwd" = "PWD" }',
             "  others        see docs/clients",
             "",
-            "How it is: lmtb status     Stop: Ctrl-C, or lmtb stop",
+            "State: lmtb status     Stop: Ctrl-C, or lmtb stop",
         )
     )
 
@@ -95,7 +96,7 @@ serve = click.Command(
         click.Option(
             ["--banner/--no-banner"],
             default=None,
-            help="Say how to connect once it is ready. [default: on a terminal]",
+            help="Print how to connect once it is ready. [default: on a terminal]",
         ),
         *(_option(name) for name in FIELDS),
     ],

@@ -1,4 +1,4 @@
-"""The verb servers: where a folder's workspace has its tools from, and how each source is."""
+"""The verb servers: lists, restarts and signs in to the sources of a workspace's tools."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, print_json
+from host.command_line import Failure, json_option, print_json
 from host.printable import printable
-from manager.cli import content
+from manager.cli import workspace_command
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.responses import objects
+from manager.cli.output.source_problems import DOWN
 from manager.cli.output.text import table
-from manager.cli.output.troubles import DOWN
-from manager.cli.output.workspace_options import cwd_option, json_option, say_issues
+from manager.cli.output.workspace_options import cwd_option, say_issues
 
 _FIRST: Final = DOWN | {"pending_trust"}
 _STDERR_LINES: Final = 5
@@ -26,9 +26,9 @@ _STDERR_LINES: Final = 5
 @json_option
 @click.pass_context
 def servers(ctx: click.Context, as_json: bool) -> None:
-    """List where a folder's workspace has its tools from; what needs attention comes first.
+    """List the sources of a workspace's tools, those that need attention first.
 
-    TOKENS is what the listed tools of a source cost in a model's context.
+    TOKENS estimates how much of a model's context the listed tools of a source take.
     """
     if ctx.invoked_subcommand is None:
         _print(ask_about("/inspect", ctx.obj), None, as_json=as_json)
@@ -40,9 +40,9 @@ def servers(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
-    """Try a source that is down at once; list its tools anew.
+    """Restart a source, or retry one that is down, and list its tools again.
 
-    SOURCE is an id of `lmtb servers`, or what follows the colon in it; without it, all are tried.
+    SOURCE is an id from `lmtb servers`, or the part after its colon. Without it, all sources are retried.
     """
     identity = None if source is None else _identity(source, objects(ask_about("/inspect", cwd), "sources"))
     ask_about("/refresh", cwd, source=identity)
@@ -54,8 +54,8 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 @cwd_option
 @click.pass_obj
 def login(cwd: Path | None, namespace: str) -> None:
-    """Sign in at a remote server that wants OAuth, in your browser."""
-    content.run("login", content.root_of(cwd), namespace)
+    """Sign in to a remote server that uses OAuth, in your browser."""
+    workspace_command.run("login", workspace_command.root_of(cwd), namespace)
 
 
 def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> None:
@@ -70,7 +70,7 @@ def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> Non
     for source in found:
         lines = source.get("stderr")
         if source.get("state") in DOWN and isinstance(lines, list) and lines:
-            click.echo(f"\n{printable(source.get('id'))} wrote last:", err=True)
+            click.echo(f"\n{printable(source.get('id'))} last wrote:", err=True)
             for line in lines[-_STDERR_LINES:]:
                 click.echo(f"  {printable(line)}", err=True)
     if only is None:
@@ -87,12 +87,12 @@ def _cells(source: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> tup
 
 
 def _identity(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
-    """The id of a source that is named by its id, or by what follows the colon."""
+    """The id of a source that is named by its id or by the part after the colon."""
     ids = [str(source.get("id")) for source in sources]
     fitting = [one for one in ids if one == name] or [one for one in ids if one.partition(":")[2] == name]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise Failure(f"{name} is more than one source", f"name one of {', '.join(fitting)}")
+        raise Failure(f"{name} matches more than one source", f"name one of {', '.join(fitting)}")
     text = f"this workspace has no source named {name}"
     raise Failure(text, f"it has {', '.join(ids)}", reason="unknown_source")

@@ -1,6 +1,6 @@
-"""Verbs that show what the running manager knows: status, workspaces, sessions, log.
+"""The verbs status, workspaces, sessions and log: print what the running manager reports.
 
-A member that an older or newer manager does not send is shown as a dash; nothing here fails over one.
+A member that an older or newer manager does not send is shown as a dash.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from typing import Any
 
 import click
 
-from host.command_line import print_json
+from host.command_line import json_option, print_json
 from host.printable import printable
 from manager.cli.output.manager_access import ask
 from manager.cli.output.overview import merged_workspaces, overview, workspace_table
 from manager.cli.output.responses import objects
 from manager.cli.output.text import duration, table
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-
 
 @click.command()
-@_json_option
+@json_option
 def status(as_json: bool) -> None:
-    """Show how the manager and its workspaces are."""
+    """Show the state of the manager and its workspaces."""
     answer = ask("/mcp/status")
     if as_json:
         print_json(answer)
@@ -32,7 +30,7 @@ def status(as_json: bool) -> None:
 
 
 @click.command()
-@_json_option
+@json_option
 def workspaces(as_json: bool) -> None:
     """List workspaces and their servers."""
     answer = ask("/mcp/status")
@@ -46,7 +44,7 @@ def workspaces(as_json: bool) -> None:
 
 
 @click.command()
-@_json_option
+@json_option
 def sessions(as_json: bool) -> None:
     """List the sessions of connected clients."""
     found = objects(ask("/mcp/status"), "sessionDetails")
@@ -60,8 +58,10 @@ def sessions(as_json: bool) -> None:
 
 
 @click.command()
-@click.option("-n", "--lines", type=click.IntRange(1, 200), default=200, help="At most so many lines.")
-@_json_option
+@click.option(
+    "-n", "--lines", type=click.IntRange(1, 200), default=200, help="Longest list to print, in lines."
+)
+@json_option
 def log(lines: int, as_json: bool) -> None:
     """Show the manager's last log lines, oldest first."""
     answer = ask("/mcp/log")

@@ -1,4 +1,4 @@
-"""The verb stop: asks the manager to stop and waits until it and its servers are really gone."""
+"""The verb stop: stops the manager and waits until its process and its servers have ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, print_json
+from host.command_line import Failure, json_option, print_json
 from host.pidfd import has_ended, open_pidfd
 from manager import exit_codes
 from manager.cli.output.manager_access import explained, user_paths
@@ -17,7 +17,7 @@ from manager.cli.output.responses import objects
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 
 _PAUSE_S: Final = 0.05
-_SAY_EVERY_S: Final = 3.0
+_REPORT_EVERY_S: Final = 3.0
 _UNIT: Final = "lm-tools-bridge.socket"
 
 
@@ -28,13 +28,13 @@ _UNIT: Final = "lm-tools-bridge.socket"
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="Longest to wait, in seconds.",
+    help="Longest wait, in seconds.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 def stop(keep_servers: bool, timeout: float, as_json: bool) -> None:
     """Stop the manager and wait until it is gone.
 
-    Calls in flight may finish first. Stopping when no manager runs is no failure.
+    Calls in flight finish first. Succeeds if no manager runs.
     """
     control = Control(user_paths().control_socket)
     try:
@@ -44,7 +44,7 @@ def stop(keep_servers: bool, timeout: float, as_json: bool) -> None:
     except Failure as failure:
         if failure.exit_code != exit_codes.NO_MANAGER:
             raise
-        _say(as_json, stopped=False, text="no manager is running; nothing to stop")
+        _report(as_json, stopped=False, text="no manager is running; nothing to stop")
         return
     watched = [_Process(int(status["pid"]))]
     watched += [_Process(one["pid"]) for one in running if one.get("owner") == "manager" and one.get("pid")]
@@ -57,7 +57,9 @@ def stop(keep_servers: bool, timeout: float, as_json: bool) -> None:
             f"wait and try again, or end it with: kill -KILL {watched[0].pid}",
             reason="still_running",
         )
-    _say(as_json, stopped=True, pid=watched[0].pid, text=f"stopped after {time.monotonic() - started:.1f} s")
+    _report(
+        as_json, stopped=True, pid=watched[0].pid, text=f"stopped after {time.monotonic() - started:.1f} s"
+    )
     if not as_json and _unit_installed():
         click.echo(
             f"systemd starts it again at the next connection; to stop for good: systemctl --user stop {_UNIT}"
@@ -91,13 +93,13 @@ class _Process:
 
 
 def _wait_until_gone(control: Control, watched: list[_Process], deadline: float, *, quiet: bool) -> bool:
-    say_at = time.monotonic() + _SAY_EVERY_S
+    report_at = time.monotonic() + _REPORT_EVERY_S
     while not (all(process.is_gone() for process in watched) and not _answers(control)):
         now = time.monotonic()
         if now >= deadline:
             return False
-        if now >= say_at and not quiet:
-            say_at = now + _SAY_EVERY_S
+        if now >= report_at and not quiet:
+            report_at = now + _REPORT_EVERY_S
             click.echo(f"still stopping{_what_remains(control)} ...")
         time.sleep(_PAUSE_S)
     return True
@@ -125,7 +127,7 @@ def _what_remains(control: Control) -> str:
     return f", {calls} calls in flight" if calls else ""
 
 
-def _say(as_json: bool, *, stopped: bool, text: str, pid: int | None = None) -> None:
+def _report(as_json: bool, *, stopped: bool, text: str, pid: int | None = None) -> None:
     if as_json:
         print_json({"ok": True, "stopped": stopped, "pid": pid})
     else:

@@ -1,7 +1,7 @@
-"""The verb tools: which tools a folder's workspace has, why one is missing, and what may be done with each.
+"""The verb tools: lists a workspace's tools, explains why one is missing, and enables or restricts them.
 
-What is shown is asked from the running manager, which asks the workspace server. What is changed is written
-by the workspace server's own command, see `content.py`.
+The lists come from the running manager, which asks the workspace server. Changes are written by the workspace
+server's own command, see `workspace_command.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, print_json
+from host.command_line import Failure, json_option, print_json
 from host.printable import printable
-from manager.cli import content
+from manager.cli import workspace_command
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.responses import TRUST_PENDING, first_sentence, objects, worded
 from manager.cli.output.text import table
-from manager.cli.output.workspace_options import cwd_option, json_option, say_issues
+from manager.cli.output.workspace_options import cwd_option, say_issues
 
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 """The beginnings of groups' ids in the order in which they are shown."""
@@ -26,14 +26,16 @@ _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 
 @click.group(invoke_without_command=True)
 @cwd_option
-@click.option("--all", "hidden_too", is_flag=True, help="Also tools that cannot be called, with the reason.")
+@click.option(
+    "--all", "hidden_too", is_flag=True, help="Also list tools that cannot be called, with the reason."
+)
 @json_option
 @click.pass_context
 def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
     """List the tools of a folder's workspace: source, state, and the tokens each costs a model.
 
-    Tools that are `on demand` are not listed to clients, which find them with tool_search. JSON always has
-    all tools. The commands below change what is offered.
+    Tools marked `on demand` are not listed to clients, which find them with tool_search. --json always
+    prints all tools. The commands below change what is offered.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -61,7 +63,7 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def why(cwd: Path | None, name: str, as_json: bool) -> None:
-    """Say whether a tool is listed, and if not, why."""
+    """Explain whether a tool is listed, and if not, why."""
     answer = ask_about("/inspect", cwd)
     row = next((one for one in objects(answer, "tools") if one.get("name") == name), None)
     about = [one for one in objects(answer, "issues") if one.get("toolName") == name]
@@ -82,10 +84,10 @@ def why(cwd: Path | None, name: str, as_json: bool) -> None:
 @cwd_option
 @click.pass_obj
 def enable(cwd: Path | None, name: str) -> None:
-    """Offer a tool."""
-    root = content.root_of(cwd)
+    """Enable a tool."""
+    root = workspace_command.root_of(cwd)
     _note_if_unknown(name, cwd)
-    content.run("tools", "enable", name, "--root", root)
+    workspace_command.run("tools", "enable", name, "--root", root)
 
 
 @tools.command()
@@ -93,10 +95,10 @@ def enable(cwd: Path | None, name: str) -> None:
 @cwd_option
 @click.pass_obj
 def disable(cwd: Path | None, name: str) -> None:
-    """Do not offer a tool any more."""
-    root = content.root_of(cwd)
+    """Disable a tool: clients can no longer see, find or call it."""
+    root = workspace_command.root_of(cwd)
     _note_if_unknown(name, cwd)
-    content.run("tools", "disable", name, "--root", root)
+    workspace_command.run("tools", "disable", name, "--root", root)
 
 
 @tools.command()
@@ -104,9 +106,9 @@ def disable(cwd: Path | None, name: str) -> None:
 @cwd_option
 @click.pass_obj
 def allow(cwd: Path | None, name: str) -> None:
-    """Let a tool run without asking, in every workspace."""
+    """Allow a tool to run without asking, in every workspace."""
     _note_if_unknown(name, cwd)
-    content.run("tools", "allow", name)
+    workspace_command.run("tools", "allow", name)
 
 
 @tools.command(name="ask")
@@ -116,7 +118,7 @@ def allow(cwd: Path | None, name: str) -> None:
 def ask_first(cwd: Path | None, name: str) -> None:
     """Ask a person before every call of a tool, in every workspace."""
     _note_if_unknown(name, cwd)
-    content.run("tools", "ask", name)
+    workspace_command.run("tools", "ask", name)
 
 
 @tools.command()
@@ -124,9 +126,9 @@ def ask_first(cwd: Path | None, name: str) -> None:
 @cwd_option
 @click.pass_obj
 def deny(cwd: Path | None, name: str) -> None:
-    """Never let a tool run, in any workspace."""
+    """Forbid a tool in every workspace."""
     _note_if_unknown(name, cwd)
-    content.run("tools", "deny", name)
+    workspace_command.run("tools", "deny", name)
 
 
 def _rank(row: Mapping[str, Any]) -> tuple[int, str]:
@@ -182,7 +184,7 @@ def _explained(row: Mapping[str, Any]) -> str:
     name, source = row.get("name"), row.get("source")
     if row.get("state") != "callable":
         reason = str(row.get("reason"))
-        step = f"; switch it on with: lmtb tools enable {name}" if reason.startswith("disabled: ") else ""
+        step = f"; enable it with: lmtb tools enable {name}" if reason.startswith("disabled: ") else ""
         return f"{name} cannot be called: {reason}{step}"
     if row.get("listed"):
         return f"{name} is listed and can be called; it comes from {source}"

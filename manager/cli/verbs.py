@@ -1,4 +1,4 @@
-"""Which verbs `lmtb` has. Each lives in a module of its own, loaded when used."""
+"""Lists the verbs of `lmtb` with their help lines, and imports the module of a verb when it is used."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _SECTIONS: Final = {
     "The manager": {
         "serve": ("serve", "Run the manager in the foreground."),
         "stop": ("stop", "Stop the manager and wait until it is gone."),
-        "status": ("show", "Show how the manager and its workspaces are."),
+        "status": ("show", "Show the state of the manager and its workspaces."),
         "workspaces": ("show", "List workspaces and their servers."),
         "sessions": ("show", "List the sessions of connected clients."),
-        "whoami": ("whoami", "Show which clients asked, and why they got their workspace."),
-        "log": ("show", "Show what the manager itself logged last."),
+        "whoami": ("whoami", "Show recent clients, and how each request found its workspace."),
+        "log": ("show", "Show the manager's last log lines."),
     },
     "The workspace of the current folder": {
-        "trust": ("content", "See what it brings along, and let that run."),
-        "untrust": ("content", "Let nothing that it brings along run any more."),
-        "tools": ("tools", "List its tools, and choose among them."),
-        "servers": ("servers", "List where its tools come from; restart, sign in."),
+        "trust": ("trust", "Review what it brings along, and allow it to run."),
+        "untrust": ("trust", "Revoke its trust."),
+        "tools": ("tools", "List, enable, disable and restrict its tools."),
+        "servers": ("servers", "List, restart and sign in to the sources of its tools."),
         "call": ("call", "Call one of its tools."),
-        "logs": ("logs", "Show what its server and their programs wrote."),
+        "logs": ("logs", "Show the log of its server and of the programs behind it."),
     },
     "Everywhere": {
-        "connect": ("connect", "Be an MCP server for a client that can only start programs."),
-        "secrets": ("content", "Keep tokens that servers need."),
-        "doctor": ("doctor.verb", "Look for what is wrong, and say what to do."),
-        "demo": ("demo.tour", "Show everything on sample workspaces, then tidy up."),
+        "connect": ("connect", "Run as a stdio MCP server, for clients without HTTP support."),
+        "secrets": ("secrets", "Store tokens that servers and tools need."),
+        "doctor": ("doctor.verb", "Check the installation, and say what to do."),
+        "demo": ("demo.tour", "Demonstrate every feature on sample workspaces, then clean up."),
     },
 }
 """Verb: (module in this package, which has a command of the verb's name; line for the overview)."""

@@ -1,4 +1,4 @@
-"""`lmtb whoami`: which clients asked lately, and how each request found its workspace."""
+"""The verb whoami: shows recent clients, and how each of their requests found its workspace."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import print_json
+from host.command_line import json_option, print_json
 from host.printable import printable
 from manager.cli.output.manager_access import ask
 from manager.cli.output.responses import objects
 from manager.cli.output.text import duration, table
 
-_RUNGS: Final = {
+_STEPS: Final = {
     "path": "the address /w/…/mcp",
     "argument": "an argument of the call",
     "session": "the session's handshake",
@@ -26,31 +26,31 @@ _RUNGS: Final = {
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 def whoami(as_json: bool) -> None:
-    """Show which clients asked lately, and which workspace each was given, and why.
+    """Show recent clients, and how each of their requests found its workspace.
 
-    Kept in the memory of the running manager: the last five requests of each of the last 64 clients.
+    The running manager keeps the last five requests of each of the last 64 clients in memory.
     """
     found = objects(ask("/mcp/status"), "clients")
     if as_json:
         print_json({"ok": True, "clients": found})
         return
     if not found:
-        click.echo("no client has asked since the manager started")
+        click.echo("no client has sent a request since the manager started")
         return
     click.echo("\n\n".join(_client(one) for one in reversed(found)))
     if any(_newest(one).get("source") == "none" for one in found):
-        click.echo("\nno workspace? see how each client says where it works: docs/clients")
+        click.echo("\nno workspace? docs/clients shows how each client can send its folder")
 
 
 def _client(client: Mapping[str, Any]) -> str:
-    words = [client.get("name") or "(gave no name)", client.get("version")]
+    words = [client.get("name") or "(unnamed client)", client.get("version")]
     era = "sessions" if client.get("era") == "legacy" else "stateless"
     ago = duration(client.get("lastSeenAgeSec"))
     about = [f"{era} {client.get('protocolVersion')}", f"{ago} ago" if ago else "?"]
     head = printable(f"{' '.join(str(word) for word in words if word)}  ({', '.join(about)})")
-    heads = ("  REQUEST", "WORKSPACE", "DECIDED BY", "IT SENT")
+    heads = ("  REQUEST", "WORKSPACE", "DECIDED BY", "CLIENT SENT")
     rows = [_row(one) for one in reversed(objects(client, "requests"))]
     return f"{head}\n{table(heads, rows, flexible=('WORKSPACE', 'IT SENT'))}"
 
@@ -62,7 +62,7 @@ def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
     return (
         f"  {request.get('method')}",
         request.get("workspace"),
-        _RUNGS.get(str(source), source),
+        _STEPS.get(str(source), source),
         "  ".join(said) or None,
     )
 

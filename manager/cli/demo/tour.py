@@ -18,8 +18,8 @@ import click
 
 from host.command_line import Failure
 from host.printable import printable
-from manager.cli.demo.gathered import Play
-from manager.cli.demo.stage import Stage
+from manager.cli.demo.project_tools import Play
+from manager.cli.demo.sandbox import Stage
 from manager.cli.output.overview import merged_workspaces, workspace_table
 from protocol.names import CALL_TOOL, HANDSHAKE
 from protocol.versions import LATEST_LEGACY, LATEST_MODERN

@@ -1,6 +1,6 @@
-"""What doctor looks at. A check is a function that yields findings; it changes nothing and never hangs.
+"""The checks of doctor: functions that yield findings, change nothing and never hang.
 
-`Situation` is asked once, so that all checks speak of the same moment.
+`Situation` is read once, so that all checks describe the same moment.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _python(_: Situation) -> Iterator[Finding]:
 def _configuration(situation: Situation) -> Iterator[Finding]:
     if isinstance(situation.settings, str):
         yield Finding(
-            Level.FAIL, "configuration", situation.settings, "correct it; a manager would not start"
+            Level.FAIL, "configuration", situation.settings, "correct it; a manager would refuse to start"
         )
     else:
         yield Finding(Level.OK, "configuration", str(situation.paths.config_file))
@@ -68,7 +68,7 @@ def _folder(check: str, folder: Path, *, private: bool) -> Finding:
             Level.FAIL, check, f"{folder}: {error.strerror}", "check owner and mode of its parents"
         )
     if not stat.S_ISDIR(status.st_mode) and not (not private and folder.is_dir()):
-        return Finding(Level.FAIL, check, f"{folder} is no folder", f"remove {folder}")
+        return Finding(Level.FAIL, check, f"{folder} is not a folder", f"remove {folder}")
     if sys.platform == "win32":
         return Finding(Level.OK, check, str(folder))
     if status.st_uid != os.geteuid():
@@ -89,7 +89,9 @@ def _folder(check: str, folder: Path, *, private: bool) -> Finding:
 def _manager(situation: Situation) -> Iterator[Finding]:
     status = situation.status
     if situation.fault is not None:
-        yield Finding(Level.FAIL, "manager", situation.fault, "end that manager, then start it: lmtb serve")
+        yield Finding(
+            Level.FAIL, "manager", situation.fault, "end that manager, then start a new one: lmtb serve"
+        )
     if status is None:
         if situation.fault is None:
             yield Finding(Level.WARN, "manager", "no manager is running", "start it with: lmtb serve")
@@ -102,7 +104,7 @@ def _manager(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.OK, "manager", about)
     degraded = status.get("degraded")
     for reason in degraded if isinstance(degraded, list) else []:
-        hint = "it serves on, but sessions may not survive a restart; make room or repair the state folder"
+        hint = "sessions may not survive a restart; free disk space or repair the state folder"
         yield Finding(Level.WARN, "manager", f"degraded: {reason}", hint)
     if status.get("state") == "draining":
         yield Finding(Level.WARN, "manager", "is stopping", "wait, then start it again: lmtb serve")
@@ -123,7 +125,7 @@ def _port(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.OK, "port", f"127.0.0.1:{port} is free")
     elif taken.kind == "listener":
         hint = (
-            "if that is a manager of yours, it has another runtime folder (compare XDG_RUNTIME_DIR);"
+            "if that is your manager, it uses another runtime folder (compare XDG_RUNTIME_DIR);"
             " else end that program, or choose another port: LMTB_HTTP_PORT"
         )
         yield Finding(Level.FAIL, "port", str(taken), hint)
@@ -143,10 +145,10 @@ def _ephemeral(port: int) -> Iterator[Finding]:
         return
     if first <= port <= last and not _is_listed(port, reserved):
         hint = (
-            f"harmless; to rule waiting out, use the systemd socket unit, or as root: sysctl"
+            f"harmless; to never wait for the port, use the systemd socket unit, or as root: sysctl"
             f" net.ipv4.ip_local_reserved_ports={port}"
         )
-        text = f"{port} is also given to outgoing connections ({first}-{last})"
+        text = f"{port} is also used for outgoing connections ({first}-{last})"
         yield Finding(Level.OK, "ephemeral ports", text, hint)
 
 
@@ -160,7 +162,7 @@ def _is_listed(port: int, listed: str) -> bool:
 
 
 def _other_loopback(situation: Situation) -> Iterator[Finding]:
-    """A stranger on [::1] gets what a client sends to `localhost`."""
+    """Another program on [::1] receives what a client sends to `localhost`."""
     if situation.port is None:
         return
     try:
@@ -175,7 +177,7 @@ def _other_loopback(situation: Situation) -> Iterator[Finding]:
 
 
 def _taken(host: str, port: int) -> PortTaken | None:
-    """Who holds a port, found by taking it for a moment."""
+    """The holder of a port, found by binding it for a moment."""
     found = asyncio.run(
         bind_fixed(
             host,
@@ -200,9 +202,9 @@ def _peer_lookup(_: Situation) -> Iterator[Finding]:
     if lookup_works(tcp_peer_uid, os.getuid()):
         yield Finding(Level.OK, "other users", "their connections are recognised and refused")
     else:
-        text = "this system does not tell whose a local connection is: every local user can use the manager"
+        text = "this system does not report who owns a connection: every local user can use the manager"
         yield Finding(
-            Level.WARN, "other users", text, "on a shared machine, run it in a container of its own"
+            Level.WARN, "other users", text, "on a shared machine, run the manager in its own container"
         )
 
 

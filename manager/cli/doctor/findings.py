@@ -1,4 +1,4 @@
-"""What doctor's checks start from and what they yield. The checks themselves are `checks.py`."""
+"""The input of doctor's checks, read once, and the findings they yield."""
 
 from __future__ import annotations
 

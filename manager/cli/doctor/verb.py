@@ -1,4 +1,4 @@
-"""The verb doctor: runs every check, prints what it found and what to do. The checks are `checks.py`."""
+"""The verb doctor: runs every check of `checks.py` and prints what it found and what to do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from host.command_line import print_json
+from host.command_line import json_option, print_json
 from host.printable import printable
 from manager import exit_codes
-from manager.cli import content
+from manager.cli import workspace_command
 from manager.cli.doctor.checks import all_findings
 from manager.cli.doctor.findings import Finding, Level
 from manager.cli.output.manager_access import user_paths
@@ -19,12 +19,12 @@ _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
 
 @click.group(invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Look for what is wrong, and say what to do.
+    """Check the installation, and say what to do.
 
-    Changes nothing. Exit code 1 if anything failed.
+    Changes nothing. Exits with 1 if a check failed.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -45,13 +45,13 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 @doctor.command()
 @click.argument("path", type=click.Path(path_type=Path), required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 def env(path: Path | None, as_json: bool) -> None:
-    """Show what a workspace's programs find, and what only this shell has.
+    """Compare the environment of a workspace's programs with this shell's.
 
-    That is PATH, some well-known programs, and the names of variables.
+    Shows PATH, some well-known programs, and the names of variables.
     """
-    content.run("env", content.root_of(path), *(["--json"] if as_json else []))
+    workspace_command.run("env", workspace_command.root_of(path), *(["--json"] if as_json else []))
 
 
 def _print(finding: Finding) -> None:

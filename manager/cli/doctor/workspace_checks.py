@@ -1,55 +1,57 @@
-"""What doctor looks at in workspaces: their servers, and the sources of tools behind these."""
+"""The checks of doctor for running workspaces: their servers, and the sources of their tools."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from typing import Any, Final
 
 from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.output.overview import merged_workspaces
 from manager.cli.output.responses import objects
-from manager.cli.output.troubles import troubles
+from manager.cli.output.source_problems import source_problems
 from manager.paths import Paths
 from manager.supervision.process import tail
 
 _LAST_LINES: Final = 5
-_SICK: Final = frozenset({"unhealthy", "crash_looping"})
+_FAILING: Final = frozenset({"unhealthy", "crash_looping"})
 _WORKSPACE_ID: Final = re.compile(r"[a-z0-9-]{1,64}")
 
 
 def workspaces(situation: Situation) -> Iterator[Finding]:
-    """Servers that do not come up or do not answer, with their last words."""
+    """Servers that do not start or do not answer, with their last output."""
     if situation.status is None:
         return
     rows = merged_workspaces(situation.status)
-    sick = [row for row in rows if row.get("state") in _SICK]
-    if not sick:
+    failing = [row for row in rows if row.get("state") in _FAILING]
+    if not failing:
         running = len(objects(situation.status, "instanceDetails"))
-        yield Finding(Level.OK, "workspaces", f"{len(rows)} known, {running} running, none in trouble")
-    for row in sick:
+        yield Finding(Level.OK, "workspaces", f"{len(rows)} known, {running} running, all healthy")
+    for row in failing:
         why = row.get("lastError") or row.get("cause") or "no reason known"
-        hint = "a new request restarts it; if it fails again, look at its log"
+        here = shlex.quote(str(row.get("root")))
+        hint = f"the next request restarts it; if it fails again, read its log: lmtb logs --cwd {here}"
         text = f"{row.get('workspace')} ({row.get('root')}) is {row['state']}: {why}"
-        yield Finding(Level.FAIL, "workspaces", text, hint, _last_words(row, situation.paths))
+        yield Finding(Level.FAIL, "workspaces", text, hint, _last_output(row, situation.paths))
 
 
 def sources(situation: Situation) -> Iterator[Finding]:
-    """Sources of tools that are down or wait for somebody, as running servers told last."""
+    """Sources of tools that are down or wait for the user, as the running servers last reported."""
     if situation.status is None:
         return
     servers = [one for one in objects(situation.status, "instanceDetails") if "sources" in one]
-    found = [(server, trouble) for server in servers for trouble in troubles(server)]
-    for server, trouble in found:
-        level = Level.FAIL if trouble.is_fault else Level.WARN
-        text = f"{server.get('workspace')}: {trouble.text}"
-        yield Finding(level, "sources", text, trouble.next_step)
+    found = [(server, problem) for server in servers for problem in source_problems(server)]
+    for server, problem in found:
+        level = Level.FAIL if problem.is_fault else Level.WARN
+        text = f"{server.get('workspace')}: {problem.text}"
+        yield Finding(level, "sources", text, problem.next_step)
     if servers and not found:
         count = sum(len(objects(server, "sources")) for server in servers)
-        yield Finding(Level.OK, "sources", f"{count} in running workspaces, none in trouble")
+        yield Finding(Level.OK, "sources", f"{count} in running workspaces, all healthy")
 
 
-def _last_words(row: dict[str, Any], paths: Paths) -> tuple[str, ...]:
+def _last_output(row: dict[str, Any], paths: Paths) -> tuple[str, ...]:
     lines = row.get("stderrTail")
     name = row.get("workspace")
     if not isinstance(lines, list):

@@ -1,1 +1,1 @@
-"""How verbs reach the manager and print what it answers."""
+"""How verbs ask the manager, and print its answers."""

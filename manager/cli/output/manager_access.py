@@ -1,4 +1,4 @@
-"""How a verb reaches the manager: the user's control socket, with faults turned into failures for people."""
+"""Asks the manager over the user's control socket, and turns errors into failures with a next step."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def explained() -> Iterator[None]:
             reason="no_manager",
         ) from error
     except ControlRefusal as error:
-        raise Failure(str(error), "look closer with: lmtb doctor", reason=error.reason) from error
+        raise Failure(str(error), "check with: lmtb doctor", reason=error.reason) from error
     except ManagerFault as error:
-        raise Failure(str(error), "look closer with: lmtb doctor", reason="manager_fault") from error
+        raise Failure(str(error), "check with: lmtb doctor", reason="manager_fault") from error
 
 
 def ask(target: str) -> dict[str, Any]:
-    """What the manager says at a path of its control socket."""
+    """The JSON object at a path of the manager's control socket."""
     with explained():
         return Control(user_paths().control_socket).get(target)
 
@@ -56,11 +56,11 @@ def current_folder(path: Path | None) -> str:
     try:
         return str((path or Path()).absolute())
     except FileNotFoundError as error:
-        raise Failure("the current folder no longer exists", "go to another one, or use --cwd") from error
+        raise Failure("the current folder no longer exists", "change to another one, or use --cwd") from error
 
 
 def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str, Any]:
-    """What the server of a folder's workspace says; it is started if need be."""
+    """The answer of the server of a folder's workspace, which is started if it does not run."""
     folder = current_folder(path)
     payload = {"cwd": folder, **{key: value for key, value in members.items() if value is not None}}
     try:
@@ -75,17 +75,17 @@ def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str
 
 
 def unmatched(folder: str) -> Failure:
-    """What to say of a folder that is in no workspace, and how it becomes one."""
+    """The failure for a folder in no workspace, with how it becomes one."""
     return Failure(
         f"{folder} is in no workspace",
-        "a project folder is recognised by .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
+        "a project folder has .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
         reason="workspace_not_matched",
     )
 
 
 def mcp_address() -> str:
-    """The running manager's MCP endpoint, as it says itself: never that of a squatter."""
+    """The MCP endpoint that the running manager itself reports, never another program's on its port."""
     address = ask("/status").get("address")
     if not isinstance(address, str):
-        raise Failure("the running manager does not say its address", "restart it: lmtb stop; lmtb serve")
+        raise Failure("the running manager does not report its address", "restart it: lmtb stop; lmtb serve")
     return address

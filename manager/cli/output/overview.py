@@ -1,6 +1,6 @@
-"""What `lmtb status` says: the manager in some lines, its workspaces as a table.
+"""Formats `lmtb status`: the manager in some lines, its workspaces as a table.
 
-A member that an older or newer manager does not send is shown as a dash; nothing here fails over one.
+A member that an older or newer manager does not send is shown as a dash.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from host.printable import printable
 from manager.cli.output.responses import objects
+from manager.cli.output.source_problems import source_problems
 from manager.cli.output.text import duration, latency, size, table
-from manager.cli.output.troubles import troubles
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 
@@ -21,7 +21,7 @@ def overview(answer: Mapping[str, Any], ask: Callable[[str], Mapping[str, Any]])
 
     Args:
         answer: the status.
-        ask: tells what the control socket says at a path.
+        ask: gets the JSON object at a path of the control socket.
     """
     address = answer.get("address") or ask("/status").get("address")
     rows = merged_workspaces(answer)
@@ -77,14 +77,14 @@ def workspace_table(rows: list[dict[str, Any]]) -> str:
 
 
 def problems(status: Mapping[str, Any]) -> list[str]:
-    """What is wrong, one printable line each."""
+    """The problems, one printable line each."""
     degraded = status.get("degraded")
     found = [_reason(one) for one in degraded] if isinstance(degraded, list) else []
     for row in merged_workspaces(status):
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"
             found.append(f"{printable(row.get('workspace'))} is {row['state']}: {printable(why)}")
-        found += [printable(f"{row.get('workspace')}: {trouble.text}") for trouble in troubles(row)]
+        found += [printable(f"{row.get('workspace')}: {problem.text}") for problem in source_problems(row)]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Reads what manager and servers answer to verbs: lists of objects, issues, what waits for trust."""
+"""Reads answers of manager and servers: lists of objects, issues, items that wait for trust."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""How verbs write what they have to say: plain aligned tables, times, sizes.
+"""Formats tables, durations and sizes for a terminal.
 
-Text from outside (names, paths, log lines) is escaped before it reaches a terminal. Imports little, so
-that `lmtb status` is quick.
+Text from outside (names, paths, log lines) is escaped. Imports little, so that `lmtb status` is quick.
 """
 
 from __future__ import annotations

@@ -1,30 +1,25 @@
-"""What verbs about a folder's workspace share: their options, and how what is wrong is told at the end.
+"""The options of verbs about a workspace, and how they print its issues at the end.
 
-What is wrong goes to standard error, so that a list can be piped on.
+Issues go to standard error, so that a list can be piped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
+from host.command_line import Command
 from host.printable import printable
 from manager.cli.output.responses import TRUST_PENDING, objects, pending, worded
 
 MAX_ISSUES: Final = 30
-Command = TypeVar("Command", bound=Callable[..., object])
-
-
-def json_option(command: Command) -> Command:
-    """`--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
 
 
 def cwd_option(command: Command) -> Command:
-    """`--cwd`, before or after a further verb; what it says is the context's object."""
+    """The option `--cwd`, before or after a subcommand; its value is the context's object."""
     return click.option(
         "--cwd",
         type=click.Path(path_type=Path),
@@ -46,14 +41,14 @@ def say_issues(answer: Mapping[str, Any]) -> None:
     for line in lines[:MAX_ISSUES]:
         click.echo(printable(line), err=True)
     if len(lines) > MAX_ISSUES:
-        click.echo(f"… and {len(lines) - MAX_ISSUES} more; see all of them with --json", err=True)
+        click.echo(f"… and {len(lines) - MAX_ISSUES} more; all of them with --json", err=True)
     for command, messages in pending(answer).items():
         click.echo(f"\nWaiting for your trust ({len(messages)}):", err=True)
         for message in messages[:MAX_ISSUES]:
             click.echo(f"  {printable(message)}", err=True)
         if len(messages) > MAX_ISSUES:
             click.echo(f"  … and {len(messages) - MAX_ISSUES} more", err=True)
-        click.echo(f"look at it, and let it run, with: {printable(command)}", err=True)
+        click.echo(f"review and allow with: {printable(command)}", err=True)
 
 
 def _lines(issues: list[dict[str, Any]]) -> Iterator[str]:

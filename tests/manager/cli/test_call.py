@@ -16,15 +16,15 @@ from manager.cli import call
         ({"type": "text", "text": "hello"}, "hello"),
         (
             {"type": "image", "mimeType": "image/png", "data": "AAAA"},
-            "[image image/png]; see it whole with --json",
+            "[image image/png]; print it whole with --json",
         ),
         ({"type": "resource", "resource": {"uri": "x:y", "text": "inside"}}, "inside"),
         (
             {"type": "resource", "resource": {"uri": "x:y", "blob": "AA"}},
-            "[resource x:y]; see it whole with --json",
+            "[resource x:y]; print it whole with --json",
         ),
-        ({"type": "resource_link", "uri": "x:y"}, "[resource_link x:y]; see it whole with --json"),
-        ({"type": "resource", "resource": None}, "[resource ]; see it whole with --json"),
+        ({"type": "resource_link", "uri": "x:y"}, "[resource_link x:y]; print it whole with --json"),
+        ({"type": "resource", "resource": None}, "[resource ]; print it whole with --json"),
         (7, "7"),
     ],
 )

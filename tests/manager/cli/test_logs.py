@@ -88,7 +88,7 @@ def test_json_is_an_object_per_line(run: Any, file: Path, project: Path) -> None
 def test_nothing_written_is_said(run: Any, file: Path, project: Path) -> None:
     missing = run("logs", "--cwd", str(project))
     assert missing.exit_code == exit_codes.FAILED
-    assert "written nothing yet" in missing.stderr and "lmtb log" in missing.stderr
+    assert "no log yet" in missing.stderr and "lmtb log" in missing.stderr
     file.write_text("".join(LINES))
     silent = run("logs", "--server", "nobody", "--cwd", str(project))
     assert (silent.exit_code, silent.stderr) == (exit_codes.OK, "nothing written yet by nobody\n")

@@ -48,7 +48,7 @@ def test_what_needs_attention_comes_first(run: Any) -> None:
     assert [row[0] for row in rows[1:]] == ["stdio:gh", "remote:gh", "builtin", "stdio:slow", "stdio:ok"]
     assert rows[1] == ["stdio:gh", "backoff", "(stale)", "2", "1", "0", "7", "3", "ended\\x1b"]
     assert rows[5][4] == "30"
-    assert result.stderr == "\nstdio:gh wrote last:\n  one\n  t\\x1bwo\nerror: broken\n"
+    assert result.stderr == "\nstdio:gh last wrote:\n  one\n  t\\x1bwo\nerror: broken\n"
 
 
 @pytest.mark.usefixtures("inspected")

@@ -32,7 +32,7 @@ def test_status_tells_state_address_and_problems(run: Any) -> None:
     assert [line for line in shown.splitlines() if "theirs-9:" in line] == [
         "problem     theirs-9: stdio:gh is backoff: end\\x1bed",
         "problem     theirs-9: a file is broken",
-        "problem     theirs-9: 1 thing waits for your trust",
+        "problem     theirs-9: 1 item waits for your trust",
     ]
     assert "next step   lmtb doctor\n" in shown
     assert "4 known, 2 running" in shown

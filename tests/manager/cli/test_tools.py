@@ -109,7 +109,7 @@ def test_what_is_wrong_is_told_once_errors_first_and_what_waits_with_its_command
         "Waiting for your trust (2):",
         "  the tool wait",
         "  the server gh",
-        "look at it, and let it run, with: lmtb trust /srv/p",
+        "review and allow with: lmtb trust /srv/p",
     ]
 
 
@@ -146,7 +146,7 @@ def test_a_narrow_terminal_gets_no_line_that_is_too_long(
 def test_many_issues_are_cut_and_say_where_all_are(run: Any, control: Any) -> None:
     control.say("POST /inspect", {"ok": True, "issues": [issue("error", f"e{n}") for n in range(100)]})
     lines = run("tools").stderr.splitlines()
-    assert lines[-1] == f"… and {100 - MAX_ISSUES} more; see all of them with --json"
+    assert lines[-1] == f"… and {100 - MAX_ISSUES} more; all of them with --json"
     assert len(lines) == MAX_ISSUES + 1
 
 
@@ -164,7 +164,7 @@ def test_json_has_everything(run: Any) -> None:
         ("wait", "wait cannot be called: waits for trust: lmtb trust /srv/p"),
         (
             "off",
-            "off cannot be called: disabled: it is in disabledDelta; switch it on with: lmtb tools enable off",
+            "off cannot be called: disabled: it is in disabledDelta; enable it with: lmtb tools enable off",
         ),
         ("gh__list", "gh__list is listed and can be called; it comes from stdio:gh\nslow"),
     ],
@@ -201,7 +201,7 @@ def test_the_folder_may_be_named_before_or_after_the_further_verb(
         (
             404,
             {"reason": "workspace_not_matched", "message": "x"},
-            "/srv is in no workspace\nNext step: a project folder is recognised by .git, .lm-tools-bridge, .vscode or a"
+            "/srv is in no workspace\nNext step: a project folder has .git, .lm-tools-bridge, .vscode or a"
             " *.code-workspace file",
         ),
         (
@@ -212,7 +212,7 @@ def test_the_folder_may_be_named_before_or_after_the_further_verb(
         (
             503,
             {"reason": "workspace_server_offline", "message": "it crashed"},
-            "it crashed\nNext step: look closer with: lmtb doctor",
+            "it crashed\nNext step: check with: lmtb doctor",
         ),
     ],
 )

@@ -56,4 +56,4 @@ def test_json_is_what_the_manager_said(run: Any) -> None:
 
 def test_nobody_asked_is_said(run: Any, manager: Any) -> None:
     manager.say("GET /mcp/status", {"ok": True, "clients": []})
-    assert run("whoami").stdout == "no client has asked since the manager started\n"
+    assert run("whoami").stdout == "no client has sent a request since the manager started\n"

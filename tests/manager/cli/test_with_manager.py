@@ -122,10 +122,10 @@ def _doctor_and_status_name_what_waits(manager: ManagerProcess, project: Path) -
     while not manager.status()["instanceDetails"][0]["issues"]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert "1 thing waits for your trust" in manager.lmtb("status").stdout
+    assert "1 item waits for your trust" in manager.lmtb("status").stdout
     ended = manager.lmtb("doctor")
     assert ended.returncode == exit_codes.OK, "nothing failed, somebody has to decide"
-    assert f"-> look at it with: lmtb trust {project}" in ended.stdout.replace("'", "")
+    assert f"-> review with: lmtb trust {project}" in ended.stdout.replace("'", "")
 
 
 def _trusted_source_is_tried_again(manager: ManagerProcess, project: Path) -> None:

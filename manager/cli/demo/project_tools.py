@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mcp import Client
 
-    from manager.cli.demo.stage import Stage
+    from manager.cli.demo.sandbox import Stage
 
 SHELL_S: Final = 30.0
 QUESTION: Final = "[y/N]"

@@ -1,0 +1,56 @@
+"""Derives problems and next steps from the states of sources, as servers last reported them to the manager.
+
+For status and doctor, which ask only the manager; `lmtb servers` asks the server itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from manager.cli.output.responses import TRUST_PENDING, objects, pending, worded
+
+DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
+"""States of a source whose tools do not work now."""
+_BROKEN: Final = frozenset({"failed", "crash_looping"})
+"""Those that do not recover soon by themselves."""
+_SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING})
+"""Codes of issues that the states of sources show already."""
+
+
+class SourceProblem(NamedTuple):
+    """A problem of a source. `is_fault`: it does not recover, and does not wait for the user's decision."""
+
+    is_fault: bool
+    text: str
+    next_step: str
+
+
+def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
+    """The problems of one server's sources, worst first.
+
+    Args:
+        server: its object in `instanceDetails`; without sources where it reports none.
+    """
+    sources = [one for one in objects(server, "sources") if one.get("state") in DOWN]
+    sources.sort(key=lambda source: source.get("state") not in _BROKEN)
+    here = f"--cwd {shlex.quote(str(server.get('root')))}"
+    for source in sources:
+        text = f"{source.get('id')} is {source['state']}: {source.get('error') or 'unknown cause'}"
+        yield SourceProblem(source["state"] in _BROKEN, text, _step(source, here))
+    for issue in objects(server, "issues"):
+        if issue.get("level") == "error" and issue.get("code") not in _SHOWN_BY_STATE:
+            yield SourceProblem(True, worded(issue), f"details with: lmtb tools {here}")
+    for command, messages in pending(server).items():
+        things = "1 item waits" if len(messages) == 1 else f"{len(messages)} items wait"
+        yield SourceProblem(False, f"{things} for your trust", f"review with: {command}")
+
+
+def _step(source: Mapping[str, Any], here: str) -> str:
+    name = shlex.quote(str(source.get("id")))
+    if source.get("state") == "auth_required":
+        entry = shlex.quote(str(source.get("id")).partition(":")[2])
+        return f"sign in with: lmtb servers login {entry} {here}; or give its entry a valid token"
+    step = f"retry now with: lmtb servers restart {name} {here}"
+    return f"details with: lmtb servers {here}; {step}"

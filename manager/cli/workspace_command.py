@@ -1,0 +1,84 @@
+"""Runs the workspace server's own command line in place of this process, and finds a folder's workspace root.
+
+That command knows the workspace's files and can ask at this terminal. It works whether a manager runs or not;
+running servers see changes with the next request.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Final, NoReturn
+
+from host.command_line import Failure
+from manager.cli.output.manager_access import current_folder, unmatched, user_paths
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.paths import Paths
+
+_NEED_PATH: Final = frozenset({"trust", "env"})
+"""Verbs that look up programs: they need the PATH of the manager's servers."""
+_PATH_S: Final = 1.0
+"""Longest wait for the manager's PATH, which these verbs can do without."""
+
+
+def run(*words: str) -> NoReturn:
+    """Replace this process with the workspace server's command, given the user's folders and `words`."""
+    paths = user_paths()
+    folders = (
+        "--config-dir", str(paths.config_dir), "--state-dir", str(paths.state_dir),
+        "--runtime-dir", str(paths.runtime_dir),
+    )  # fmt: skip
+    search = _managers_path(paths) if words[0] in _NEED_PATH else None
+    known = () if search is None else ("--path", search)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    command = [sys.executable, "-I", "-m", "workspace_server.command", *folders, *known, *words]
+    try:
+        os.execv(sys.executable, command)  # noqa: S606  no shell is meant
+    except OSError as error:
+        raise Failure(f"{sys.executable} cannot be run: {error}", "install the program again") from error
+
+
+def _managers_path(paths: Paths) -> str | None:
+    """The PATH that the running manager's servers inherit; None where no manager runs."""
+    try:
+        search = Control(paths.control_socket, _PATH_S).get("/status").get("path")
+    except (NoManager, ManagerFault, ControlRefusal):
+        return None
+    return search if isinstance(search, str) and "\0" not in search else None
+
+
+def root_of(path: Path | None) -> str:
+    """The root of a folder's workspace, from the manager or, where none runs, by the same rules.
+
+    A folder that no longer exists is its own root, so that its trust can be revoked.
+    """
+    folder = current_folder(path)
+    if not Path(folder).is_dir():
+        return folder
+    try:
+        answer = Control(user_paths().control_socket).post("/resolve", {"cwd": folder})
+        return str(answer["match"]["workspaceFolders"][0])
+    except (NoManager, ManagerFault):
+        return _nearest_mark(folder)
+    except ControlRefusal as refused:
+        if refused.status == 404:
+            raise unmatched(folder) from refused
+        raise Failure(f"{folder} cannot be used: {refused}", "look closer with: lmtb doctor") from refused
+
+
+def _nearest_mark(folder: str) -> str:
+    # the rule takes 20 ms to import, and is rarely needed
+    from manager.filesystem import examine, identify  # noqa: PLC0415
+    from manager.folder import CwdProblem  # noqa: PLC0415
+    from manager.routing.workspace.matching import match  # noqa: PLC0415
+
+    facts = examine([folder])
+    if isinstance(facts, CwdProblem):
+        raise Failure(f"{folder} cannot be used: {facts.kind.value}", "name an existing folder")
+    home = identify(str(Path.home()))
+    found = match(facts.ancestors, (), home=home, auto_start=True)
+    if found is None:
+        raise unmatched(folder)
+    return found.root

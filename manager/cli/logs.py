@@ -51,7 +51,7 @@ def logs(cwd: Path | None, server: str | None, follow: bool, lines: int, as_json
         for line in found[-lines:] if lines else ():
             _show(line, as_json=as_json)
         if not found and not as_json:
-            click.echo("no lines yet" + (f" by {server}" if server else ""), err=True)
+            click.echo("no lines yet" + (f" from {server}" if server else ""), err=True)
         for line in reader.following() if follow else ():
             if _is_from(line, server):
                 _show(line, as_json=as_json)

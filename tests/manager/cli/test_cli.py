@@ -28,7 +28,7 @@ def modules_after(statement: str) -> set[str]:
     [
         *(
             f"import manager.cli.{module}"
-            for module in ("show", "stop", "tools", "servers", "content", "logs")
+            for module in ("show", "stop", "tools", "servers", "trust", "logs")
         ),
         "import manager.cli",
         "import manager.client",

@@ -1,4 +1,4 @@
-"""Fixtures of the tests through the front door."""
+"""Fixtures of the behaviour tests."""
 
 from __future__ import annotations
 

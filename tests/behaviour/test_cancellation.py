@@ -71,7 +71,7 @@ async def test_a_stateless_client_that_disconnects_cancels_its_call(
 async def test_a_session_client_that_disconnects_does_not_cancel_its_call(
     play: RegisteredSetup, accept: str, has_begun: bool
 ) -> None:
-    """In that era a disconnect is no cancellation; the id stays in flight until the call is done."""
+    """In a session, a disconnect is no cancellation; the id stays pending until the call is done."""
     client = await play.legacy(accept=accept)
     gate = asyncio.Event()
     response = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":{"content":[]}}')

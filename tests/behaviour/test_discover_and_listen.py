@@ -35,7 +35,7 @@ KINDS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListCha
 
 
 def doors(manager: RunningManager, project: Path) -> dict[str, str]:
-    """Every way to ask that means no workspace."""
+    """Every kind of request that names no workspace."""
     return {
         "fixed": manager.address,
         "fixed with slash": manager.address + "/",
@@ -53,7 +53,7 @@ async def status(http: ClientSession, manager: RunningManager) -> dict[str, Any]
 async def test_discover_without_a_workspace_starts_nothing(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """The same answer wherever no workspace is meant, at once."""
+    """The same response for every request without a workspace, at once."""
     project = make_project(tmp_path / "proj")
     results = []
     for name, url in doors(manager, project).items():
@@ -74,7 +74,7 @@ async def test_discover_without_a_workspace_starts_nothing(
 async def test_a_workspaces_url_gives_the_workspace_servers_result(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Started for that; in the words of either era."""
+    """The server is started for it; both `initialize` and `server/discover` get its result."""
     project = make_project(tmp_path / "proj")
     query = f"{manager.address}?cwd={project}"
     by_query = await StatelessClient(http, query).ask(names.DISCOVER)
@@ -97,7 +97,7 @@ async def test_a_workspaces_url_gives_the_workspace_servers_result(
 async def test_discover_waits_only_briefly_for_a_hung_server(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Never a 5xx; then the manager speaks."""
+    """Never a 5xx; the manager then gives its own result."""
     monkeypatch.setattr(server_discover, "WAIT_S", 0.2)
     project = make_project(tmp_path / "proj")
     client = await SessionClient.connect(http, manager.address)
@@ -119,7 +119,7 @@ async def test_discover_waits_only_briefly_for_a_hung_server(
 async def test_an_unknown_workspace_in_the_path_is_refused(
     manager: RunningManager, http: ClientSession
 ) -> None:
-    """404 with 47101, for any method of either era; the id comes back."""
+    """404 with 47101, for any method, with the request's id."""
     url = f"{manager.base}/w/nobody-12345678/mcp"
     for method in (names.DISCOVER, names.TOOLS_LIST, names.LISTEN):
         answer = await StatelessClient(http, url).ask(method)
@@ -179,7 +179,7 @@ async def test_a_listen_stream_is_acknowledged_first_and_closed_at_shutdown(
 async def test_only_requested_notifications_are_acknowledged(
     manager: RunningManager, http: ClientSession, wanted: dict[str, object], honoured: dict[str, bool]
 ) -> None:
-    """At the fixed door, where lists never change."""
+    """At `/mcp`, where lists never change."""
     async with listening(StatelessClient(http, manager.address), wanted, 1) as response:
         (acknowledged,) = await events(response, 1)
     assert acknowledged["params"]["notifications"] == honoured

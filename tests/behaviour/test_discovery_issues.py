@@ -188,7 +188,7 @@ async def listed(client: SessionClient) -> tuple[list[str], list[str]]:
 
 
 async def test_a_later_failure_shows_the_last_list_with_an_issue(play: RegisteredSetup) -> None:
-    """Tools never vanish in silence."""
+    """Tools never vanish silently."""
     own = [names.HANDSHAKE, names.CALL_TOOL]
     play.upstream.tools = [GOOD]
     client = await play.legacy()
@@ -205,7 +205,7 @@ async def test_a_later_failure_shows_the_last_list_with_an_issue(play: Registere
 
 
 async def test_a_first_failure_shows_the_managers_tools_with_an_issue(play: RegisteredSetup) -> None:
-    """At the fixed door with the reason, at the pure door as the refusal it is."""
+    """At `/mcp` as an issue with the reason, at the workspace's URL as an error."""
     play.upstream.plays[names.TOOLS_LIST] = fixed(b"<html>", 502, "text/html")
     client = await play.legacy()
     shown, issues = await listed(client)

@@ -31,7 +31,7 @@ ROOT = mcp_types.Root(uri="file:///of/the/client", name="mine")
 
 
 class Person:
-    """What the client's user says to each kind of question; an `ErrorData` is said as an error."""
+    """The user's answer to each kind of input request; an `ErrorData` is sent as an error."""
 
     def __init__(self, **answers: Any) -> None:
         given = {"elicit": mcp_types.ElicitResult(action="accept", content={"name": "Ada"})}
@@ -77,7 +77,7 @@ async def client_of(server: Any, person: Person, mode: str = "legacy") -> AsyncI
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
-    """A project with the stranger's server twice, once of each era."""
+    """A project with the same third-party server twice, once of each protocol generation."""
     async with running_gateway(tmp_path_factory.mktemp("asking")) as gateway:
         project = gateway.project("strange")
         entries: dict[str, Any] = {}
@@ -123,7 +123,7 @@ async def test_an_input_request_reaches_the_user_and_the_answer_the_server(
 
 
 async def test_a_refusal_by_the_user_has_the_same_outcome_as_directly(project: Project) -> None:
-    """An error in place of an answer: a server of the older era gets it, and its client what that makes of it."""
+    """The client answers with an error: a server with sessions receives it and decides the call's result."""
     refusal = mcp_types.ErrorData(code=-1, message="User rejected it")
     refusing = Person(**dict.fromkeys(TOOLS, refusal))
     command, *arguments = stdio_command("--legacy")
@@ -157,7 +157,7 @@ class AskableClient(SessionClient):
 async def test_a_call_cancelled_during_its_input_request_ends_at_its_server(
     project: Project,
 ) -> None:
-    """The call has no connection that could be closed then."""
+    """The call has no connection that could be closed at that time."""
     client = await AskableClient.connect(project.gateway.http, project.url)
     body = client.body(names.TOOLS_CALL, {"name": "old__elicit", "arguments": {}}, "c")
     async with asyncio.timeout(10), client.open(body) as response:

@@ -64,7 +64,7 @@ async def test_a_stateless_call_and_its_response_are_forwarded_unchanged(
 async def test_non_object_output_costs_a_session_neither_list_nor_result(
     play: RegisteredSetup,
 ) -> None:
-    """It checks what it gets, and the newer era allows anything there; whose tool it is, it is one of many."""
+    """Session clients validate results as objects; MCP 2026-07-28 allows any JSON value. One tool must not fail all."""
     plain, listing = b'{ "name":"plain","inputSchema":{"type":"object"} }', b'{"type":"array"}'
     odd = b'{"name":"odd" , "x":1.10,"outputSchema":%s,"inputSchema":{"type":"object"}}' % listing
     play.upstream.tools = [plain, odd]
@@ -182,7 +182,7 @@ async def test_wrapped_and_direct_calls_give_the_same_bytes(play: RegisteredSetu
 async def test_an_upstream_error_keeps_code_message_and_data(
     play: RegisteredSetup, wrapped: bool, status: int, era: str, expected: int
 ) -> None:
-    """The status, too, where the client does not take it for the loss of its session."""
+    """The status, too, unless the client would take it as the loss of its session."""
     client = await play.legacy() if era == "legacy" else play.modern()
     data = {"why": ["x", 1.5], "nested": {"k": None}}
     play.upstream.plays["echo"] = error(-32077, "no, not today", data, status)
@@ -233,7 +233,7 @@ async def test_parameter_headers_are_forwarded_and_credentials_are_not(play: Reg
 
 
 async def test_the_caller_header_comes_from_the_session_alone(play: RegisteredSetup) -> None:
-    """Calls of one session belong together, of two do not; the session's id itself is not told."""
+    """It is equal for calls of one session only, and does not reveal the session id."""
     callers = []
     clients = [await play.legacy(), await play.legacy()]
     for client in (clients[0], clients[0], clients[1]):
@@ -249,7 +249,7 @@ async def test_the_caller_header_comes_from_the_session_alone(play: RegisteredSe
 
 
 async def test_a_non_ascii_name_is_encoded_in_the_header(play: RegisteredSetup) -> None:
-    """2026-07-28, Mcp-Name: what a legacy client only says in the body."""
+    """The `Mcp-Name` header of MCP 2026-07-28, built from a session client's body."""
     client = await play.legacy()
     await client.call("prüfe ☕")
     packed = base64.b64encode("prüfe ☕".encode()).decode()

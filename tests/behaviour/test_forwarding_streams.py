@@ -30,7 +30,7 @@ async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
 
 
 def response_of(era: str, identity: bytes) -> bytes:
-    """The response as a client of an era gets it."""
+    """The response as this kind of client gets it."""
     response = RESPONSE.replace(b"%(id)s", identity)
     return response if era == "modern" else response.replace(MODERN_PART, b"")
 
@@ -73,7 +73,7 @@ async def test_each_event_is_forwarded_before_the_next_one_arrives(
 
 
 async def test_an_event_cut_into_single_bytes_arrives_whole(play: RegisteredSetup) -> None:
-    """An unfinished event is never handed out; in the modern era comments and ids pass."""
+    """An incomplete event is never forwarded; stateless clients also get comments and ids."""
     client = play.modern()
     whole = b": hello\n\nid: 7\n" + event(progress(1)) + event(RESPONSE)
     gate = asyncio.Event()
@@ -107,7 +107,7 @@ async def test_a_large_response_is_forwarded_before_it_is_complete(play: Registe
 
 
 async def test_a_large_response_that_breaks_off_is_no_response(play: RegisteredSetup) -> None:
-    """Nothing can be put in its place any more: only a broken connection tells."""
+    """Part of it is sent already, so only closing the connection reports the failure."""
     client = play.modern()
     play.upstream.plays["slow"] = cut(BIG.replace(b"%(id)s", b"4"))
     async with (

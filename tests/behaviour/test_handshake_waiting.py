@@ -20,7 +20,7 @@ from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 
 async def test_fifty_cold_handshakes_start_one_process(tmp_path: Path) -> None:
-    """50 equal targets, answered when the one server is ready; both eras alike."""
+    """50 handshakes get the same target when the one server is ready, with and without sessions."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager") as manager, raw_http() as http:
         legacy = [await SessionClient.connect(http, manager.address) for _ in range(25)]

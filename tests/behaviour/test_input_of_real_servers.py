@@ -239,7 +239,7 @@ async def test_a_client_without_capabilities_learns_which_are_required(project: 
 async def test_a_required_url_is_an_error_in_a_session(
     project: Project,
 ) -> None:
-    """Facts 2.6."""
+    """Error -32042 (URL elicitation required, MCP 2025-11-25) in a session, an input request otherwise."""
     meta = {names.META_CAPABILITIES: {"elicitation": {"url": {}}}}
     first = (await project.modern.call("small__page", meta=meta)).result
     assert first["inputRequests"]["q1"]["params"]["url"] == "https://example.com/x"

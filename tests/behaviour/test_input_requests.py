@@ -114,7 +114,7 @@ def play(whole: RegisteredSetup) -> RegisteredSetup:
 async def askable(
     play: RegisteredSetup, kind: type[SessionClient] = AskableClient, *, pure: bool = True
 ) -> SessionClient:
-    """A client at the pure door, or bound at the fixed one."""
+    """A client at the workspace's URL, or at `/mcp` with a bound session."""
     client = await kind.connect(play.http, play.pure_url if pure else play.manager.address)
     if not pure:
         assert (await client.handshake(play.upstream.root)).payload["ok"]
@@ -302,7 +302,7 @@ async def test_a_prompt_whose_input_request_fails_is_an_error(play: RegisteredSe
 
 
 async def test_a_suspended_call_receives_its_clients_error(play: RegisteredSetup) -> None:
-    """A server of the older era decides for itself what an error means, as if it had asked the client directly."""
+    """A server with sessions decides what the error means, as if connected to the client directly."""
     state = f"{request_state.prefix('ws')}{request_state.SUSPENDED}.sealed"
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT, "b": ROOTS}, state)), result(DONE))
     async with calling_tool(await askable(play)) as call:
@@ -436,7 +436,7 @@ async def test_an_input_request_is_replayed_after_a_reconnect(play: RegisteredSe
     repeated(play)
 
 
-# What else differs between the eras -----------------------------------------------------------------------
+# Other differences between the protocol revisions --------------------------------------------------------
 
 
 @pytest.mark.parametrize("as_stream", [False, True], ids=["json", "stream"])

@@ -122,7 +122,7 @@ def evil(tools: list[str]) -> list[str]:
 
 
 async def clients(project: Project) -> list[Client]:
-    """A client of each era at each kind of door."""
+    """A session client and a stateless client, at `/mcp` and at the workspace's URL."""
     http = project.gateway.http
     handle = (await project.modern.handshake(project.root)).payload["workspace"]
     return [

@@ -46,7 +46,7 @@ class Setting:
         return direct(self.web.at("legacy/mcp" if source == "http_old" else "modern/mcp"))
 
     async def client(self, era: str) -> Client:
-        """A client of this era."""
+        """A session client or a stateless client."""
         return self.project.modern if era == "modern" else await self.project.legacy()
 
 
@@ -119,7 +119,7 @@ async def test_every_response_equals_the_servers_direct_one(setting: Setting, so
 
 
 def plain(result: dict[str, Any]) -> dict[str, Any]:
-    """A result without what only its era adds."""
+    """A result without the members that only its protocol revision adds."""
     return {key: value for key, value in result.items() if key not in OURS and key != "_meta"}
 
 
@@ -135,7 +135,7 @@ async def test_an_unknown_uri_is_an_error_in_the_clients_revision(
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_prompt_can_require_input(setting: Setting, mode: str, source: str) -> None:
-    """Between servers and official clients of any era."""
+    """For servers and official clients of both protocol generations."""
 
     async def fill_in(context: Any, params: Any) -> mcp_types.ElicitResult:
         assert params.message == "Your name?"

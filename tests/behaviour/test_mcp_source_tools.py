@@ -98,7 +98,7 @@ Way = tuple[Client, str]
 
 
 async def ways(project: Project) -> list[Way]:
-    """Both eras, and every wrapping."""
+    """With and without sessions, called directly and wrapped."""
     modern, legacy = project.modern, await project.legacy()
     return [(modern, "tools/call"), (modern, "callTool"), (legacy, "tools/call"), (legacy, "execute_tool")]
 
@@ -115,7 +115,7 @@ async def ask(project: Project, way: Way, tool: str, arguments: Any = None, **op
 
 
 def in_words_of(client: Client, result: dict[str, Any]) -> dict[str, Any]:
-    """A result of either era as the client's own has it: the older knows no types, server names and bare lists."""
+    """A result in the form of the client's revision; older ones have no result type, server name or bare list."""
     if isinstance(client, StatelessClient):
         return {"resultType": "complete", **result}
     meta = {name: value for name, value in result.get("_meta", {}).items() if name != names.META_SERVER}

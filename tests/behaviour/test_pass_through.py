@@ -28,7 +28,7 @@ OURS = {
     "cacheScope": "private",
     "_meta": {names.META_SERVER: {"name": "third-party", "version": "1.2.3"}},
 }
-"""What the stateless era wants in results, and servers of the older era do not say."""
+"""Result members that MCP 2026-07-28 requires and servers of older revisions do not send."""
 STATUS = {-32602: 200}
 """HTTP status of a server's own errors where it is not the one the official SDK gives."""
 INITIALIZE = {
@@ -127,14 +127,14 @@ async def _offers(project: Project) -> bool:
 
 
 def described(answer: Answer) -> dict[str, Any]:
-    """What a server said of itself in its greeting, in either era."""
+    """Capabilities, instructions and identity from an `initialize` or `server/discover` result."""
     result = answer.result
     server = result.get("serverInfo") or result["_meta"][names.META_SERVER]
     return {**{key: result.get(key) for key in ("capabilities", "instructions")}, "serverInfo": server}
 
 
 def allowed(result: dict[str, Any], era: str) -> dict[str, Any]:
-    """A result without what clients of its era do not take: structured content that is no object."""
+    """A result without structured content that is not an object, which session clients reject."""
     is_fine = era == "modern" or isinstance(result.get("structuredContent", {}), dict)
     return {name: value for name, value in result.items() if is_fine or name != "structuredContent"}
 
@@ -158,7 +158,7 @@ async def test_every_response_equals_the_servers_direct_one(setting: Setting, so
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_initialize_and_discover_describe_the_server(setting: Setting, source: str) -> None:
-    """Capabilities, instructions and identity are those it gives directly, in its own era."""
+    """Capabilities, instructions and identity equal those that the server gives directly."""
     project = setting.projects[source]
     http, modern = project.gateway.http, source == "http_new"
     new, old = (

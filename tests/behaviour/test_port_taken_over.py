@@ -81,7 +81,7 @@ class Stranger:
 async def test_a_registered_servers_port_is_taken_over(
     manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
 ) -> None:
-    """Bound session, pure door and handle; calls are refused or served by somebody true."""
+    """By session, URL and handle: calls are refused or served by the real server."""
     upstream = ScriptedWorkspaceServer(make_project(tmp_path / "proj"), manager.paths.control_socket)
     upstream.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
     client = await SessionClient.connect(http, manager.address)

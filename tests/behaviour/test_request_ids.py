@@ -34,7 +34,7 @@ class Case:
 
 LEGACY = {
     "unknown method": Case("no/such", {}),
-    "method of the other era": Case(names.DISCOVER, {}),
+    "stateless method in a session": Case(names.DISCOVER, {}),
     "no workspace": Case(names.PROMPTS_GET, {"name": "x"}, is_bound=False),
     "no workspace for a call": Case(names.TOOLS_CALL, {"name": "x"}, is_bound=False),
     "arguments that do not fit": Case(names.SET_LEVEL, {"level": 3}),
@@ -49,7 +49,7 @@ LEGACY = {
 }
 MODERN = {
     "unknown method": Case("no/such", {}, is_legacy=False),
-    "method of the other era": Case(names.PING, {}, is_legacy=False),
+    "session method without a session": Case(names.PING, {}, is_legacy=False),
     "no workspace": Case(names.PROMPTS_GET, {"name": "x"}, is_legacy=False, is_bound=False),
     "error of the server": Case(names.TOOLS_CALL, {"name": "fails"}, is_legacy=False),
     "death of the server": Case(names.TOOLS_CALL, {"name": "dies"}, is_legacy=False),
@@ -109,7 +109,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("body", UNREADABLE)
 async def test_an_unreadable_id_is_answered_with_null(play: RegisteredSetup, body: bytes) -> None:
-    """Present and null, as JSON-RPC wants it, whatever the headers say."""
+    """Present and null, as JSON-RPC 2.0 requires, whatever the headers are."""
     for client in (await play.legacy(), SessionClient(play.http, play.manager.address)):
         answer = await client.post(body)
         assert answer.status == 400

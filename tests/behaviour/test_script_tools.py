@@ -166,7 +166,7 @@ async def issues_of(client: Client) -> list[dict[str, Any]]:
 
 
 async def test_listeners_are_notified_within_two_seconds(project: Project) -> None:
-    """Nobody asks for anything meanwhile; what changes no list is not told."""
+    """Without any request meanwhile; a change that affects no list causes no notification."""
     project = project.gateway.project("heard")  # where nothing changed just before
     await listed(project.modern)
     async with listening(project.modern) as stream:
@@ -285,7 +285,7 @@ async def test_a_script_that_times_out_ends_with_all_it_started(project: Project
 
 @EACH_ERA
 async def test_a_cancelled_script_ends_and_nothing_more_is_sent(project: Project, era: str) -> None:
-    """By closing the stream in the modern era, by a notification in the legacy one."""
+    """By closing the stream of a stateless request, by a notification in a session."""
     client, mark = await client_of(project, era), f"cancelled_{era}"
     project.gateway.user_tool(mark, LOOPS, f'env = {{ MARK = "{mark}" }}')
     call = asyncio.create_task(client.call(mark, identity=4711))
@@ -365,7 +365,7 @@ CODE = {"code": "import pathlib\nwith open('ran.txt', 'a') as file: file.write('
 
 
 async def test_execute_code_is_off_unless_the_user_enables_it(project: Project) -> None:
-    """A workspace cannot."""
+    """A workspace cannot enable it."""
     ours = project.root / ".lm-tools-bridge/workspace.toml"
     ours.parent.mkdir(exist_ok=True)
     ours.write_text("[scripts]\nexecute_code = true\n")

@@ -118,7 +118,7 @@ async def test_two_clients_in_two_projects_at_once(setting: Setting, mode: str) 
 
 @EVERY_MODE
 async def test_discovery_names_what_the_list_shows(setting: Setting, mode: str) -> None:
-    """In the legacy era the list follows the binding, in the modern one it stays."""
+    """In a session the list depends on the binding; without one it is constant."""
     async with connected(setting.manager.address, mode) as client:
         before = [tool.name for tool in (await client.list_tools()).tools]
         assert before == OWN_TOOLS
@@ -140,7 +140,7 @@ async def test_discovery_names_what_the_list_shows(setting: Setting, mode: str) 
 @EVERY_MODE
 @pytest.mark.parametrize("form", ["query", "header", "base64 header", "path"])
 async def test_a_projects_own_url(setting: Setting, mode: str, form: str) -> None:
-    """The workspace comes from the address: no handshake, the workspace's own lists, nothing of the manager's."""
+    """The URL names the workspace: no handshake, and only the workspace's own entries in lists."""
     project, nonce = setting.projects[2 if form == "base64 header" else 1], setting.nonces
     url, headers = setting.manager.address, {}
     if form == "query":
@@ -203,7 +203,7 @@ async def test_a_bound_session_reads_both_kinds_of_resources(setting: Setting) -
 
 
 async def test_list_changes_are_notified_before_the_handshake_is_answered(setting: Setting) -> None:
-    """In this order, on the standing stream or on the call's own, and never on both."""
+    """In this order, on the server stream or on the call's own, never on both."""
     events: list[str] = []
     async with connected(setting.manager.address, "legacy", events) as client:
         await client.list_tools()

@@ -58,7 +58,7 @@ async def test_the_response_has_a_content_type_that_the_client_accepts(
     assert answer.result["tools"]
 
 
-# -- the standing stream -----------------------------------------------------------------------------------
+# -- server stream -------------------------------------------------------------------------------------------
 
 
 async def test_a_second_server_stream_is_refused(manager: RunningManager, http: ClientSession) -> None:
@@ -82,7 +82,7 @@ async def test_a_second_server_stream_is_refused(manager: RunningManager, http: 
 async def test_a_silent_stream_gets_keep_alive_comments(
     manager: RunningManager, http: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It must stay visible that somebody is there."""
+    """So that proxies and clients do not take the connection as dead."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.02)
     client = await SessionClient.connect(http, manager.address)
     async with client.stream() as stream:

@@ -26,7 +26,7 @@ OWN = {names.HANDSHAKE, names.CALL_TOOL}
 
 @dataclass
 class Heard:
-    """All of an answer: what was asked meanwhile, the other messages before the response, the headers."""
+    """A whole answer: requests, notifications, the response and the headers."""
 
     asked: list[str]
     told: list[str]
@@ -35,7 +35,7 @@ class Heard:
 
 
 class Rooted(SessionClient):
-    """A client that declares roots, and answers with what it has; None: it says nothing."""
+    """A client that declares roots and answers with them; with None it never answers."""
 
     capabilities: Mapping[str, Any] = {"roots": {"listChanged": True}}
     answer: Mapping[str, Any] | None = None
@@ -102,7 +102,7 @@ async def scene(tmp_path_factory: Any) -> AsyncIterator[Scene]:
 
 
 async def test_the_first_list_shows_the_tools_of_the_clients_root(scene: Scene) -> None:
-    """Asked on the list's own stream, once; nothing else has to be done."""
+    """The client is asked once, on the list's own stream; no handshake is needed."""
     client = await scene.client((scene.folders[0] / "src").as_uri())
     listed = await client.tools()
     assert listed.asked == [names.ROOTS_LIST]
@@ -114,7 +114,7 @@ async def test_the_first_list_shows_the_tools_of_the_clients_root(scene: Scene) 
 
 
 async def test_the_record_of_a_request_names_the_roots_it_asked_for(scene: Scene) -> None:
-    """A person who wonders about a rung sees what it went by."""
+    """So that a user can see why this workspace was chosen."""
     root = scene.folders[0].as_uri()
     await (await scene.client(root)).tools()
     async with scene.http.get(f"{scene.manager.base}/mcp/status") as response:
@@ -176,7 +176,7 @@ async def test_roots_outside_any_workspace_are_not_asked_for_again(
 
 
 async def test_a_client_that_does_not_answer_delays_only_briefly(scene: Scene, tmp_path: Path) -> None:
-    """The question is taken back; a late answer would change nothing."""
+    """The request for roots is cancelled; a late response has no effect."""
     async with running_manager(tmp_path, roots_wait_s=0.05) as manager:
         await _say_nothing(await Rooted.connect(scene.http, manager.address))
 
@@ -204,7 +204,7 @@ async def test_changed_roots_are_asked_for_again_and_change_the_lists(scene: Sce
 
 
 async def test_every_other_claim_beats_roots(scene: Scene) -> None:
-    """Nothing is asked where another rung has spoken."""
+    """The client is not asked if another claim names a workspace."""
     client = await scene.client(scene.folders[0].as_uri())
     await client.handshake(scene.folders[1])
     called = await client.sum()

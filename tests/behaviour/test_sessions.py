@@ -115,7 +115,7 @@ async def test_initialize_declares_everything_a_workspace_can_offer(
 async def test_an_invalid_folder_does_not_fail_initialize(
     manager: RunningManager, http: ClientSession, cwd: str
 ) -> None:
-    """The door behaves as the fixed one; later refusals name the folder."""
+    """The URL behaves like `/mcp`; later refusals name the folder."""
     client = await SessionClient.connect(http, manager.address + "?cwd=" + cwd)
     listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
     assert [tool["name"] for tool in listed] == [names.HANDSHAKE, names.CALL_TOOL]

@@ -36,7 +36,7 @@ class Setting:
     workspace: str
 
     def url(self, door: str) -> str:
-        """The address of one of the doors."""
+        """One of the URLs of the MCP endpoint."""
         doors = {
             "fixed": self.manager.address,
             "query": f"{self.manager.address}?cwd={self.project}",
@@ -111,7 +111,7 @@ ENVELOPES: dict[str, tuple[object, dict[str, str], int, int]] = {
     "method in the body with escapes": (
         b'{"jsonrpc":"2.0","id":"x","\\u006dethod":"tools/list","params":{}}', GOOD, 400, -32600,
     ),
-    # the table of edge cases: which era is meant
+    # edge cases: session request or stateless request
     "header modern, _meta legacy": (meta_of(version=LEGACY), GOOD, 400, -32020),
     "header and _meta of the future": (
         meta_of(version="2027-01-01"), {**GOOD, headers.VERSION: "2027-01-01"}, 400, -32022,
@@ -134,7 +134,7 @@ ENVELOPES: dict[str, tuple[object, dict[str, str], int, int]] = {
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
 @pytest.mark.parametrize("case", ENVELOPES)
 async def test_an_invalid_envelope_is_refused_with_its_id(setting: Setting, case: str, door: str) -> None:
-    """And the table of edge cases about eras; the same at every door."""
+    """Including requests that mix both protocol generations; the same at every URL."""
     message, sent, status, code = ENVELOPES[case]
     answer = await setting.send(message, sent, door)
     assert (answer.status, answer.error["code"]) == (status, code), answer.message
@@ -240,7 +240,7 @@ async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, do
 
 
 async def test_sessions_and_stateless_requests_share_one_url(setting: Setting) -> None:
-    """A legacy session does not change what a modern request is, nor the other way round."""
+    """A session does not affect stateless requests, nor the other way round."""
     legacy = await SessionClient.connect(setting.http, setting.url("fixed"))
     modern = StatelessClient(setting.http, setting.url("query"))
     modern.extra = {headers.SESSION: legacy.session or ""}

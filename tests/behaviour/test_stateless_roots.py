@@ -69,7 +69,7 @@ BOTH_WAYS = pytest.mark.parametrize("params", [DIRECT, WRAPPED], ids=["by name",
 async def test_a_stateless_client_is_asked_for_its_roots_and_then_served(
     scene: Scene, params: dict[str, Any]
 ) -> None:
-    """Rung 6, one round; the tool sees nothing of it."""
+    """In one round trip that the tool does not see."""
     asked = await scene.client.ask(names.TOOLS_CALL, params)
     assert asked.result["resultType"] == "input_required"
     assert list(asked.result["inputRequests"].values()) == [{"method": "roots/list"}]
@@ -96,7 +96,7 @@ async def test_roots_in_several_workspaces_are_listed_as_candidates(scene: Scene
 
 @pytest.mark.parametrize("roots", [[], ["https://x.example/a"], ["file:///nowhere/at/all"], ["untitled:a"]])
 async def test_roots_outside_any_workspace_are_ignored(scene: Scene, roots: list[str]) -> None:
-    """And nobody is asked twice about one call."""
+    """And the client is not asked twice about one call."""
     asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
     answer = await scene.client.answered(asked, roots, DIRECT)
     assert answer.refusal["code"] == 47100
@@ -108,7 +108,7 @@ async def test_a_client_without_roots_gets_the_next_step(scene: Scene) -> None:
 
 
 async def test_lists_do_not_ask_for_roots(scene: Scene) -> None:
-    """Revision 2026-07-28: only calls can be answered with a question."""
+    """MCP 2026-07-28: only `tools/call` can be answered with `input_required`."""
     listed = await scene.client.ask(names.TOOLS_LIST)
     assert {one["name"] for one in listed.result["tools"]} == {names.HANDSHAKE, names.CALL_TOOL}
 

@@ -65,7 +65,7 @@ def calling(client: SessionClient, tool: str, identity: Any = 7) -> Any:
 async def test_a_call_survives_a_broken_connection_and_its_answer_is_replayed(
     play: RegisteredSetup, is_early: bool
 ) -> None:
-    """Only what followed, on that stream only, and then its end."""
+    """Only later events of that stream, then its end."""
     client = await play.legacy()
     gate = asyncio.Event()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(progress(2)), gate, event(RESPONSE))
@@ -89,7 +89,7 @@ async def test_a_call_survives_a_broken_connection_and_its_answer_is_replayed(
 
 
 async def answered(client: SessionClient, identity: int) -> None:
-    """Wait until an id is in flight no longer."""
+    """Wait until an id is no longer pending."""
     async with asyncio.timeout(within(2.5)):
         while (await client.ask(names.PING, identity=identity)).status == 400:
             await asyncio.sleep(0.01)
@@ -98,7 +98,7 @@ async def answered(client: SessionClient, identity: int) -> None:
 async def test_a_stream_can_be_resumed_from_its_priming_event(
     play: RegisteredSetup,
 ) -> None:
-    """2025-11-25."""
+    """The priming event exists since MCP 2025-11-25."""
     client = await play.legacy()
     gate = asyncio.Event()
     play.upstream.plays["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
@@ -117,7 +117,7 @@ async def test_a_stream_can_be_resumed_from_its_priming_event(
 async def test_older_revisions_get_no_event_without_data(
     play: RegisteredSetup, kind: type[SessionClient], numbered: bool
 ) -> None:
-    """Their readers fail on it; ids since 2025-03-26."""
+    """Their parsers fail on it; they have event ids since 2025-03-26."""
     client = await kind.connect(play.http, play.pure_url)
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     answer = await client.call("slow")
@@ -160,7 +160,7 @@ async def test_the_replay_buffer_is_bounded_and_keeps_the_answer(play: Registere
 
 
 async def test_only_the_session_itself_can_resume_its_stream(play: RegisteredSetup) -> None:
-    """Another one learns nothing of it but that it is not there."""
+    """Another session learns only that the stream does not exist."""
     client, other = await play.legacy(), await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     first, _ = (await client.call("slow", identity="mine")).events
@@ -193,7 +193,7 @@ async def test_a_cancelled_calls_stream_cannot_be_resumed(play: RegisteredSetup)
 
 
 async def test_a_second_connection_takes_over_a_resumed_stream(play: RegisteredSetup) -> None:
-    """A client knows before us that its connection is dead."""
+    """A client knows before the manager that its connection is dead."""
     client = await play.legacy()
     gate = asyncio.Event()
     play.upstream.plays["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
@@ -217,7 +217,7 @@ async def test_the_error_of_a_dead_server_can_be_replayed(
         assert [one.data for one in sse.Decoder().feed(await again.read())] == [last.data]
 
 
-# The standing stream -----------------------------------------------------------------------------------------
+# Server stream -----------------------------------------------------------------------------------------------
 
 
 async def test_notifications_during_a_broken_connection_are_delivered_later(play: RegisteredSetup) -> None:
@@ -250,7 +250,7 @@ async def test_an_unknown_event_id_announces_all_lists_as_changed(play: Register
 
 
 async def gone(client: SessionClient) -> None:
-    """Wait until the standing stream is free again."""
+    """Wait until the server stream has no connection."""
     async with asyncio.timeout(within(2.5)):
         while True:
             async with client.stream() as tried:
@@ -301,7 +301,7 @@ async def test_a_json_only_client_gets_nothing_before_its_response(
 
 
 async def test_a_new_manager_answers_that_a_response_is_lost(tmp_path: Path) -> None:
-    """An answer of an earlier manager is lost, in so many words; lists may have changed meanwhile."""
+    """Error 47112 for a response of an earlier manager; lists are announced as changed."""
     root = tmp_path / "scripted"
     root.mkdir()
     async with raw_http() as http:

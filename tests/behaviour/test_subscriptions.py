@@ -42,7 +42,7 @@ def updated(uri: str) -> dict[str, Any]:
 async def test_each_session_is_notified_of_its_subscribed_resources(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
-    """Over one stream to the server, however many sessions; no subscription is named in the message."""
+    """Over one upstream listen stream for all sessions; the notification has no subscription id."""
     one, two, none = await play.legacy(), await play.legacy(), await play.legacy()
     await subscribe(one, "x:1", "x:both")
     await subscribe(two, "x:2", "x:both")
@@ -58,7 +58,7 @@ async def test_each_session_is_notified_of_its_subscribed_resources(
 async def test_a_subscription_takes_effect_before_it_is_answered(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
-    """The server has confirmed it by then; what happens before a stream is opened waits, said once."""
+    """The server has acknowledged it by then; updates before the server stream opens are sent once, later."""
     client = await play.legacy()
     await subscribe(client, "x:1", "x:2")
     for uri in ("x:1", "x:2", "x:1"):
@@ -75,7 +75,7 @@ async def test_a_subscription_takes_effect_before_it_is_answered(
 async def test_nothing_is_missed_while_the_listen_stream_is_renewed(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
-    """The old stream is heard until the new one is acknowledged."""
+    """The old stream stays open until the new one is acknowledged."""
     client = await play.legacy()
     await subscribe(client, "x:0")
     async with client.stream() as stream:
@@ -103,7 +103,7 @@ async def test_unused_subscriptions_end_upstream(play: RegisteredSetup, listened
 async def test_at_a_workspaces_url_its_resources_are_subscribed(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
-    """A pure door needs no handshake."""
+    """A workspace's URL needs no handshake."""
     client = await SessionClient.connect(play.http, play.pure_url)
     await subscribe(client, "x:1")
     async with client.stream() as stream:
@@ -114,15 +114,15 @@ async def test_at_a_workspaces_url_its_resources_are_subscribed(
 async def test_concurrent_subscriptions_are_answered_individually(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
-    """Who waits goes on waiting where another wish renewed the stream."""
+    """A pending subscription keeps waiting when another one renews the stream."""
     client = await play.legacy()
     listened.attentive.clear()
     listened.refused = {"x:2"}
-    wishes = [asyncio.create_task(client.ask(names.SUBSCRIBE, {"uri": f"x:{one}"})) for one in range(4)]
+    requests = [asyncio.create_task(client.ask(names.SUBSCRIBE, {"uri": f"x:{one}"})) for one in range(4)]
     await listened.until(lambda: {"x:0", "x:1", "x:2", "x:3"} in listened.resources)
-    assert not any(one.done() for one in wishes)
+    assert not any(one.done() for one in requests)
     listened.attentive.set()
-    answers = [one.message.get("result") for one in await asyncio.gather(*wishes)]
+    answers = [one.message.get("result") for one in await asyncio.gather(*requests)]
     assert answers == [{}, {}, None, {}]
     await listened.until(lambda: listened.resources == [{"x:0", "x:1", "x:3"}])
 
@@ -142,7 +142,7 @@ async def test_a_slow_acknowledgement_counts_as_given(
 
 
 async def test_without_server_support_subscriptions_are_refused(play: RegisteredSetup) -> None:
-    """A server without listen streams: better no than silence."""
+    """A server without listen streams: an error is better than missing updates."""
     client = await play.legacy()
     play.upstream.plays[names.LISTEN] = error(jsonrpc.METHOD_NOT_FOUND, "no", status=404)
     answer = await client.ask(names.SUBSCRIBE, {"uri": "x:1"})
@@ -226,7 +226,7 @@ async def test_only_valid_log_levels_are_accepted(play: RegisteredSetup) -> None
 
 
 async def test_subscriptions_and_log_levels_survive_a_manager_restart(tmp_path: Path) -> None:
-    """The same client goes on with the same id, and need not say it again."""
+    """The client continues with the same session id and does not repeat them."""
     root = tmp_path / "scripted"
     root.mkdir()
     async with raw_http() as http:

@@ -44,7 +44,7 @@ async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
 
 
 def fixed(project: Project) -> StatelessClient:
-    """A stateless client of the fixed door."""
+    """A stateless client at `/mcp`."""
     return StatelessClient(project.gateway.http, project.gateway.manager.address)
 
 
@@ -89,7 +89,7 @@ async def server(project: Project) -> dict[str, Any]:
 
 
 async def test_a_task_id_alone_is_enough_to_poll_its_result(project: Project, tmp_path: Path) -> None:
-    """At the fixed door nothing but the id says which project is meant."""
+    """At `/mcp`, only the task id names the project."""
     client = fixed(project)
     call = {"name": "slow", "arguments": {"folder": str(tmp_path)}, "cwd": str(project.root)}
     task = await begin(client, tmp_path, name=names.CALL_TOOL, arguments=call)

@@ -67,7 +67,7 @@ async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
 
 
 async def client_at(project: Project, door: str) -> Client:
-    """A client of an era, at the door of the workspace or bound to it."""
+    """A session or stateless client, at the workspace's URL or bound to it."""
     http = project.gateway.http
     if door == "legacy, bound":
         return await project.legacy()
@@ -85,7 +85,7 @@ def with_query(url: str, query: str) -> str:
 
 @DOORS
 async def test_each_request_chooses_its_tool_mode(project: Project, door: str) -> None:
-    """On one connection; the manager's own tools stay at the fixed address only."""
+    """On one connection; the manager's own tools are listed at `/mcp` only."""
     client = await client_at(project, door)
     own = OWN if door == "legacy, bound" else set()
     for name, (headers, query, mode) in ASKED.items():

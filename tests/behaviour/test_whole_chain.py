@@ -69,7 +69,7 @@ class Setting:
 
 
 def modern(server: ScriptedRemoteServer) -> None:
-    """Make it a server of the stateless era."""
+    """Make it a stateless server."""
 
     async def discover(got: Received) -> web.StreamResponse:
         value = {**COMPLETE, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
@@ -108,7 +108,7 @@ async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Set
 
 
 def answer_of(source: str, identity: bytes = b"$ID") -> bytes:
-    """A response with members of all kinds, as a server of the source's era writes it."""
+    """A response with all kinds of members, as a server of the source's revision writes it."""
     front = b'"resultType":"complete",' if source == "new" else b""
     return (
         b'{"jsonrpc":"2.0","id":'
@@ -209,7 +209,7 @@ async def test_each_notification_arrives_before_the_server_continues(
 
 
 async def is_cancelled(setting: Setting, source: str, call: Received) -> bool:
-    """Whether a server was told so: in words, or in the stateless era by the end of the connection."""
+    """Whether a server saw the cancellation: a notification, or for a stateless one a closed connection."""
     if source == "new":
         return call.request.transport is None or call.request.transport.is_closing()
     told = [

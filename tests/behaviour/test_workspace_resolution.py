@@ -36,7 +36,7 @@ class Two:
         return str(word) if server is None else f"{server.root}/src"
 
     def url(self, *, path: str | None = None, query: str | None = None) -> str:
-        """A door."""
+        """A URL of the MCP endpoint."""
         base = self.manager.base + (f"/w/{self.text(path)}/mcp" if path else "/mcp")
         return base + (f"?cwd={self.text(query)}" if query else "")
 
@@ -48,7 +48,7 @@ class Two:
         return letters
 
     async def legacy(self, bound: str | None, url: str) -> SessionClient:
-        """A session at a door, bound to a project."""
+        """A session at a URL, bound to a project."""
         client = await SessionClient.connect(self.http, self.manager.address)
         if bound is not None:
             assert (await client.handshake(self.text(bound.lower()))).payload["workspace"] == self.ids[bound]
@@ -73,7 +73,7 @@ async def two(manager: RunningManager, http: ClientSession, tmp_path: Path) -> A
 
 @dataclass(frozen=True)
 class Case:
-    """What each rung says, and who must be called by which rung; `error` is a code instead.
+    """The claims of a request, the server that must be called and the deciding claim; or an `error` code.
 
     `path`, `workspace` and `bound` are handles (capitals), `cwd`, `query` and `header` folders (small).
     """
@@ -167,7 +167,7 @@ async def test_claims_decide_in_order(two: Two, name: str, modern: bool) -> None
 async def test_a_handshake_at_a_workspaces_url(
     two: Two, modern: bool, path: str | None, query: str | None, cwd: str, expected: str | int
 ) -> None:
-    """Served where it means the same workspace; at a query's door the argument wins."""
+    """Served if both name the same workspace; the argument beats a query."""
     url = two.url(path=path, query=query)
     client: Any = StatelessClient(two.http, url) if modern else await two.legacy("A", url)
     answer = await client.handshake(two.text(cwd))
@@ -180,7 +180,7 @@ async def test_a_handshake_at_a_workspaces_url(
 
 @pytest.mark.parametrize("door", [{"path": "A"}, {"query": "a"}])
 async def test_a_workspaces_url_shows_only_the_workspaces_entries(two: Two, door: dict[str, str]) -> None:
-    """For both eras, whatever the session is bound to."""
+    """For session and stateless clients, whatever the session is bound to."""
     clients: list[Any] = [StatelessClient(two.http, two.url(**door))]
     clients.append(await two.legacy("B" if "path" in door else None, two.url(**door)))
     for client in clients:
@@ -190,7 +190,7 @@ async def test_a_workspaces_url_shows_only_the_workspaces_entries(two: Two, door
 
 @pytest.mark.parametrize("folder", ["{}/src", "file://{}/src"])
 async def test_codexs_folder_decides_if_nothing_else_does(two: Two, folder: str) -> None:
-    """Rung 5, beaten by the session's binding."""
+    """The sandbox folder; the session's binding beats it."""
     told = {"codex/sandbox-state-meta": {"sandboxCwd": folder.format(two.servers["B"].root)}}
     unbound = await two.legacy(None, two.url())
     answer = await unbound.call("work", meta=told)
@@ -201,7 +201,7 @@ async def test_codexs_folder_decides_if_nothing_else_does(two: Two, folder: str)
 
 
 async def test_clients_and_the_deciding_claim_are_recorded(two: Two) -> None:
-    """Both eras, also what a handshake decided; nothing of arguments."""
+    """For session and stateless clients, handshakes included; arguments are not recorded."""
     session = await two.legacy("A", two.url())
     session.extra = {headers.WORKSPACE_CWD: "/nowhere"}
     await session.call("work", {"secret": "s3cret"})
@@ -221,7 +221,7 @@ async def test_clients_and_the_deciding_claim_are_recorded(two: Two) -> None:
 
 
 async def test_a_claim_too_long_for_a_folder_is_not_recorded(two: Two) -> None:
-    """What a body says of folders is bounded, as heads are."""
+    """Folders in a body are limited like headers."""
     unbound = await two.legacy(None, two.url())
     told = {"codex/sandbox-state-meta": {"sandboxCwd": "/" + "x" * 100_000}}
     assert (await unbound.call("work", meta=told)).refusal["code"] == 47100

@@ -64,7 +64,7 @@ def test_the_meta_of_a_value_is_kept_in_both_formats() -> None:
 @pytest.mark.parametrize("refused", REFUSALS, ids=lambda one: one.reason.word)
 @pytest.mark.parametrize("modern", [False, True])
 def test_a_refused_tool_call_is_a_tool_result(refused: Refusal, modern: bool) -> None:
-    """The refusal shape R(code)."""
+    """With `ok: false` and the error in `structuredContent`."""
     exchange = stateless("tools/call", {"name": "x"}) if modern else legacy(call("x", {}))
     message = json.loads(result_format.refusal(exchange, refused))
     assert message["id"] == 1

@@ -104,7 +104,7 @@ def test_a_session_call_becomes_a_stateless_one() -> None:
     ids=["no parameters", "empty parameters", "odd spelling"],
 )
 def test_only_meta_is_added_to_the_body(body: bytes, expected: bytes) -> None:
-    """Design 2.4: bodies are forwarded, not re-modelled."""
+    """All other bytes are unchanged."""
     meta = json.dumps(TRIPLE, separators=(",", ":")).encode()
     assert upstream_request(legacy(body)).body == expected.replace(b"@", meta)
 
@@ -158,7 +158,7 @@ def test_session_capabilities_are_sent_if_the_client_takes_events(
 def test_a_log_level_is_sent_if_the_client_takes_events(
     method: str, said: str | None, accepts_events: bool, expected: str | None
 ) -> None:
-    """Servers of the older era log unasked until a level is set, those of the newer one never."""
+    """Servers with sessions send log messages until a level is set, stateless ones only on request."""
     session = session_of(log_level=said)
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": "x", "uri": "x"}}
     sent = upstream_request(legacy(body, session=session, accepts_events=accepts_events))

@@ -29,7 +29,7 @@ async def test_a_request_carries_its_parameters_unchanged() -> None:
 
 
 async def test_request_ids_are_unique_over_restarts() -> None:
-    """An answer to a question of an earlier manager must not answer another one."""
+    """A response to a request of an earlier manager must not match another request."""
     ids = {PendingRequests().create(names.ROOTS_LIST).id for _ in range(100)}
     assert len(ids) == 100
     assert min(map(len, ids)) >= 20

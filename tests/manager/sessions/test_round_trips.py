@@ -110,7 +110,7 @@ async def test_a_text_that_looks_like_an_input_request_is_not_one() -> None:
 
 @pytest.mark.parametrize(("state", "given_up"), [("s", []), (HELD, [HELD])], ids=["a server's own", "held"])
 async def test_an_unanswered_input_request_ends_the_request(state: str, given_up: list[str]) -> None:
-    """Who holds a call open for it learns so; others keep nothing."""
+    """A workspace server with a suspended call is notified; others keep no state."""
     play = Play([plain(asking(state, a=QUESTION))], patience_s=0.05)
     question, taken_back, last = await play.run()
     assert taken_back == {
@@ -131,7 +131,7 @@ async def test_giving_up_a_suspended_call_has_a_time_limit(monkeypatch: pytest.M
 
 
 async def answered(play: Play) -> list[Any]:
-    """All that is heard when the first question is answered."""
+    """All messages until after the response to the first input request."""
     running = asyncio.create_task(play.run())
     async with asyncio.timeout(10):
         while not play.heard:
@@ -154,7 +154,7 @@ async def test_the_refusal_of_a_repeated_request_reaches_the_client(second: Scri
 
 
 async def test_a_lost_suspended_call_is_reported_without_its_state() -> None:
-    """There are no states in it; and the call may have taken effect."""
+    """Session clients know no request states; the call may have been executed."""
     lost = jsonrpc.error(
         b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.INVALID_STATE}
     )
@@ -171,7 +171,7 @@ async def test_a_state_sent_without_a_round_trip_gets_the_servers_error() -> Non
 
 
 async def test_shutdown_ends_the_wait_for_input() -> None:
-    """A person is not waited for."""
+    """Shutdown does not wait for a person."""
     play = Play([plain(asking(HELD, a=QUESTION))])
     running = asyncio.create_task(play.run())
     async with asyncio.timeout(10):

@@ -48,7 +48,7 @@ async def test_list_changes_are_sent_together_with_tools_last() -> None:
 
 
 async def test_missed_notifications_are_sent_once_to_the_next_connection() -> None:
-    """Newest news only, and not again."""
+    """Only the newest notification of each kind, once."""
     standing = standing_of()
     for _ in range(1000):
         standing.notify_lists_changed()
@@ -64,7 +64,7 @@ async def test_missed_notifications_are_sent_once_to_the_next_connection() -> No
 
 
 async def test_undelivered_notifications_stay_pending() -> None:
-    """For clients that come back without an id: a connection that breaks in the middle loses nothing."""
+    """For clients that reconnect without an event id: a broken connection loses nothing."""
     standing = standing_of("2024-11-05")
     async with listener(standing) as sink:
         await asyncio.sleep(0)

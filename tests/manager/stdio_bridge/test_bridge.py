@@ -253,7 +253,7 @@ async def test_a_pending_id_is_refused(client: Client) -> None:
 
 
 async def test_cancelling_a_stateless_request_closes_its_connection(client: Client) -> None:
-    """Over HTTP this era cancels by closing; nothing is said of it any more."""
+    """A stateless request is cancelled by closing its connection; no response follows."""
     client.manager.plays["tools/call"] = [never]
     await client.send("tools/call", modern(name="x"), 1)
     call = await client.manager.arrival("tools/call")
@@ -421,8 +421,8 @@ async def test_the_refusal_of_a_new_session_is_the_requests_error(
 
 async def test_the_server_stream_is_resumed_where_it_ended(client: Client) -> None:
     """It goes on after the last event that was read, and what was missed is announced."""
-    news = b'id: s-1\nevent: message\ndata: {"jsonrpc":"2.0","method":"a"}\n\n'
-    client.manager.plays["GET"] = [stream(b"id: s-0\ndata: \n\n", news), stream(None)]
+    notification = b'id: s-1\nevent: message\ndata: {"jsonrpc":"2.0","method":"a"}\n\n'
+    client.manager.plays["GET"] = [stream(b"id: s-0\ndata: \n\n", notification), stream(None)]
     await client.initialize()
     await client.send(names.INITIALIZED)
     assert (await client.next())["method"] == "a"

@@ -26,10 +26,7 @@ def modules_after(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     "statement",
     [
-        *(
-            f"import manager.cli.{module}"
-            for module in ("show", "stop", "tools", "servers", "trust", "logs")
-        ),
+        *(f"import manager.cli.{module}" for module in ("show", "stop", "tools", "servers", "trust", "logs")),
         "import manager.cli",
         "import manager.client",
     ],

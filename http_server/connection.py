@@ -15,9 +15,10 @@ from http_server.backpressure import Backpressure
 from http_server.connection_state import TRANSITIONS, Event, State
 from http_server.deadline import Deadline
 from http_server.head import RequestHead
+from http_server.head_reader import Head, ReadHead, RefusedHead
 from http_server.refusal import BODY_TIMEOUT, HEAD_TIMEOUT, TOO_MANY_CONNECTIONS, AdmissionRefusal
 from http_server.request import BaseRequest, Piece
-from http_server.request_parser import Read, RefusedHead, RequestParser
+from http_server.request_parser import RequestParser
 from http_server.server_context import ServerContext
 
 MAX_PIPELINED: Final = 64 * 1024
@@ -30,7 +31,7 @@ _IDLE, _HEAD, _BODY, _SERVING, _DELEGATED = State.IDLE, State.HEAD, State.BODY, 
 _REQUEST_READ, _ANSWERED = Event.REQUEST_READ, Event.ANSWERED
 
 
-class HttpConnection(asyncio.Protocol, Generic[Read]):
+class HttpConnection(asyncio.Protocol, Generic[Head]):
     """One connection.
 
     Attributes:
@@ -55,27 +56,27 @@ class HttpConnection(asyncio.Protocol, Generic[Read]):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: ServerContext[Read]) -> None:
+    def __init__(self, server: ServerContext[Head]) -> None:
         self.state = _IDLE
         self.deadline = Deadline(server.deadlines)
         self.backpressure = Backpressure()
-        self.parser: RequestParser[Read] = RequestParser(server.heads, server.body_cap)
+        self.parser: RequestParser[Head] = RequestParser(server.heads, server.body_cap)
         self._server = server
         self._request: BaseRequest | None = None
-        self._read: Read | None = None  # the head of a body that is being received
+        self._read: ReadHead[Head] | None = None  # the head of a body that is being received
         self._is_reading = False
 
     # -- what a program decides -----------------------------------------------------------------------------
 
     @abstractmethod
-    def serve(self, read: Read, body: bytes) -> None:
+    def serve(self, read: ReadHead[Head], body: bytes) -> None:
         """Answer a complete request, at once or later; call `start_serving` with its request object."""
 
     @abstractmethod
     def render_refusal(self, refusal: AdmissionRefusal, head: RequestHead | None) -> bytes:
         """Render a refusal as a whole response; `head` where it could be parsed."""
 
-    def take_over(self, read: Read) -> bool:
+    def take_over(self, read: ReadHead[Head]) -> bool:
         """Handle a request without reading its body here; return whether that was done."""
         return False
 

@@ -6,63 +6,16 @@ bytes are needed. After a head, the caller decides who reads the body: the parse
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic
 
 from http_server.body_reader import Body, ChunkedBody, MeasuredBody
-from http_server.head import Framing, RequestHead
+from http_server.head_reader import Head, HeadReader, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
 
 _HEAD_END: Final = b"\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedHead:
-    """A head that is not admitted; `parsed` where its grammar is right."""
-
-    refusal: AdmissionRefusal
-    parsed: RequestHead | None = None
-
-
-class AdmittedHead(Protocol):
-    """What admission makes of a head; a program adds what it needs."""
-
-    @property
-    def parsed(self) -> RequestHead:
-        """Method, target and header fields."""
-
-    @property
-    def framing(self) -> Framing:
-        """How the connection goes on behind the head."""
-
-
-class ReadHead(Protocol):
-    """One admitted head as it was received."""
-
-    @property
-    def head(self) -> AdmittedHead:
-        """What it says; the same object for equal heads."""
-
-    @property
-    def length(self) -> int | None:
-        """Bytes of the body; None for a chunked body."""
-
-
-Read = TypeVar("Read", bound=ReadHead)
-Read_co = TypeVar("Read_co", bound=ReadHead, covariant=True)
-
-
-class HeadReader(Protocol[Read_co]):
-    """Parses heads and applies a program's admission rules."""
-
-    def read(self, raw: bytes) -> Read_co | RefusedHead:
-        """Read a whole head, the empty line at its end included."""
-
-    def refuse_begin(self, begin: bytes) -> AdmissionRefusal | None:
-        """Return why the beginning of a head can never be admitted; None where it can."""
-
-
-class RequestParser(Generic[Read]):
+class RequestParser(Generic[Head]):
     """The parser of one connection.
 
     Args:
@@ -76,7 +29,7 @@ class RequestParser(Generic[Read]):
 
     __slots__ = ("_body", "_body_cap", "_heads", "buffer", "raw_head")
 
-    def __init__(self, heads: HeadReader[Read], body_cap: int) -> None:
+    def __init__(self, heads: HeadReader[Head], body_cap: int) -> None:
         self.buffer = b""
         self.raw_head = b""
         self._heads = heads
@@ -87,7 +40,7 @@ class RequestParser(Generic[Read]):
         """Take bytes from the transport."""
         self.buffer = self.buffer + data if self.buffer else data
 
-    def next_head(self) -> Read | RefusedHead | None:
+    def next_head(self) -> ReadHead[Head] | RefusedHead | None:
         """Return the next head; None while its end is missing."""
         buffer = self.buffer
         while buffer.startswith(b"\r\n"):  # RFC 9112 §2.2: empty lines before a request line are ignored

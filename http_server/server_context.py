@@ -7,11 +7,11 @@ from typing import Generic
 
 from http_server.connections import Connections
 from http_server.deadline import Deadlines
-from http_server.request_parser import HeadReader, Read
+from http_server.head_reader import Head, HeadReader
 
 
 @dataclass(frozen=True, slots=True)
-class ServerContext(Generic[Read]):
+class ServerContext(Generic[Head]):
     """What the connections of one server share.
 
     Attributes:
@@ -21,7 +21,7 @@ class ServerContext(Generic[Read]):
         deadlines: those of all connections.
     """
 
-    heads: HeadReader[Read]
+    heads: HeadReader[Head]
     body_cap: int
     connections: Connections
     deadlines: Deadlines

@@ -12,20 +12,21 @@ from typing import Final
 from http_server.connection import HttpConnection
 from http_server.connection_state import Event, State
 from http_server.head import Framing, RequestHead
+from http_server.head_reader import ReadHead
 from http_server.refusal import AdmissionRefusal
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
 from manager.listener.connection_context import ConnectionContext
 from manager.route_cache.cached_call import CachedCall
-from manager.routing.request_heads.reader import ReadHead
+from manager.routing.request_heads.reader import ClientHead
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
 
 _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Python 3.11
 
 
-class ClientConnection(HttpConnection[ReadHead]):
+class ClientConnection(HttpConnection[ClientHead]):
     """One connection; `cached_call.Line` for its cached calls."""
 
     __slots__ = ("_cached_call", "_context", "_delegated", "_framing", "_is_peer_admitted")
@@ -92,7 +93,7 @@ class ClientConnection(HttpConnection[ReadHead]):
 
     # -- MCP requests ---------------------------------------------------------------------------------------
 
-    def serve(self, read: ReadHead, body: bytes) -> None:
+    def serve(self, read: ReadHead[ClientHead], body: bytes) -> None:
         """Send a cached call if the request equals an earlier one, else hand it to the endpoints."""
         metadata, self._framing = read.head.metadata, read.head.framing
         serve = self._context.serve
@@ -127,7 +128,7 @@ class ClientConnection(HttpConnection[ReadHead]):
 
     # -- requests that aiohttp serves -----------------------------------------------------------------------
 
-    def take_over(self, read: ReadHead) -> bool:
+    def take_over(self, read: ReadHead[ClientHead]) -> bool:
         """Refuse a peer of another user; delegate requests of other routes to aiohttp."""
         context = self._context
         if not self._is_peer_admitted:

@@ -16,7 +16,7 @@ from manager.http.request import HttpRequest
 from manager.listener.peer_identity import OTHER_USER, PeerCheck
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import RouteCache
-from manager.routing.request_heads.reader import ReadHead
+from manager.routing.request_heads.reader import ClientHead
 
 _CHECK_FAILED: Final = AdmissionRefusal(500, "Internal Server Error")
 
@@ -35,7 +35,7 @@ class ConnectionContext:
         keep_alives: sends comments on event streams that are silent.
     """
 
-    server: ServerContext[ReadHead]
+    server: ServerContext[ClientHead]
     log: RefusalLog
     peer_check: PeerCheck | None
     make_aiohttp_protocol: Callable[[], asyncio.Protocol]

@@ -17,7 +17,7 @@ from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.admission import AdmissionRules
-from manager.routing.request_heads.reader import HeadReader
+from manager.routing.request_heads.reader import ClientHeadReader
 
 
 class Connections(OpenConnections):
@@ -51,7 +51,7 @@ class Connections(OpenConnections):
             route_cache: of calls.
         """
         loop = asyncio.get_running_loop()
-        server = ServerContext(HeadReader(self.rules), self.rules.body_cap, self, Deadlines(loop))
+        server = ServerContext(ClientHeadReader(self.rules), self.rules.body_cap, self, Deadlines(loop))
         context = ConnectionContext(
             server=server,
             log=self.log,

@@ -7,9 +7,10 @@ from typing import NamedTuple
 import pytest
 
 from http_server.body_reader import BROKEN
-from http_server.head import MALFORMED, Framing, RequestHead, framing, may_become_head, parse_head
+from http_server.head import MALFORMED, Framing, RequestHead, framing
+from http_server.head_reader import HeadReader, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
-from http_server.request_parser import RefusedHead, RequestParser
+from http_server.request_parser import RequestParser
 
 CAP = 100
 REFUSAL = AdmissionRefusal(403, "no")
@@ -23,36 +24,22 @@ class Head(NamedTuple):
     framing: Framing
 
 
-class Read(NamedTuple):
-    head: Head
-    length: int | None
-
-
-class Reader:
+class Reader(HeadReader[Head]):
     """Admits everything but `/no`."""
 
-    def read(self, raw: bytes) -> Read | RefusedHead:
-        parsed = parse_head(raw)
-        if isinstance(parsed, AdmissionRefusal):
-            return RefusedHead(parsed)
-        if parsed.target == "/no":
-            return RefusedHead(REFUSAL, parsed)
-        found = framing(raw, parsed)
-        return Read(Head(parsed, found), found.length)
-
-    def refuse_begin(self, begin: bytes) -> AdmissionRefusal | None:
-        return None if may_become_head(begin) else MALFORMED
+    def admit(self, raw: bytes, parsed: RequestHead) -> Head | AdmissionRefusal:
+        return REFUSAL if parsed.target == "/no" else Head(parsed, framing(raw, parsed))
 
 
 @pytest.fixture
-def parser() -> RequestParser[Read]:
-    return RequestParser(Reader(), CAP)
+def parser() -> RequestParser[Head]:
+    return RequestParser(Reader(1000, REFUSAL, CAP), CAP)
 
 
-def requests(parser: RequestParser[Read], sent: bytes, step: int) -> list[tuple[str, bytes]]:
+def requests(parser: RequestParser[Head], sent: bytes, step: int) -> list[tuple[str, bytes]]:
     """All requests that are found in bytes which come in pieces of this size."""
     found: list[tuple[str, bytes]] = []
-    read: Read | None = None
+    read: ReadHead[Head] | None = None
     for at in range(0, len(sent), step):
         parser.receive(sent[at : at + step])
         while parser.buffer:
@@ -60,7 +47,7 @@ def requests(parser: RequestParser[Read], sent: bytes, step: int) -> list[tuple[
                 head = parser.next_head()
                 if head is None:
                     break
-                assert isinstance(head, Read)
+                assert isinstance(head, ReadHead)
                 body = parser.whole_body(head.length)
                 if body is None:
                     parser.expect_body(head.length)
@@ -77,27 +64,27 @@ def requests(parser: RequestParser[Read], sent: bytes, step: int) -> list[tuple[
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 30, 1000])
-def test_requests_are_the_same_however_they_are_cut(parser: RequestParser[Read], step: int) -> None:
+def test_requests_are_the_same_however_they_are_cut(parser: RequestParser[Head], step: int) -> None:
     sent = FIRST + b"\r\n" + CHUNKED + EMPTY + FIRST
     assert requests(parser, sent, step) == [("/a", b"one"), ("/b", b"two"), ("/c", b""), ("/a", b"one")]
     assert parser.buffer == b""
 
 
-def test_more_bytes_are_asked_for_until_a_head_is_complete(parser: RequestParser[Read]) -> None:
+def test_more_bytes_are_asked_for_until_a_head_is_complete(parser: RequestParser[Head]) -> None:
     assert parser.next_head() is None
     parser.receive(EMPTY[:-1])
     assert parser.next_head() is None
     parser.receive(EMPTY[-1:])
-    assert isinstance(parser.next_head(), Read)
+    assert isinstance(parser.next_head(), ReadHead)
     assert parser.raw_head == EMPTY
 
 
-def test_what_cannot_become_a_head_is_refused_at_once(parser: RequestParser[Read]) -> None:
+def test_what_cannot_become_a_head_is_refused_at_once(parser: RequestParser[Head]) -> None:
     parser.receive(b"\x16\x03\x01")
     assert parser.next_head() == RefusedHead(MALFORMED)
 
 
-def test_a_head_that_is_not_admitted_comes_with_what_it_says(parser: RequestParser[Read]) -> None:
+def test_a_head_that_is_not_admitted_comes_with_what_it_says(parser: RequestParser[Head]) -> None:
     parser.receive(b"GET /no HTTP/1.1\r\n\r\n")
     refused = parser.next_head()
     assert isinstance(refused, RefusedHead)
@@ -108,10 +95,10 @@ def test_a_head_that_is_not_admitted_comes_with_what_it_says(parser: RequestPars
 
 @pytest.mark.parametrize(("chunks", "status"), [(b"zz\r\n", BROKEN.status), (b"fff\r\n", 413)])
 def test_a_body_that_is_broken_or_too_large_is_refused(
-    parser: RequestParser[Read], chunks: bytes, status: int
+    parser: RequestParser[Head], chunks: bytes, status: int
 ) -> None:
     parser.receive(b"POST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
-    assert isinstance(parser.next_head(), Read)
+    assert isinstance(parser.next_head(), ReadHead)
     assert parser.whole_body(None) is None
     parser.expect_body(None)
     refusal = parser.next_body()
@@ -119,7 +106,7 @@ def test_a_body_that_is_broken_or_too_large_is_refused(
     assert refusal.status == status
 
 
-def test_the_rest_can_be_given_to_somebody_else(parser: RequestParser[Read]) -> None:
+def test_the_rest_can_be_given_to_somebody_else(parser: RequestParser[Head]) -> None:
     parser.receive(FIRST + EMPTY)
     parser.next_head()
     assert parser.take_rest() == b"one" + EMPTY

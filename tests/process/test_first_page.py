@@ -100,7 +100,7 @@ def test_what_else_is_loaded_then_can_encrypt() -> None:
 import pathlib, ssl, sys
 from manager.listener.aiohttp_server import LazyAiohttpServer
 before = set(sys.modules)
-LazyAiohttpServer(lambda: None)._made()
+LazyAiohttpServer(lambda: None)._make_runner()
 assert sys.modules["aiohttp.connector"].ssl is None
 for name, one in sys.modules.items():
     source = pathlib.Path(getattr(one, "__file__", None) or "nowhere")

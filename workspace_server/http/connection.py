@@ -6,27 +6,28 @@ from collections.abc import Callable
 
 from http_server.connection import HttpConnection
 from http_server.head import RequestHead
+from http_server.head_reader import ReadHead
 from http_server.refusal import AdmissionRefusal
 from http_server.request import JSON
 from http_server.response_head import render_head
 from http_server.server_context import ServerContext
 from protocol import jsonrpc
-from workspace_server.http.head_reader import Read
+from workspace_server.http.head_reader import ManagerHead
 from workspace_server.http.request import HttpRequest
 
 
-class ManagerConnection(HttpConnection[Read]):
+class ManagerConnection(HttpConnection[ManagerHead]):
     """One connection; `handle` answers each request, at once or in a task."""
 
     __slots__ = ("_handle",)
 
-    def __init__(self, server: ServerContext[Read], handle: Callable[[HttpRequest], None]) -> None:
+    def __init__(self, server: ServerContext[ManagerHead], handle: Callable[[HttpRequest], None]) -> None:
         super().__init__(server)
         self._handle = handle
 
-    def serve(self, read: Read, body: bytes) -> None:
+    def serve(self, read: ReadHead[ManagerHead], body: bytes) -> None:
         """Hand the request to the routes."""
-        request = HttpRequest(self, read.head, body)
+        request = HttpRequest(self, read, body)
         self.start_serving(request)
         self._handle(request)
 

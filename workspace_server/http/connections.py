@@ -13,7 +13,7 @@ from http_server.limits import Limits
 from http_server.server_context import ServerContext
 from workspace_server.http.admission import MAX_BODY, Admission
 from workspace_server.http.connection import ManagerConnection
-from workspace_server.http.head_reader import HeadReader
+from workspace_server.http.head_reader import ManagerHeadReader
 from workspace_server.http.request import HttpRequest
 
 BACKLOG: Final = 512
@@ -39,7 +39,7 @@ class Connections(OpenConnections):
     async def listen(self, sock: socket.socket) -> None:
         """Accept connections on a socket that is bound to 127.0.0.1, until `close`."""
         loop = asyncio.get_running_loop()
-        heads = HeadReader(Admission(sock.getsockname()[1], self._secret))
+        heads = ManagerHeadReader(Admission(sock.getsockname()[1], self._secret))
         server = ServerContext(heads, MAX_BODY, self, Deadlines(loop))
 
         def connect() -> ManagerConnection:

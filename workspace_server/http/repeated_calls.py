@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from http_server.head_reader import MAX_CACHED_HEADS
 from protocol import inbound
 from protocol.call_pattern import Pattern, derive_pattern
 from protocol.inbound import Inbound
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
-from workspace_server.http.head_reader import REMEMBERED, Head
+from workspace_server.http.head_reader import ManagerHead
 from workspace_server.methods.table import Answer, Methods
 
 MAX_PATTERNS: Final = 4
@@ -54,9 +55,9 @@ class RepeatedCalls:
 
     def __init__(self, methods: Methods) -> None:
         self._methods = methods
-        self._by_head: dict[Head, _KnownCalls] = {}
+        self._by_head: dict[ManagerHead, _KnownCalls] = {}
 
-    def answer(self, head: Head, body: bytes) -> Answer | None:
+    def answer(self, head: ManagerHead, body: bytes) -> Answer | None:
         """Answer a call that matches a known pattern; None for any other request."""
         known = self._by_head.get(head)
         if known is None:
@@ -67,14 +68,14 @@ class RepeatedCalls:
                 return self._methods.answer_repeated(known.view, known.offered, found[0], found[1])
         return None
 
-    def learn(self, head: Head, request: McpRequest) -> None:
+    def learn(self, head: ManagerHead, request: McpRequest) -> None:
         """Learn the pattern of a call that was answered without a task, if its head has come before."""
-        repeatable = self._methods.repeatable(request) if head.is_known else None
+        repeatable = self._methods.repeatable(request)
         if repeatable is None:
             return
         known = self._by_head.get(head)
         if known is None or known.view is not repeatable[0]:
-            if len(self._by_head) >= REMEMBERED:
+            if len(self._by_head) >= MAX_CACHED_HEADS:
                 self._by_head.clear()
             known = self._by_head[head] = _KnownCalls(*repeatable)
         known.unmatched += 1
@@ -84,7 +85,7 @@ class RepeatedCalls:
                 known.patterns = (*known.patterns[1 - MAX_PATTERNS :], pattern)
 
 
-def _pattern(head: Head, request: McpRequest) -> Pattern | None:
+def _pattern(head: ManagerHead, request: McpRequest) -> Pattern | None:
     """The pattern of a call; None if a call with other values would not be read as the same request."""
     found = derive_pattern(request.message.body)
     if found is None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
+from http_server.head_reader import ReadHead
 from http_server.request import BaseRequest, ResponseConnection
 from http_server.response_head import fixed_lines
 from protocol import headers
 from protocol.internal.result_trim import ResultTrim
-from workspace_server.http.head_reader import Head
+from workspace_server.http.head_reader import ManagerHead
 
 
 class HttpRequest(BaseRequest):
@@ -17,16 +18,18 @@ class HttpRequest(BaseRequest):
 
     Attributes:
         head: of the request.
+        is_known: whether an equal head was received before.
     """
 
-    __slots__ = ("head",)
+    __slots__ = ("head", "is_known")
 
     fixed_lines = staticmethod(fixed_lines(()))
     has_date = False
 
-    def __init__(self, connection: ResponseConnection, head: Head, body: bytes) -> None:
-        super().__init__(connection, head.framing, body)
-        self.head = head
+    def __init__(self, connection: ResponseConnection, read: ReadHead[ManagerHead], body: bytes) -> None:
+        super().__init__(connection, read.head.framing, body)
+        self.head = read.head
+        self.is_known = read.is_known
 
 
 @lru_cache(maxsize=64)

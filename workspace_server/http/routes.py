@@ -22,7 +22,7 @@ from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest
 from workspace_server.http import listen
 from workspace_server.http.connections import Connections
-from workspace_server.http.head_reader import Head
+from workspace_server.http.head_reader import ManagerHead
 from workspace_server.http.repeated_calls import RepeatedCalls
 from workspace_server.http.request import HttpRequest, trim_fields
 from workspace_server.http.response_stream import Stream
@@ -94,7 +94,8 @@ class Server:
             http_request.run(_answered(partial(self._answer_awaited, request, stream), http_request))
         else:
             http_request.respond(answer.status, answer.body, trim_fields(answer.trim))
-            self._repeated.learn(head, request)
+            if http_request.is_known:
+                self._repeated.learn(head, request)
 
     async def _health(self, http_request: HttpRequest) -> None:
         """Identity of this server and state of its sources. Never waits for a source."""
@@ -180,7 +181,7 @@ def _stopping(request: Request) -> Answer:
     return Answer(503, refusal.as_error(request.id))
 
 
-def _classify(head: Head, body: bytes) -> Inbound | Rejection:
+def _classify(head: ManagerHead, body: bytes) -> Inbound | Rejection:
     """The message in a body, or the error for a wrong revision or headers that contradict the body."""
     message = inbound.classify(head.fields, body)
     if isinstance(message, Rejection):

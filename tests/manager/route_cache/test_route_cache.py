@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from http_server.request_parser import RefusedHead
+from http_server.head_reader import ReadHead, RefusedHead
 from manager.route_cache import route_cache
 from manager.route_cache.cached_route import SessionProfile
 from manager.route_cache.route_cache import MAX_GROUPS
 from manager.route_cache.route_group import CACHED_MISSES, MAX_GROUP_ROUTES, MISS_INTERVAL
-from manager.routing.request_heads.reader import HeadReader, ReadHead
+from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
 from manager.supervision import workspaces
 from protocol.call_pattern import derive_pattern
 from support.clients.raw_clients import Answer, SessionClient
@@ -351,13 +351,13 @@ async def test_a_number_and_a_text_are_two_ids(play: RegisteredSetup, known: Kno
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The heads that were read."""
     found: list[bytes] = []
-    usual = HeadReader.read
+    usual = ClientHeadReader.read
 
-    def noted(self: HeadReader, raw: bytes) -> ReadHead | RefusedHead:
+    def noted(self: ClientHeadReader, raw: bytes) -> ReadHead[ClientHead] | RefusedHead:
         found.append(raw)
         return usual(self, raw)
 
-    monkeypatch.setattr(HeadReader, "read", noted)
+    monkeypatch.setattr(ClientHeadReader, "read", noted)
     return found
 
 

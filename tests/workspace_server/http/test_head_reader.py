@@ -1,14 +1,14 @@
-"""HeadReader at the door: what is remembered of them, what is not, and how their fields are looked up."""
+"""Heads of requests to a workspace server: admission, caching, and how their fields are looked up."""
 
 from __future__ import annotations
 
 import pytest
 
+from http_server.head_reader import MAX_CACHED_HEADS, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
-from http_server.request_parser import RefusedHead
 from protocol import headers
 from workspace_server.http.admission import MAX_BODY, Admission
-from workspace_server.http.head_reader import MAX_HEAD, REMEMBERED, Head, HeadReader
+from workspace_server.http.head_reader import MAX_HEAD, ManagerHead, ManagerHeadReader
 
 SECRET = "s3cret"
 LINES = [
@@ -20,28 +20,28 @@ LINES = [
 ]
 
 
-def heads() -> HeadReader:
-    return HeadReader(Admission(7, SECRET))
+def heads() -> ManagerHeadReader:
+    return ManagerHeadReader(Admission(7, SECRET))
 
 
 def raw(*more: str, lines: list[str] = LINES) -> bytes:
     return "\r\n".join([*lines, *more, "", ""]).encode()
 
 
-def read(text: bytes, known: HeadReader | None = None) -> tuple[Head, int | None]:
+def read(text: bytes, known: ManagerHeadReader | None = None) -> ReadHead[ManagerHead]:
     found = (known or heads()).read(text)
     assert not isinstance(found, RefusedHead), found
     return found
 
 
-def refusal(text: bytes, known: HeadReader | None = None) -> AdmissionRefusal:
+def refusal(text: bytes, known: ManagerHeadReader | None = None) -> AdmissionRefusal:
     found = (known or heads()).read(text)
     assert isinstance(found, RefusedHead)
     return found.refusal
 
 
 def test_a_head_says_path_fields_and_query() -> None:
-    head, length = read(raw("Content-Length: 12", "X-Two: 1", "x-two: 2"))
+    head, length, *_ = read(raw("Content-Length: 12", "X-Two: 1", "x-two: 2"))
     assert (head.path, length) == ("/mcp", 12)
     assert dict(head.query) == {"tool_mode": "a", "x": "/y"}
     assert head.fields["MCP-NAME"] == head.fields.get("mcp-name") == "grün"
@@ -51,49 +51,48 @@ def test_a_head_says_path_fields_and_query() -> None:
     assert head.repeated is None
 
 
-def test_heads_that_differ_in_their_length_alone_are_read_once() -> None:
+def test_heads_that_differ_in_their_length_alone_are_admitted_once() -> None:
     known = heads()
-    first, _ = read(raw("Content-Length: 12"), known)
-    second, length = read(raw("Content-Length: 3456"), known)
-    other, _ = read(raw("Content-Length: 12", "traceparent: 00-1"), known)
-    assert second is first
-    assert length == 3456
-    assert other is not first
-    assert (first.is_known, other.is_known) == (True, False)
+    first = read(raw("Content-Length: 12"), known)
+    second = read(raw("Content-Length: 3456"), known)
+    other = read(raw("Content-Length: 12", "traceparent: 00-1"), known)
+    assert second.head is first.head
+    assert second.length == 3456
+    assert other.head is not first.head
+    assert (first.is_known, second.is_known, other.is_known) == (False, True, False)
 
 
-def test_a_head_is_the_same_from_the_third_time_on_with_which_its_bytes_come() -> None:
-    """The first one is read, the second one found to be alike."""
+def test_from_the_second_time_on_a_head_is_cached_by_its_bytes() -> None:
     known = heads()
     one, other = raw("Content-Length: 12"), raw("Content-Length: 13")
-    assert known.same(one) is None
-    first, _ = read(one, known)
-    assert known.same(one) is None
-    read(one, known)
-    read(other, known)
-    assert known.same(one) == (first, 12)
-    assert known.same(other) == (first, 13)
-    assert known.same(one[:-1]) is None
-    assert known.same(b"") is None
+    first = read(one, known)
+    second = read(one, known)
+    assert second is not first
+    assert read(other, known) is read(other, known)
+    assert read(one, known) is second
+    assert (second.head, second.length) == (first.head, 12)
+    assert read(other, known).length == 13
+    assert read(one[:-1], known) is not second
 
 
-def test_what_is_not_let_in_is_never_the_same() -> None:
+def test_a_refused_head_is_never_cached() -> None:
     known = heads()
-    refused = raw(f"Content-Length: {MAX_BODY + 1}")
+    refused, chunked = raw(f"Content-Length: {MAX_BODY + 1}"), raw("Transfer-Encoding: chunked")
     for _ in range(3):
-        refusal(refused, known)
-        read(raw("Transfer-Encoding: chunked"), known)
-    assert known.same(refused) is None
-    assert known.same(raw("Transfer-Encoding: chunked")) is None
+        read(raw("Content-Length: 12"), known)
+        assert refusal(refused, known).status == 413
+        assert not read(chunked, known).is_known
 
 
-def test_only_so_many_heads_are_remembered() -> None:
+def test_a_full_cache_is_emptied() -> None:
     known = heads()
-    first = raw("Content-Length: 1")
-    for length in range(REMEMBERED + 2):
+    first, last = raw("Content-Length: 1"), raw(f"Content-Length: {MAX_CACHED_HEADS + 2}")
+    read(first, known)
+    before = read(first, known)
+    for length in range(MAX_CACHED_HEADS + 2):
         read(raw(f"Content-Length: {length + 1}"), known)
-    assert known.same(first) is None
-    assert known.same(raw(f"Content-Length: {REMEMBERED + 2}")) is not None
+    assert read(last, known) is read(last, known)
+    assert read(first, known) is not before
 
 
 @pytest.mark.parametrize(
@@ -123,7 +122,7 @@ def test_a_head_that_does_not_get_in_is_refused_every_time(line: str, status: in
 @pytest.mark.parametrize("name", ["Mcp-Name", "MCP-Method", "mcp-param-a"])
 def test_a_routing_field_that_is_sent_twice_is_noted(name: str) -> None:
     lines = [line for line in LINES if not line.startswith("Mcp-Name")]
-    head, _ = read(raw(f"{name}: a", f"{name}: b", lines=lines))
+    head = read(raw(f"{name}: a", f"{name}: b", lines=lines)).head
     assert head.repeated == f"header {name.lower()} is sent 2 times"
 
 

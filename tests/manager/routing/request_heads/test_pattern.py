@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from http_server.request_parser import RefusedHead
+from http_server.head_reader import RefusedHead
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.pattern import HeadPattern
-from manager.routing.request_heads.reader import HeadReader
+from manager.routing.request_heads.reader import ClientHeadReader
 from manager.routing.request_heads.request_metadata import RequestMetadata
 
 CAP = 4000
@@ -34,7 +34,7 @@ class Reader:
     """Who reads every head, and the pattern of one."""
 
     def __init__(self, fields: bytes = FIELDS) -> None:
-        self.heads = HeadReader(RULES)
+        self.heads = ClientHeadReader(RULES)
         first = head(b"%d" % len(BODY), fields)
         self.metadata = (self.of(first) or (None, None, 0))[0]
         self.names_session = b"s-1" in fields

@@ -1,7 +1,4 @@
-"""HTTP header names, and how a value that is not plain ASCII travels in one (2026-07-28).
-
-Both directions of the codec live here, so that what one end writes the other end reads.
-"""
+"""HTTP header names, and the base64 form of header values that are not plain ASCII (MCP 2026-07-28)."""
 
 from __future__ import annotations
 
@@ -19,34 +16,36 @@ WORKSPACE_CWD: Final = "X-Workspace-Cwd"
 WORKSPACE_ID: Final = "X-Workspace-Id"
 WORKSPACE_SOURCE: Final = "X-Workspace-Source"
 SECRET: Final = "Lm-Tools-Bridge-Secret"  # noqa: S105  the header's name, not a secret
-"""Carries the per-instance secret from the manager to a workspace server."""
+"""Holds the instance secret in requests from the manager to a workspace server."""
 CALLER: Final = "Lm-Tools-Bridge-Caller"
-"""Tells a workspace server which calls belong together: a digest of the session id, made by the manager."""
+"""Groups the calls of one session for a workspace server: a digest of the session id."""
 UNMIRRORED: Final = "Lm-Tools-Bridge-Unmirrored"
-"""Tells a workspace server that the client could not repeat arguments in headers: its era knows no such
-headers, or its call was inside another one."""
+"""Tells a workspace server that the request lacks `Mcp-Param-*` headers for a good reason: a legacy client
+sent
+it, or it is a nested call."""
 RESULT_TRIM: Final = "Lm-Tools-Bridge-Trim"
-"""Tells the manager what of a tool's result a session does not get (`internal/result_trim.py`)."""
+"""Tells the manager how to trim a tool's result for session clients (`internal/result_trim.py`)."""
 PASS_THROUGH: Final = "Lm-Tools-Bridge-As-Is"  # noqa: S105  the header's name
-"""Tells a workspace server that the client's URL means this workspace alone: where it is one server of
-somebody else, the client is to meet that server as it is."""
+"""Tells a workspace server that the client's URL names this workspace. If the workspace consists of a single
+MCP
+server, requests pass through to it unchanged."""
 
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
-"""What chooses the mode of a request: a header, and the query member it hides."""
+"""Headers that choose the tool mode of a request, each with the query parameter it overrides."""
 
 FORWARDED: Final = frozenset(
     {"mcp-protocol-version", "mcp-method", "mcp-name", "x-mcp-tool-mode", "x-mcp-show-all",
      "traceparent", "tracestate", "baggage"}
 )  # fmt: skip
-"""Client headers that cross to the workspace server. An allow-list: credentials, cookies and hop-by-hop
-headers never cross. `Mcp-Param-*` cross too."""
+"""Client headers that the manager forwards to the workspace server, besides `Mcp-Param-*`. An allow-list:
+credentials, cookies and hop-by-hop headers are never forwarded."""
 
 _PREFIX: Final = "=?base64?"
 _SUFFIX: Final = "?="
 
 
 def is_forwarded(name: str) -> bool:
-    """Whether a client header of this (lower-case) name is passed on to the workspace server."""
+    """Whether a client header is forwarded to the workspace server. `name` is in lower case."""
     return name in FORWARDED or name.startswith(PARAM_PREFIX)
 
 
@@ -57,7 +56,7 @@ def _is_plain(value: str) -> bool:
 
 
 def encode_value(value: str) -> str:
-    """The header form of a text: as it is when plain ASCII, else `=?base64?…?=` of its UTF-8 bytes."""
+    """Encode a header value: plain ASCII unchanged, else `=?base64?…?=` of the UTF-8 bytes."""
     if _is_plain(value):
         return value
     packed = base64.b64encode(value.encode("utf-8", "surrogatepass")).decode("ascii")
@@ -65,9 +64,9 @@ def encode_value(value: str) -> str:
 
 
 def decode_value(value: str) -> str | None:
-    """The text a header value stands for, or None when its base64 form is broken or not canonical.
+    """Decode a header value; None if its base64 form is invalid or not canonical.
 
-    A value that only resembles the sentinel (`=?BASE64?…`, a missing suffix) is meant literally.
+    A value that only resembles the base64 form (`=?BASE64?…`, a missing suffix) is taken literally.
     """
     value = value.strip(" \t")
     if not (value.startswith(_PREFIX) and value.endswith(_SUFFIX) and len(value) >= len(_PREFIX) + 2):

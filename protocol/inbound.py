@@ -1,8 +1,9 @@
-"""Which era one POSTed message belongs to, and whether its envelope is in order.
+"""Classifies one POSTed message: its MCP era, and whether envelope, `_meta` and headers are valid.
 
-The body decides, the headers are the cross-check (2026-07-28, transports). Rungs in
-order, the first that fails wins: JSON, shape, era, `_meta` complete, headers equal the body, version
-served. Whether the *caller* may come in at all (Host, Origin, sizes) was settled before, at the door.
+The body decides, and the headers must agree (MCP 2026-07-28, Transports). Checks in order, the first failure
+is
+reported: JSON, message shape, era, `_meta` complete, headers equal the body, supported version. Admission
+(Host, Origin, sizes) comes earlier.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ UNSUPPORTED_VERSION: Final = -32022
 
 
 class Inbound(msgspec.Struct, frozen=True, gc=False):
-    """A message with its era.
+    """A classified message.
 
-    `revision` is the modern revision, or the legacy version header where one was sent. `params` holds the
-    members of the parameters as the bytes that came, `meta` those of `params._meta`. `name` is the tool,
-    prompt, URI or task the request is about, where its method has one.
+    Attributes:
+        revision: the modern revision, or the `MCP-Protocol-Version` header of a legacy message, if any.
+        params: the members of the parameters as JSON text, byte for byte.
+        meta: the members of `params._meta`, likewise.
+        name: the tool, prompt, URI or task that the request names, if its method has one.
     """
 
     era: Era
@@ -40,7 +43,7 @@ class Inbound(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A message that goes no further: HTTP status, JSON-RPC code and text; `id` as JSON text if readable."""
+    """An invalid message: HTTP status, JSON-RPC code and text. `id` is JSON text, None if unreadable."""
 
     status: int
     code: int
@@ -57,50 +60,49 @@ def classify(header: Mapping[str, str], body: bytes) -> Inbound | Rejection:
     """Classify one POST body.
 
     Args:
-        header: request headers; names are looked up as spelt in `protocol.headers` (a case-insensitive
-            mapping, duplicates already refused).
-        body: the whole body.
+        header: request headers, a case-insensitive mapping without duplicates.
+        body: the complete body.
     """
     message = jsonrpc.parse(body)
     if isinstance(message, Malformed):
         return Rejection(400, message.code, message.message, message.id)
     version = header.get(headers.VERSION)
-    claims_modern = version is not None and version not in LEGACY_REVISIONS
+    has_modern_header = version is not None and version not in LEGACY_REVISIONS
     if isinstance(message, Response):
-        if claims_modern:
-            text = "responses are not accepted; answer in inputResponses of the retried request"
+        if has_modern_header:
+            text = "responses are not accepted; put the answer into inputResponses and repeat the request"
             return Rejection(400, jsonrpc.INVALID_REQUEST, text, message.id)
         return Inbound(Era.LEGACY, message, version)
     if isinstance(message, Notification):
-        era = Era.MODERN if claims_modern and era_of(version or "") is Era.MODERN else Era.LEGACY
+        era = Era.MODERN if has_modern_header and era_of(version or "") is Era.MODERN else Era.LEGACY
         return Inbound(era, message, version, jsonrpc.members_of(message.params))
-    return _request(header, message, version, claims_modern)
+    return _request(header, message, version, has_modern_header)
 
 
 def _request(
-    header: Mapping[str, str], message: Request, version: str | None, claims_modern: bool
+    header: Mapping[str, str], message: Request, version: str | None, has_modern_header: bool
 ) -> Inbound | Rejection:
     params = jsonrpc.members_of(message.params) if message.params else {}
     meta = jsonrpc.members_of(params["_meta"]) if "_meta" in params else {}
     name = _name(message.method, params)
     if names.META_VERSION not in meta:
-        if claims_modern:
-            return _claim_without_meta(header, message, version)
+        if has_modern_header:
+            return _missing_meta(header, message, version)
         return Inbound(Era.LEGACY, message, version, params, meta, name)
-    stated = jsonrpc.text_of(meta[names.META_VERSION])
-    problem = _meta_problem(message, meta, stated) or _header_problem(header, message, stated, name)
+    declared = jsonrpc.text_of(meta[names.META_VERSION])
+    problem = _meta_problem(message, meta, declared) or _header_problem(header, message, declared, name)
     if problem is not None:
         return problem
-    if stated not in MODERN_REVISIONS:
-        data = {"supported": list(MODERN_REVISIONS), "requested": stated}
+    if declared not in MODERN_REVISIONS:
+        data = {"supported": list(MODERN_REVISIONS), "requested": declared}
         return Rejection(
-            400, UNSUPPORTED_VERSION, f"protocol version {stated} is not supported", message.id, data
+            400, UNSUPPORTED_VERSION, f"protocol version {declared} is not supported", message.id, data
         )
-    return Inbound(Era.MODERN, message, stated, params, meta, name)
+    return Inbound(Era.MODERN, message, declared, params, meta, name)
 
 
-def _claim_without_meta(header: Mapping[str, str], message: Request, version: str | None) -> Rejection:
-    """A header names a revision that is not legacy, but the body carries no version."""
+def _missing_meta(header: Mapping[str, str], message: Request, version: str | None) -> Rejection:
+    """The rejection of a request whose header names a non-legacy revision, but whose body names none."""
     if message.method == names.INITIALIZE:
         text = f"{headers.VERSION} says {version}, but initialize belongs to the revisions before it"
         return Rejection(400, HEADER_MISMATCH, text, message.id)
@@ -113,8 +115,10 @@ def _claim_without_meta(header: Mapping[str, str], message: Request, version: st
     return Rejection(400, jsonrpc.INVALID_PARAMS, text, message.id)
 
 
-def _meta_problem(message: Request, meta: Mapping[str, msgspec.Raw], stated: str | None) -> Rejection | None:
-    if stated is None:
+def _meta_problem(
+    message: Request, meta: Mapping[str, msgspec.Raw], declared: str | None
+) -> Rejection | None:
+    if declared is None:
         return Rejection(400, jsonrpc.INVALID_PARAMS, f"{names.META_VERSION} must be a string", message.id)
     capabilities = meta.get(names.META_CAPABILITIES)
     if capabilities is None or jsonrpc.bytes_of(capabilities)[:1] != b"{":
@@ -127,11 +131,11 @@ def _meta_problem(message: Request, meta: Mapping[str, msgspec.Raw], stated: str
 
 
 def _header_problem(
-    header: Mapping[str, str], message: Request, stated: str | None, name: str | None
+    header: Mapping[str, str], message: Request, declared: str | None, name: str | None
 ) -> Rejection | None:
     version = header.get(headers.VERSION)
-    if version is None or version.strip() != stated:
-        return _mismatch(message, headers.VERSION, version, stated)
+    if version is None or version.strip() != declared:
+        return _mismatch(message, headers.VERSION, version, declared)
     method = header.get(headers.METHOD)
     if method is None or method.strip() != message.method:
         return _mismatch(message, headers.METHOD, method, message.method)
@@ -156,7 +160,7 @@ def _name(method: str, params: Mapping[str, msgspec.Raw]) -> str | None:
 
 
 def modern_meta(capabilities: msgspec.Raw, client: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
-    """The `_meta` triple a request of ours carries towards a workspace server."""
+    """The `_meta` members (version, capabilities, client) of the manager's requests to a workspace server."""
     meta = {
         names.META_VERSION: jsonrpc.raw(LATEST_MODERN),
         names.META_CAPABILITIES: capabilities,

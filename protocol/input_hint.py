@@ -1,7 +1,7 @@
-"""One line that tells a model what a tool takes: `Input: { query: string, isRegexp?: boolean }.`
+"""Summarises a tool's input schema for models in one line: `Input: { query: string, isRegexp?: boolean }.`
 
-It is a reading aid inside a description, deliberately not a schema language: nested members, enum values and
-limits are left to the JSON Schema.
+The line is part of the tool's description. Nested members, enum values and limits are left to the JSON
+Schema.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 MARK = "Input: {"
-"""A description that contains this already has a hint."""
+"""Marks a description that already has a hint."""
 
 
 def type_word(schema: object) -> str:
-    """The one word a property schema is summed up in, `unknown` where nothing applies."""
+    """The type of a property schema in one word; `unknown` if none applies."""
     if not isinstance(schema, Mapping):
         return "unknown"
     declared = schema.get("type")
@@ -30,7 +30,7 @@ def type_word(schema: object) -> str:
 
 
 def shape(schema: Mapping[str, Any]) -> str | None:
-    """`Input: { a: T, b?: T }` of an object schema, or None if it names no properties."""
+    """`Input: { a: T, b?: T }` for an object schema; None if it has no properties."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return None
@@ -41,16 +41,16 @@ def shape(schema: Mapping[str, Any]) -> str | None:
 
 
 def input_hint(schema: Mapping[str, Any]) -> str | None:
-    """The hint as a sentence with its full stop, or None if there is nothing to say."""
+    """The hint with a full stop; None if the schema has no properties."""
     line = shape(schema)
     return None if line is None else f"{line}."
 
 
 def describe(description: str | None, schema: Mapping[str, Any]) -> str:
-    """The description with the hint of its schema behind it, an empty string if there is neither.
+    """Append the hint of the schema to a description. A description that already has a hint stays unchanged.
 
-    A description that carries a hint already is returned unchanged; without a hint to add
-    it is only trimmed.
+    Returns:
+        An empty string if there is neither a description nor a hint.
     """
     if description is not None and MARK in description:
         return description

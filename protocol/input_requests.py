@@ -1,9 +1,9 @@
-"""What a server may ask a client in the middle of a request, and what the client must have declared for it.
+"""Input requests of a server to its client (elicitation, sampling, roots) and the capabilities they need.
 
-Three questions exist: `elicitation/create`, `sampling/createMessage`, `roots/list` (2026-07-28, rounds of one
-request), and a result may ask some of them instead of ending its call. Who puts a question to whom, and when,
-is not decided here. A question that is answered with an error has no place in the repeated request; between
-manager and workspace server it gets one of ours.
+In MCP 2026-07-28 a server puts `elicitation/create`, `sampling/createMessage` or `roots/list` into an
+`input_required` result; the client repeats its request with the `inputResponses`. MCP has no form for a
+response
+that is an error: between manager and workspace server `error_response` is used.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from protocol import jsonrpc, names
 
 
 def required_capabilities(method: str, params: bytes | msgspec.Raw) -> Mapping[str, Any] | None:
-    """What a client declares that can answer this question; None for what no client is asked.
+    """The capabilities that a client needs for an input request; None if `method` is no input request.
 
     Args:
-        params: the question's parameters as JSON text, empty when absent.
+        params: parameters of the input request as JSON text, empty if absent.
 
     Returns:
-        Capabilities as `requiredCapabilities` names them: `{"elicitation": {"url": {}}}`.
+        Capabilities in the form of `requiredCapabilities`: `{"elicitation": {"url": {}}}`.
     """
     members = jsonrpc.members_of(params)
     if method == names.ELICIT:
@@ -34,12 +34,12 @@ def required_capabilities(method: str, params: bytes | msgspec.Raw) -> Mapping[s
     return {"roots": {}} if method == names.ROOTS_LIST else None
 
 
-def declares(capabilities: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a client with these capabilities declared all that is wanted.
+def declares(capabilities: Mapping[str, Any], required: Mapping[str, Any]) -> bool:
+    """Whether a client's capabilities include all that are required.
 
-    An empty `elicitation` means forms: it is older than the other modes.
+    An empty `elicitation` means form mode, which is older than the other modes.
     """
-    for name, parts in wanted.items():
+    for name, parts in required.items():
         offered = capabilities.get(name)
         if not isinstance(offered, Mapping):
             return False
@@ -51,13 +51,13 @@ def declares(capabilities: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
 
 
 def format_capabilities(capabilities: Mapping[str, Any]) -> str:
-    """Capabilities as a person reads them: `elicitation.url, sampling`."""
+    """Format capabilities for a message: `elicitation.url, sampling`."""
     parts = {name: value if isinstance(value, Mapping) else {} for name, value in capabilities.items()}
     return ", ".join(f"{name}.{part}" if part else name for name in parts for part in parts[name] or [""])
 
 
 def input_required_members(outcome: object) -> Mapping[str, msgspec.Raw] | None:
-    """The members of a result, as JSON text, that asks its client for input; None for any other outcome."""
+    """The members of an `input_required` result, as JSON text; None for any other outcome."""
     if not isinstance(outcome, msgspec.Raw) or b"input_required" not in jsonrpc.bytes_of(outcome):
         return None
     members = jsonrpc.members_of(outcome)
@@ -65,7 +65,7 @@ def input_required_members(outcome: object) -> Mapping[str, msgspec.Raw] | None:
 
 
 def is_input_required(members: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether a result with these members asks its client for input."""
+    """Whether a result with these members is `input_required`."""
     return jsonrpc.text_of(members.get("resultType", b"")) == "input_required"
 
 
@@ -87,12 +87,12 @@ def repeated(
 
 
 def error_response(error: msgspec.Raw) -> msgspec.Raw:
-    """The entry of `inputResponses` for a question that was answered with this JSON-RPC error object."""
+    """The entry of `inputResponses` for an input request that was answered with this JSON-RPC error."""
     return jsonrpc.raw({"_meta": {names.META_ERROR: error}})
 
 
 def error_in(answer: msgspec.Raw) -> tuple[int, str, msgspec.Raw | None] | None:
-    """Code, message and data of the error in an entry that `error_response` made; None for other entries."""
+    """The error (code, message, data) in an entry that `error_response` made; None for other entries."""
     meta = jsonrpc.members_of(jsonrpc.members_of(answer).get("_meta", b"{}"))
     if names.META_ERROR not in meta:
         return None

@@ -1,7 +1,4 @@
-"""What is wrong with what a workspace offers: the one shape in which it travels.
-
-An issue never stops anything; it stands beside the list it is about.
-"""
+"""Issues: problems with a workspace's tools, resources or configuration, sent beside its lists."""
 
 from __future__ import annotations
 
@@ -14,9 +11,10 @@ Level = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing a person should know about.
+    """One problem.
 
-    `code` is a fixed word in capitals, `message` is for reading, `details` are somebody's own words.
+    `code` is a fixed word in capitals, `message` is for people, `details` is text from elsewhere (an error
+    message).
     """
 
     level: Level
@@ -28,11 +26,11 @@ class Issue:
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
-        """Errors first, then category, tool and code."""
+        """Sort key: errors first, then by category, tool and code."""
         return (self.level != "error", self.category, self.tool_name or "", self.code)
 
     def as_json(self) -> dict[str, str]:
-        """The issue on the wire; absent members are absent."""
+        """The issue as JSON object, without absent members."""
         members = {
             "level": self.level,
             "category": self.category,
@@ -45,10 +43,10 @@ class Issue:
 
 
 def issues_from(value: object) -> list[Issue]:
-    """The issues in a decoded JSON value, the well-formed ones only."""
+    """The well-formed issues in a decoded JSON value."""
     found: list[Issue] = []
     for one in value if isinstance(value, list) else []:
-        # a tuple: what came may be a list or an object, which cannot be looked up in a set
+        # a tuple, not a set: the level may be an unhashable list or object
         if not isinstance(one, Mapping) or one.get("level") not in ("error", "warning"):
             continue
         texts = {key: one.get(key) for key in ("category", "code", "message", "toolName", "details")}

@@ -1,8 +1,8 @@
-"""JSON-RPC envelopes: who is speaking, about what; parameters and results stay bytes.
+"""Parses and builds JSON-RPC messages; parameters and results stay bytes.
 
-`parse` looks at the top level of one message only. Everything below it is kept as the bytes that came,
-so that what is forwarded keeps its unknown members, its big integers and its order. Which era a message
-belongs to is `inbound.py`.
+`parse` decodes only the top level of a message. Everything below stays the bytes that came, so that a
+forwarded message keeps its unknown members, large integers and member order. `inbound.py` tells the MCP era
+of a message.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002
-"""Of MCP, in the era of sessions; the next one says -32602."""
+"""MCP code of legacy revisions; MCP 2026-07-28 uses -32602."""
 
 MAX_ID_BYTES: Final = 256
-"""Longest id we echo; ids are echoed byte for byte."""
+"""Longest accepted id in bytes of JSON text. Responses repeat ids byte for byte."""
 
 _Members = dict[str, msgspec.Raw]
 _members_decoder: Final = msgspec.json.Decoder(_Members)
@@ -32,14 +32,11 @@ _encoder: Final = msgspec.json.Encoder()
 _INTEGER: Final = re.compile(rb"-?\d+\Z")
 _MEMBER: Final = re.compile(rb'[ \t\r\n]*("[^"\\]*")[ \t\r\n]*:[ \t\r\n]*')
 _COMMA: Final = re.compile(rb"[ \t\r\n]*[,}]")
-_HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """A message that wants an answer.
-
-    `id` is the id's JSON text; `params` the parameters' JSON text, empty when absent; `body` the message.
-    """
+    """A request. `id` and `params` are JSON text (`params` empty if absent), `body` is the message."""
 
     id: bytes
     method: str
@@ -49,7 +46,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A message that wants no answer: a method without an id."""
+    """A notification. `params` is JSON text, empty if absent."""
 
     method: str
     params: bytes
@@ -57,7 +54,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer to a request of ours: `id` as JSON text, and the whole message."""
+    """A response. `id` is JSON text, `body` the whole message."""
 
     id: bytes
     body: bytes
@@ -65,7 +62,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A body that is no single JSON-RPC message. `id` is its id as JSON text where one can be read."""
+    """A body that is not one JSON-RPC message. `id` is JSON text, None if it cannot be read."""
 
     code: int
     message: str
@@ -75,8 +72,8 @@ class Malformed:
 Message = Request | Notification | Response
 
 
-class _Plain(msgspec.Struct, gc=False):
-    """A request as nearly all clients write it."""
+class _CommonRequest(msgspec.Struct, gc=False):
+    """The members of a request as nearly all clients write it."""
 
     jsonrpc: Literal["2.0"]
     id: msgspec.Raw
@@ -84,29 +81,29 @@ class _Plain(msgspec.Struct, gc=False):
     params: msgspec.Raw
 
 
-_plain_decoder: Final = msgspec.json.Decoder(_Plain)
-_PLAIN_FRAME: Final = len('{"jsonrpc":"2.0","id":,"method":"","params":}')
+_common_decoder: Final = msgspec.json.Decoder(_CommonRequest)
+_COMMON_FRAME: Final = len('{"jsonrpc":"2.0","id":,"method":"","params":}')
 
 
 def parse(body: bytes) -> Message | Malformed:
-    """Read the envelope of exactly one message."""
-    return _plain_request(body) or _parse(body)
+    """Parse the top level of exactly one message."""
+    return _common_request(body) or _parse(body)
 
 
-def _plain_request(body: bytes) -> Request | None:
-    """The request, where it has these four members once each, without white space or escapes between them.
+def _common_request(body: bytes) -> Request | None:
+    """Parse a request that has these four members once each, without white space or escapes; else None.
 
-    Then its length is explained to the byte, and nothing else can be in it. Anything else takes the long way.
+    The lengths of the members then add up to the length of the body, so that it contains nothing else.
     """
     try:
-        read = _plain_decoder.decode(body)
+        members = _common_decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    identity, params = bytes(read.id), bytes(read.params)
-    explained = _PLAIN_FRAME + len(identity) + len(read.method) + len(params)
-    if explained != len(body) or params[:1] != b"{" or not is_valid_id(identity):
+    identity, params = bytes(members.id), bytes(members.params)
+    expected_size = _COMMON_FRAME + len(identity) + len(members.method) + len(params)
+    if expected_size != len(body) or params[:1] != b"{" or not is_valid_id(identity):
         return None
-    return Request(identity, read.method, params, body)
+    return Request(identity, members.method, params, body)
 
 
 def _parse(body: bytes) -> Message | Malformed:
@@ -135,12 +132,12 @@ def _not_an_object(body: bytes, first: bytes) -> Malformed:
 
 
 def _repeats_a_member(body: bytes, members: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether the object names a member twice: the decoder keeps the last, another reader may keep the first.
+    """Whether a member appears twice: this decoder keeps the last one, another parser may keep the first.
 
-    Compact bodies are settled by counting bytes; others by walking over the members in order.
+    In a compact body the lengths of the members add up. In others the members are searched in order.
     """
-    explained = 1 + sum(len(key) + len(bytes_of(raw)) + 4 for key, raw in members.items())
-    if explained == len(body):
+    expected_size = 1 + sum(len(key) + len(bytes_of(raw)) + 4 for key, raw in members.items())
+    if expected_size == len(body):
         return False
     position = body.index(b"{") + 1
     for key, raw in members.items():
@@ -160,12 +157,15 @@ def _repeats_a_member(body: bytes, members: Mapping[str, msgspec.Raw]) -> bool:
 
 
 def with_params(body: bytes, old: bytes, new: bytes) -> bytes:
-    """A message's body with other parameters; every other byte stays (white space, order, unknown members).
+    """Replace the parameters of a message; all other bytes stay (white space, order, unknown members).
 
     Args:
         body: a body that `parse` accepted.
-        old: its parameters as `parse` gave them, empty when it has none.
-        new: the JSON text to stand in their place.
+        old: its parameters as `parse` returned them, empty if it has none.
+        new: the new parameters as JSON text.
+
+    Raises:
+        ValueError: `parse` did not accept the body.
     """
     begin = len(body) - len(old) - 1
     if old and body.endswith(old, 0, -1) and body.endswith(b'"params":', 0, begin):
@@ -181,11 +181,11 @@ def with_params(body: bytes, old: bytes, new: bytes) -> bytes:
         if key == "params":
             return body[: found.end()] + new + body[found.end() + len(old) :]
         position = comma.end()
-    raise ValueError("the body is no message that was parsed before")
+    raise ValueError("the body is not a parsed message")
 
 
 def bytes_of(raw: msgspec.Raw) -> bytes:
-    """The JSON text of a raw member; empty for an absent one."""
+    """The JSON text of a raw member; empty for an empty `Raw`."""
     return bytes(raw)
 
 
@@ -210,9 +210,9 @@ def _shape(body: bytes, members: _Members) -> Message | Malformed:
 
 
 def is_valid_id(raw: bytes) -> bool:
-    """Whether the JSON text is a string or an integer short enough to be echoed.
+    """Whether the JSON text is a string or an integer of at most `MAX_ID_BYTES`.
 
-    A decoder skips over strings that nobody reads: whether their bytes are characters is only asked here.
+    The string is decoded, because the decoder of the envelope does not validate UTF-8 in raw members.
     """
     if len(raw) > MAX_ID_BYTES:
         return False
@@ -220,13 +220,13 @@ def is_valid_id(raw: bytes) -> bool:
 
 
 def id_key(raw: bytes) -> bytes:
-    """The one spelling of an id, for comparing ids that may be spelt differently."""
+    """The canonical JSON text of an id, for comparisons."""
     value: str | int = msgspec.json.decode(raw)
     return b"%d" % value if isinstance(value, int) else msgspec.json.encode(value)
 
 
 def text_of(raw: msgspec.Raw | bytes) -> str | None:
-    """The value of a raw member that should be a string; None when it is something else."""
+    """The string in a raw member; None if it is not a string."""
     try:
         return _text_decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -234,7 +234,7 @@ def text_of(raw: msgspec.Raw | bytes) -> str | None:
 
 
 def members_of(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
-    """The members of a JSON object, each as the bytes that came; empty for anything that is no object."""
+    """The members of a JSON object, each as JSON text; empty if it is not an object."""
     try:
         return _members_decoder.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -242,28 +242,28 @@ def members_of(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON of a value we author. `msgspec.Raw` members are copied as they are.
+    """Encode a value as compact JSON. `msgspec.Raw` values are copied byte for byte.
 
-    Halves of characters, which stand for the bytes of a path that are no UTF-8 (PEP 383), become U+FFFD.
+    Lone surrogates, which stand for bytes of a path that are not UTF-8 (PEP 383), become U+FFFD.
     """
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:
-        return _encoder.encode(_whole_characters(value))
+        return _encoder.encode(_without_surrogates(value))
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """A value we author, as a raw member."""
+    """Encode a value as a raw member."""
     return msgspec.Raw(dumps(value))
 
 
 def request(identity: bytes, method: str, params: Mapping[str, Any]) -> bytes:
-    """A request body; raw parameters are copied byte for byte."""
+    """Build a request. `identity` is JSON text; raw parameters are copied byte for byte."""
     return dumps({"jsonrpc": "2.0", "id": msgspec.Raw(identity), "method": method, "params": params})
 
 
 def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
-    """A notification body."""
+    """Build a notification."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
     if params is not None:
         message["params"] = params
@@ -271,23 +271,23 @@ def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
 
 
 def result(identity: bytes, value: Any) -> bytes:
-    """A response body with a result."""
+    """Build a response with a result."""
     return dumps({"jsonrpc": "2.0", "id": msgspec.Raw(identity), "result": value})
 
 
 def error(identity: bytes | None, code: int, message: str, data: Any = None) -> bytes:
-    """A response body with an error; the id is echoed, or null where none could be read."""
+    """Build a response with an error. Without `identity` the id is null."""
     content: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
         content["data"] = data
     return dumps({"jsonrpc": "2.0", "id": msgspec.Raw(identity or b"null"), "error": content})
 
 
-def _whole_characters(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
-        return _HALF_CHARACTER.sub("\ufffd", value)
+        return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, Mapping):
-        return {_whole_characters(key): _whole_characters(member) for key, member in value.items()}
+        return {_without_surrogates(key): _without_surrogates(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_whole_characters(one) for one in value]
+        return [_without_surrogates(one) for one in value]
     return value

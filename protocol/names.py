@@ -1,6 +1,6 @@
-"""Names that both ends must spell alike: methods, `_meta` keys, tools, resource URIs.
+"""Names on the wire: methods, `_meta` keys, tools, resource URIs, environment variables, paths.
 
-Header names are in `headers.py`, error codes in `errors.py`.
+`headers.py` has header names, `errors.py` error codes.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 LISTS_CHANGED: Final = (RESOURCES_CHANGED, PROMPTS_CHANGED, TOOLS_CHANGED)
-"""Tools last: clients that list again at once then see everything."""
+"""Tools last: a client that then lists again at once sees all changes."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""What `logging/setLevel` and `META_LOG_LEVEL` may say, the most verbose first."""
+"""Values of `logging/setLevel` and `META_LOG_LEVEL`, the most verbose first."""
 
 NAMED_PARAM: Final = {
     TOOLS_CALL: "name",
@@ -51,19 +51,19 @@ NAMED_PARAM: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""Methods whose `Mcp-Name` header repeats one parameter, and which one (2026-07-28)."""
+"""Methods whose `Mcp-Name` header repeats a parameter, with the parameter (MCP 2026-07-28)."""
 
 LEGACY_ONLY: Final = frozenset(
     {INITIALIZE, PING, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE, ROOTS_LIST,
      SAMPLE, ELICIT}
 )  # fmt: skip
-"""Requests that 2026-07-28 removed; a modern request naming one is answered 404 -32601."""
+"""Requests that MCP 2026-07-28 removed. A stateless request for one is answered 404 and -32601."""
 
 INPUT_METHODS: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
-"""Requests whose answer may be a question: `resultType: "input_required"` (2026-07-28)."""
+"""Requests whose result may be `resultType: "input_required"` (MCP 2026-07-28)."""
 
 MODERN_ONLY: Final = frozenset({DISCOVER, LISTEN})
-"""Requests that no session knows."""
+"""Requests that legacy revisions do not have."""
 
 # `_meta` keys --------------------------------------------------------------------------------------------
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -73,14 +73,14 @@ META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 META_ISSUES: Final = "lm-tools-bridge/issues"
-"""Where a workspace server puts what is wrong with its lists."""
+"""Issues of a workspace server's lists (`issues.py`)."""
 META_ERROR: Final = "lm-tools-bridge/error"
-"""Where an error result keeps its object when the tool has an output schema."""
+"""Holds the error object of an error result if the tool has an output schema."""
 CODEX_SANDBOX: Final = "codex/sandbox-state-meta"
 
-# Servers of ours -------------------------------------------------------------------------------------------
+# Workspace servers -----------------------------------------------------------------------------------------
 WORKSPACE_SERVER: Final = "lm-tools-bridge-workspace"
-"""What a workspace server is called by itself, where it does not stand for somebody else's."""
+"""Name of a workspace server in `serverInfo`, unless it passes requests through to one MCP server."""
 
 # The manager's own tools ---------------------------------------------------------------------------------
 HANDSHAKE: Final = "lmToolsBridge.requestWorkspaceMCPServer"
@@ -95,7 +95,7 @@ MANAGER_TOOL_NAMES: Final = HANDSHAKE_NAMES | CALL_TOOL_NAMES
 URI_HANDSHAKE: Final = "lm-tools-bridge://handshake"
 URI_CALL_TOOL: Final = "lm-tools-bridge://callTool"
 OWN_SCHEME: Final = "lm-tools://"
-"""The beginning of the URIs of a workspace server, which no other server can take."""
+"""URI scheme of a workspace server's own resources; reserved: other MCP servers cannot use it."""
 URI_NAMES: Final = "lm-tools://names"
 URI_TOOL: Final = "lm-tools://tool/"
 URI_SCHEMA: Final = "lm-tools://schema/"
@@ -104,18 +104,18 @@ TEMPLATE_SCHEMA: Final = "lm-tools://schema/{name}"
 
 # Environment variables ------------------------------------------------------------------------------------
 INSTANCE_VARIABLE: Final = "LMTB_INSTANCE"
-"""Tells a workspace server its instance id, which begins the mark of every process it starts."""
+"""Holds the instance id of a workspace server; the mark of every process it starts begins with the id."""
 CHILD_VARIABLE: Final = "LMTB_CHILD"
 """The mark of a process that a workspace server started: `<instance>.<random text>`."""
 
 FORK_SERVER_INSTANCE: Final = "i-template"
-"""Stands where a server has its instance id in the process that servers are forked from; as long as one."""
+"""Stands in place of an instance id in the fork server. It has the same length: forks overwrite it."""
 
 # Addresses of a workspace server -------------------------------------------------------------------------
 MCP_PATH: Final = "/mcp"
 HEALTH_PATH: Final = "/mcp/health"
 LIFELINE_PATH: Final = "/mcp/lifeline"
 INSPECT_PATH: Final = "/mcp/inspect"
-"""Everything about the tools, shown or not; for the manager only."""
+"""Lists all tools, hidden ones too; for the manager only."""
 REFRESH_PATH: Final = "/mcp/refresh"
-"""Asks sources to look again, and tries those that are down at once; `?source=` names one."""
+"""Makes sources reload, and reconnects those that are down; `?source=` names one."""

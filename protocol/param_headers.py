@@ -1,7 +1,6 @@
-"""Which arguments of a tool are repeated in `Mcp-Param-*` headers, and what those headers say.
+"""Writes `Mcp-Param-*` headers: arguments that a tool's schema marks with `x-mcp-header` (MCP 2026-07-28).
 
-The writing half: whoever calls over HTTP mirrors what the tool's schema annotates. Whether a request that
-came mirrors rightly is judged beside the schemas, in `workspace_server/schemas/mirrored_headers.py`.
+Callers over HTTP use it. `workspace_server/schemas/mirrored_headers.py` validates incoming requests.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _MIRRORED: Final = frozenset({"string", "integer", "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """One annotated property: the way to it through nested objects, its header, and its declared type."""
+    """One annotated property: its path through nested objects, its header and its declared type."""
 
     path: tuple[str, ...]
     header: str
@@ -26,7 +25,7 @@ class Mirrored:
 
 
 def annotated(schema: Any) -> Iterator[Mirrored]:
-    """The annotated properties of an `inputSchema` that are reached through `properties` alone."""
+    """The annotated properties of an `inputSchema` that `properties` alone lead to."""
     return _annotated(schema, ())
 
 
@@ -44,7 +43,7 @@ def _annotated(schema: Any, path: tuple[str, ...]) -> Iterator[Mirrored]:
 
 
 def value_at(arguments: Any, path: tuple[str, ...]) -> str | int | float | bool | None:
-    """The argument at a path; None where it is absent, null, or nothing a header can carry."""
+    """The argument at a path; None if it is absent, null, an array or an object."""
     for key in path:
         if not isinstance(arguments, Mapping):
             return None
@@ -53,7 +52,7 @@ def value_at(arguments: Any, path: tuple[str, ...]) -> str | int | float | bool 
 
 
 def mirror(properties: Iterable[Mirrored], arguments: Any) -> dict[str, str]:
-    """The headers of a call with these arguments: name to value, ready to send."""
+    """The headers of a call with these arguments: name to encoded value."""
     found = {one.header: value_at(arguments, one.path) for one in properties}
     return {name: headers.encode_value(_text(value)) for name, value in found.items() if value is not None}
 

@@ -1,7 +1,7 @@
-"""Server-sent events: an encoder, and an incremental decoder that takes bytes as they come.
+"""Encodes and decodes server-sent events (WHATWG HTML, Server-sent events).
 
-Only what MCP uses: `event`, `data`, `id`, `retry` and comments. No I/O; the decoder never blocks and
-never grows beyond its limit.
+Supports what MCP uses: `event`, `data`, `id`, `retry` and comments. The decoder is incremental and limits the
+size of an event.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ DEFAULT_LIMIT: Final = 32 * 1024 * 1024
 
 
 class EventTooLarge(ValueError):
-    """An event, or an unfinished line, is larger than the decoder's limit."""
+    """An event or an unfinished line exceeds the decoder's limit."""
 
 
-_LONE: Final = re.compile(rb"(?::([^\r\n]{0,256})\n)?(?:event: message\n)?data: ")
+_USUAL_FORM: Final = re.compile(rb"(?::([^\r\n]{0,256})\n)?(?:event: message\n)?data: ")
 EVENT_END: Final = b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. `data` lines are joined by newlines."""
+    """One event. Newlines join its `data` lines."""
 
     data: bytes
     event: str = "message"
@@ -33,7 +33,7 @@ class Event:
 
 
 class SingleEvent(NamedTuple):
-    """Where the data of an event begin and end, and the text of the comment before them, if there is one."""
+    """The position of an event's data in a stream, and the text of the comment before it, if any."""
 
     start: int
     end: int
@@ -43,89 +43,90 @@ class SingleEvent(NamedTuple):
 def encode(
     data: bytes, *, event: str = "message", identity: str | None = None, comment: str | None = None
 ) -> bytes:
-    """One event with one line of JSON in it.
+    """Encode one event.
 
     Args:
-        comment: a text on one line that the event begins with; clients do not see it.
+        data: one line of JSON.
+        comment: a one-line text before the event, which clients ignore.
 
     Raises:
-        ValueError: the data holds a raw line break, which would split the event.
+        ValueError: the data contains a line break, which would split the event.
     """
     if b"\n" in data or b"\r" in data:
         raise ValueError("event data must be a single line of JSON")
     head = f"id: {identity}\n" if identity is not None else ""
-    said = f": {comment}\n" if comment is not None else ""
-    return f"{said}{head}event: {event}\ndata: ".encode() + data + b"\n\n"
+    note = f": {comment}\n" if comment is not None else ""
+    return f"{note}{head}event: {event}\ndata: ".encode() + data + b"\n\n"
 
 
 def priming_event(identity: str, retry_ms: int) -> bytes:
-    """An event without data, which gives a client an id to come back with, and the time to wait before it."""
+    """Encode a priming event: no data, but an event id to resume with and a retry delay in milliseconds."""
     return f"id: {identity}\nretry: {retry_ms}\ndata: \n\n".encode()
 
 
 def single_line(body: bytes) -> bytes:
-    """A JSON text on one line. Line breaks outside strings are white space, and inside strings illegal."""
+    """Replace the line breaks of a JSON text by blanks. JSON allows line breaks only as white space."""
     if b"\n" not in body and b"\r" not in body:
         return body
     return body.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
 def single_event(stream: bytes, start: int, end: int) -> SingleEvent | None:
-    """Of a part of a stream that is one event on one line, written as most write it; None for others."""
-    begun = single_event_start(stream, start, end)
-    if begun is None or not stream.endswith(EVENT_END, begun.start, end):
+    """The event in `stream[start:end]` if it is one event in the usual form with one data line; else None."""
+    event = single_event_start(stream, start, end)
+    if event is None or not stream.endswith(EVENT_END, event.start, end):
         return None
     last = end - len(EVENT_END)
-    return SingleEvent(begun.start, last, begun.comment) if is_one_line(stream, begun.start, last) else None
+    return SingleEvent(event.start, last, event.comment) if is_one_line(stream, event.start, last) else None
 
 
 def single_event_start(stream: bytes, start: int = 0, end: int = sys.maxsize) -> SingleEvent | None:
-    """As `single_event`, of a part that need not have come to its end: that is where the data end then."""
-    found = _LONE.match(stream, start, end)
+    """As `single_event`, for a part that may be incomplete: its data end where the part ends."""
+    found = _USUAL_FORM.match(stream, start, end)
     return None if found is None else SingleEvent(found.end(), min(end, len(stream)), found[1])
 
 
 def is_one_line(text: bytes, start: int, end: int) -> bool:
-    """Whether no line ends in this part of a text."""
+    """Whether `text[start:end]` contains no line break."""
     return text.find(b"\n", start, end) < 0 and text.find(b"\r", start, end) < 0
 
 
 class Decoder:
-    """Bytes in, events out. Accepts LF, CR LF and CR line ends, cut anywhere."""
+    """Incremental decoder. Accepts LF, CR LF and CR line ends, and chunks of any size."""
 
-    __slots__ = ("_begun", "_data", "_event", "_id", "_limit", "_size", "_waiting")
+    __slots__ = ("_data", "_event", "_id", "_incomplete", "_incomplete_size", "_limit", "_size")
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
-        self._begun: list[bytes] = []  # of a line whose end has not come
-        self._waiting = 0  # bytes of it
+        self._incomplete: list[bytes] = []  # chunks of an incomplete line
+        self._incomplete_size = 0  # their bytes
         self._data: list[bytes] = []
         self._size = 0
         self._event = ""
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Take the next bytes and return the events they complete.
+        """Decode the next bytes and return the events they complete.
 
         Raises:
-            EventTooLarge: an event grows beyond the limit.
+            EventTooLarge: an event exceeds the limit.
         """
         events: list[Event] = []
         if b"\n" in chunk or b"\r" in chunk or self._ends_in_carriage:
-            events = self._lines(b"".join([*self._begun, chunk]))
+            events = self._lines(b"".join([*self._incomplete, chunk]))
         elif chunk:
-            self._begun.append(chunk)
-            self._waiting += len(chunk)
-        if self._size + self._waiting > self._limit:
+            self._incomplete.append(chunk)
+            self._incomplete_size += len(chunk)
+        if self._size + self._incomplete_size > self._limit:
             raise EventTooLarge(f"an event is larger than {self._limit} bytes")
         return events
 
     @property
     def _ends_in_carriage(self) -> bool:
-        return bool(self._begun) and self._begun[-1].endswith(b"\r")
+        return bool(self._incomplete) and self._incomplete[-1].endswith(b"\r")
 
     def _lines(self, text: bytes) -> list[Event]:
-        """The events that these lines complete; what follows the last of them is kept."""
+        """The events that these lines complete. An incomplete last line is kept."""
         events: list[Event] = []
         position = 0
         while (found := _line_end(text, position)) is not None:
@@ -135,13 +136,13 @@ class Decoder:
                 events.append(event)
             position = following
         rest = text[position:]
-        self._begun, self._waiting = [rest] if rest else [], len(rest)
+        self._incomplete, self._incomplete_size = [rest] if rest else [], len(rest)
         return events
 
     def _line(self, text: bytes, begin: int, end: int) -> Event | None:
         if begin == end:
             return self._dispatch()
-        if text.startswith(b"data: ", begin):  # which may be large: it is copied once
+        if text.startswith(b"data: ", begin):  # the data may be large: copied once only
             self._take(text[begin + 6 : end])
             return None
         name, _, value = text[begin:end].partition(b":")
@@ -156,7 +157,7 @@ class Decoder:
 
     def _take(self, data: bytes) -> None:
         self._data.append(data)
-        self._size += len(data) + 1  # an empty line costs memory, too
+        self._size += len(data) + 1  # one more, because an empty line takes memory as well
 
     def _dispatch(self) -> Event | None:
         data, event = self._data, self._event
@@ -167,7 +168,7 @@ class Decoder:
 
 
 def _line_end(text: bytes, start: int) -> tuple[int, int] | None:
-    """Where the line ends that begins here, and where the next one begins; None where that has not come."""
+    """Positions of the end of the line at `start` and of the next line; None if the line is incomplete."""
     newline = text.find(b"\n", start)
     carriage = text.find(b"\r", start, newline if newline >= 0 else len(text))
     if carriage < 0:

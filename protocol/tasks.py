@@ -1,7 +1,6 @@
-"""The tasks extension on the wire (SEP-2663): its names, who may have tasks, and whose a task is.
+"""The MCP tasks extension (SEP-2663): names, capability checks and the format of task ids.
 
-Only what manager and workspace server must agree on. What a task is and does is
-`workspace_server/tasks/`.
+`workspace_server/tasks/` runs tasks.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ CANCEL: Final = "tasks/cancel"
 METHODS: Final = frozenset({GET, UPDATE, CANCEL})
 CHANGED: Final = "notifications/tasks"
 RESULT_TYPE: Final = "task"
-"""The `resultType` of an answer that is a task and no result."""
+"""The `resultType` of a response that is a task instead of a result."""
 REQUIRED: Final[Mapping[str, Any]] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
 _ID: Final = re.compile(r"([a-z0-9-]{1,64})\.([0-9a-f]{32})")
 
 
 def is_declared(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client that declares these capabilities knows tasks."""
+    """Whether these client capabilities include tasks."""
     extensions = capabilities.get("extensions")
     return isinstance(extensions, Mapping) and isinstance(extensions.get(EXTENSION), Mapping)
 
 
 def without_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """The same capabilities without tasks."""
+    """The capabilities without tasks."""
     if not is_declared(capabilities):
         return dict(capabilities)
     rest = {key: one for key, one in capabilities["extensions"].items() if key != EXTENSION}
@@ -41,33 +40,33 @@ def without_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def missing_capability(identity: bytes | None, what: str) -> Rejection:
-    """The answer to a client that did not declare the extension for a request that needs it."""
+    """The rejection of a request that needs tasks from a client that did not declare them."""
     text = f"{what} needs the client capability extensions[{EXTENSION!r}]"
     return Rejection(400, MISSING_CAPABILITY, text, identity, REQUIRED)
 
 
 def unknown_task(identity: bytes | None, task: str) -> Rejection:
-    """The answer about a task that does not exist, or does not any more."""
+    """The rejection of a request about a task that does not exist (any more)."""
     return Rejection(200, jsonrpc.INVALID_PARAMS, f"there is no task {task[:200]}", identity)
 
 
 def task_id(workspace: str, key: str) -> str:
-    """The id of a task.
+    """Build a task id.
 
     Args:
-        workspace: id of the workspace it belongs to, so that requests about it find their way.
-        key: 32 hexadecimal digits that nobody can guess: who knows them may ask.
+        workspace: id of its workspace, for routing requests about the task.
+        key: 32 random hexadecimal digits. Whoever knows them has access to the task.
     """
     return f"{workspace}.{key}"
 
 
 def workspace_of(task: str) -> str | None:
-    """The workspace an id of ours names, or None for another's id."""
+    """The workspace that a task id names; None for an id in another format."""
     found = _ID.fullmatch(task)
     return None if found is None else found[1]
 
 
 def key_of(task: str, workspace: str) -> str | None:
-    """The key in an id of this workspace's, or None for another id."""
+    """The key in a task id of this workspace; None for any other id."""
     found = _ID.fullmatch(task)
     return found[2] if found is not None and found[1] == workspace else None

@@ -1,7 +1,7 @@
-"""The protocol revisions we speak, and the two eras they belong to.
+"""The supported MCP revisions: legacy ones with sessions, and modern, stateless ones.
 
-*Legacy* revisions have `initialize` and sessions; *modern* ones are stateless: every request carries its
-own version and capabilities.
+Legacy revisions (up to 2025-11-25) have `initialize` and sessions. In modern revisions (from 2026-07-28)
+every request carries its own version and capabilities.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Era(Enum):
-    """Which of the two families of MCP revisions a message belongs to."""
+    """The family of MCP revisions that a message belongs to."""
 
     LEGACY = "legacy"
     MODERN = "modern"
@@ -20,28 +20,28 @@ class Era(Enum):
 LEGACY_REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LATEST_LEGACY: Final = LEGACY_REVISIONS[-1]
 ASSUMED_LEGACY: Final = "2025-03-26"
-"""What an absent `MCP-Protocol-Version` header means (2025-06-18, transports)."""
+"""The revision of a request without `MCP-Protocol-Version` (MCP 2025-06-18, Transports)."""
 MODERN_REVISIONS: Final = ("2026-07-28",)
 LATEST_MODERN: Final = MODERN_REVISIONS[-1]
 
 
 def era_of(revision: str) -> Era | None:
-    """The era of a revision, or None for one we do not speak."""
+    """The era of a revision; None for an unsupported one."""
     if revision in LEGACY_REVISIONS:
         return Era.LEGACY
     return Era.MODERN if revision in MODERN_REVISIONS else None
 
 
 def numbers_events(revision: str) -> bool:
-    """Whether a legacy revision knows event ids, and streams that are taken up again by them."""
+    """Whether a legacy revision has event ids and resumable streams."""
     return revision >= "2025-03-26"
 
 
 def primes_streams(revision: str) -> bool:
-    """Whether a legacy revision knows events without data, and `retry` (2025-11-25)."""
+    """Whether a legacy revision has priming events and `retry` (MCP 2025-11-25, Transports)."""
     return revision >= "2025-11-25"
 
 
 def negotiate(requested: object) -> str:
-    """The revision an `initialize` result names: the requested legacy one, else the latest."""
+    """The revision for an `initialize` result: the requested legacy revision, else the latest legacy one."""
     return requested if isinstance(requested, str) and requested in LEGACY_REVISIONS else LATEST_LEGACY

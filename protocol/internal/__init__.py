@@ -1,2 +1,1 @@
-"""What the manager and its workspace servers say to each other: launch orders, registration, fork server,
-result trims."""
+"""Messages between the manager and workspace servers: launch, registration, fork server, result trims."""

@@ -1,8 +1,8 @@
-"""What passes between the manager and the template, the process that workspace servers are forked from.
+"""Messages between the manager and the fork server, the process that workspace servers are forked from.
 
-They speak over a socket that keeps messages apart: an order is one message with its descriptors, and so is
-each report. The orders of the server itself go to its standard input as with any other
-(`protocol.internal.launch`).
+They travel over a SOCK_SEQPACKET socket: each request and each report is one message with its descriptors. A
+forked server reads its launch instructions from standard input, like a spawned one
+(`protocol/internal/launch.py`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Final
 import msgspec
 
 DESCRIPTORS: Final = 4
-"""What comes with an order: the listening socket, standard input, the log, the working folder."""
+"""Descriptors sent with a request: listening socket, standard input, log file, working folder."""
 MESSAGE_LIMIT: Final = 1024 * 1024
 
 
 class ForkRequest(msgspec.Struct, frozen=True):
-    """The order to fork one workspace server.
+    """The request to fork one workspace server.
 
     Attributes:
-        instance: id of its run, which its process is marked with.
-        listen_fd: the number it is to find the listening socket under.
-        environ: its whole environment, as `NAME=value` with a zero byte after each.
+        instance: the instance id, which marks the process.
+        listen_fd: the descriptor number that the listening socket must get.
+        environ: the complete environment: `NAME=value`, a zero byte after each.
     """
 
     instance: str
@@ -31,18 +31,18 @@ class ForkRequest(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The template can fork from now on."""
+    """The fork server can fork from now on."""
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """A server says that it leads a session of its own; a descriptor of its process comes along."""
+    """A server was forked and has its own session. The message carries its pidfd."""
 
     instance: str
     pid: int
 
 
 class Exited(msgspec.Struct, frozen=True, tag="exited"):
-    """The template has waited for a server that ended; a negative code is the signal."""
+    """A forked server exited. A negative code is the signal."""
 
     instance: str
     code: int
@@ -50,28 +50,28 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
 
 Report = Ready | Forked | Exited
 
-_decode_order = msgspec.json.Decoder(ForkRequest).decode
+_decode_request = msgspec.json.Decoder(ForkRequest).decode
 _decode_report: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
 def encode(message: ForkRequest | Report) -> bytes:
-    """The one message."""
+    """Encode a message."""
     return msgspec.json.encode(message)
 
 
 def decode_request(message: bytes) -> ForkRequest:
-    """Read an order.
+    """Decode a fork request.
 
     Raises:
-        msgspec.DecodeError: it is none.
+        msgspec.DecodeError: the message is not a fork request.
     """
-    return _decode_order(message)
+    return _decode_request(message)
 
 
 def decode_report(message: bytes) -> Report:
-    """Read a report.
+    """Decode a report.
 
     Raises:
-        msgspec.DecodeError: it is none.
+        msgspec.DecodeError: the message is not a report.
     """
     return _decode_report.decode(message)

@@ -1,7 +1,7 @@
-"""What the manager tells a workspace server that it starts, and what the server tells of its health.
+"""Launch instructions for a workspace server, and its health answer.
 
-The launch order travels as one JSON line on the child's standard input: never in argv or in the
-environment, where other programs could read the secret.
+Launch instructions are one line of JSON on the server's standard input. In argv or the environment other
+programs could read the secret.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import msgspec
 
 
 class Folders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The user's folders, absolute: one rule for all, which the manager knows.
+    """The user's folders as absolute paths; the manager determines them.
 
     Attributes:
-        config: what the user wrote (`workspace.toml`, script tools).
-        state: what must survive (trust, cached lists, sealed secrets).
-        runtime: private to this user, gone with the login (sockets).
+        config: configuration that the user wrote (`workspace.toml`, script tools).
+        state: persistent data (trust, cached lists, sealed secrets).
+        runtime: sockets; private to this user, removed at logout.
     """
 
     config: str
@@ -26,19 +26,19 @@ class Folders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LaunchInstructions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One instance's orders.
+    """The launch instructions of one instance.
 
     Attributes:
         workspace: the workspace id.
         root: absolute path of the workspace folder.
-        instance: id of this run.
-        nonce: random text that health answers repeat, so that nobody else can be taken for this process.
-        secret: what every request except health must carry.
+        instance: id of this run of the server.
+        nonce: random text that health answers repeat, so that no other process can pass for this one.
+        secret: every request except health must contain it.
         listen_fd: descriptor of the bound, listening socket.
-        grace_s: seconds to wait for a manager to hold the lifeline before stopping.
+        grace_s: seconds without a lifeline from a manager after which the server stops.
         settings: settings of the workspace server itself.
-        folders: the user's folders; None where there are none to use, and nothing of the user's is read.
-        manager_port: the port clients reach the manager at, so that an entry which leads back is known.
+        folders: the user's folders; None if the server must not read any of them.
+        manager_port: the manager's port, to detect configured servers that lead back to the manager.
     """
 
     workspace: str
@@ -54,23 +54,23 @@ class LaunchInstructions(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 def encode(launch: LaunchInstructions) -> bytes:
-    """The line for the child's standard input."""
+    """Encode launch instructions as the line for standard input."""
     return msgspec.json.encode(launch) + b"\n"
 
 
 def decode(line: bytes) -> LaunchInstructions:
-    """Read the orders.
+    """Decode launch instructions.
 
     Raises:
-        msgspec.ValidationError: they do not fit.
+        msgspec.ValidationError: the line does not match `LaunchInstructions`.
     """
     return msgspec.json.decode(line, type=LaunchInstructions)
 
 
 class Health(msgspec.Struct):
-    """The health answer of a workspace server. Unknown members are ignored, so that it can grow.
+    """The health answer of a workspace server. Unknown members are ignored, so that new ones can be added.
 
-    `tasks` is how many calls go on without their clients.
+    `tasks` is the number of running MCP tasks.
     """
 
     ok: bool
@@ -82,7 +82,7 @@ class Health(msgspec.Struct):
 
 
 def decode_health(body: bytes) -> Health | None:
-    """The health answer in a body, or None when it is none."""
+    """Decode a health answer; None if the body is none."""
     try:
         return msgspec.json.decode(body, type=Health)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

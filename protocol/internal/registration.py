@@ -1,9 +1,8 @@
-"""What servers that somebody else started tell the manager: allocate, heartbeat, bye, resolve, shutdown.
+"""Parses control requests to the manager: allocate, heartbeat, bye, resolve, shutdown.
 
-Pure. `parse` takes decoded JSON and gives a message that is in order, or names the first member that is not,
-spelt as on the wire. Members we do not know are ignored, so that senders may be newer than we are. Which
-answers they get is `manager/admin/control_socket.py`. `sessionId` here names a running server, not an MCP
-session.
+Servers that register themselves and `lmtb` send them. `parse` returns a valid message, or names the first
+invalid JSON member. Unknown members are ignored, so that senders may be newer than the manager.
+`manager/admin/control_socket.py` answers. `sessionId` identifies a running server here, not an MCP session.
 """
 
 from __future__ import annotations
@@ -24,17 +23,18 @@ MAX_PORT: Final = 65535
 MAX_PID: Final = 2**31 - 1
 LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
-_HALF_CHARACTER: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-"""Halves of characters that stand for no byte (those for bytes that are no UTF-8 are paths, PEP 383)."""
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Lone surrogates that do not stand for a byte. Those that do (PEP 383) are allowed in paths."""
+_OWN_PORT: Final = "must not be the manager's port"
 _WINDOWS_ABSOLUTE: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\[^\\]")
 
 _Check = Callable[[object], str | None]
-"""Says what is wrong with the value of a member; None when nothing is."""
+"""Returns what is wrong with the value of a member, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidPayload:
-    """A message that cannot be taken: the JSON member, what is wrong with it, the word for the refusal."""
+    """An invalid message: the JSON member, what is wrong with it, and the `reason` of the refusal."""
 
     field: str
     problem: str
@@ -43,7 +43,7 @@ class InvalidPayload:
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """A server asks for a free port."""
+    """A server requests a free port."""
 
     session_id: str
     preferred_port: int
@@ -51,7 +51,7 @@ class Allocate:
 
     @classmethod
     def parse(cls, payload: object) -> Self | InvalidPayload:
-        """Read the body of `POST /allocate`."""
+        """Parse the body of `POST /allocate`."""
         checks = {"sessionId": _session_id, "preferredPort": _port, "minPort": _port}
         members = _read(payload, checks, optional={"minPort"})
         if isinstance(members, InvalidPayload):
@@ -60,15 +60,15 @@ class Allocate:
 
     @property
     def start(self) -> int:
-        """The lowest port that will do."""
+        """The lowest acceptable port."""
         return max(self.preferred_port, self.min_port or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A server says that it lives, and where.
+    """A server reports that it runs, and its address.
 
-    `kind` is `editor` for everything of the old shape, which has no nonce.
+    `kind` is `editor` for messages in the old format, which have no nonce.
     """
 
     session_id: str
@@ -84,10 +84,12 @@ class Heartbeat:
     def parse(
         cls, payload: object, *, own_port: int, owns_process: Callable[[int], bool], windows: bool = False
     ) -> Self | InvalidPayload:
-        """Read the body of `POST /heartbeat`. The sender's `lastSeen` is not looked at.
+        """Parse the body of `POST /heartbeat`. The sender's `lastSeen` is ignored.
 
-        `own_port` is the manager's. `owns_process` says whether a pid is a running process of our user; it
-        is asked last. `windows` says whose absolute paths are meant.
+        Args:
+            own_port: the manager's port.
+            owns_process: whether a pid is a running process of this user; called last.
+            windows: whether absolute paths are Windows paths.
         """
 
         def path(value: object) -> str | None:
@@ -98,7 +100,7 @@ class Heartbeat:
             "workspaceFolders": lambda value: _folders(value, path),
             "workspaceFile": _or_null(path),
             "host": _host,
-            "port": lambda value: _port(value) or ("is the manager's own" if value == own_port else None),
+            "port": lambda value: _port(value) or (_OWN_PORT if value == own_port else None),
             "nonce": _or_null(_text),
             "kind": _or_null(_kind),
             "pid": lambda value: _pid(value, owns_process),
@@ -106,7 +108,7 @@ class Heartbeat:
         members = _read(payload, checks, optional={"workspaceFile", "nonce", "kind"})
         if isinstance(members, InvalidPayload):
             return members
-        old_shape = members.get("nonce") is None or members.get("kind") == "editor"
+        is_old_format = members.get("nonce") is None or members.get("kind") == "editor"
         return cls(
             session_id=members["sessionId"],
             pid=members["pid"],
@@ -115,32 +117,32 @@ class Heartbeat:
             host=members["host"],
             port=members["port"],
             nonce=members.get("nonce"),
-            kind="editor" if old_shape else "workspace-server",
+            kind="editor" if is_old_format else "workspace-server",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Bye:
-    """A server leaves. None where it did not say which one, which is no fault."""
+    """A server unregisters. `session_id` is None if the message has none, which is valid."""
 
     session_id: str | None
 
     @classmethod
     def parse(cls, payload: object) -> Self | InvalidPayload:
-        """Read the body of `POST /bye`."""
+        """Parse the body of `POST /bye`."""
         members = _read(payload, {"sessionId": _or_null(_session_id)}, optional={"sessionId"})
         return members if isinstance(members, InvalidPayload) else cls(members.get("sessionId"))
 
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Somebody asks which workspace a folder belongs to; the text is as it came."""
+    """A request for the workspace of a folder. `cwd` is the text as sent."""
 
     cwd: str
 
     @classmethod
     def parse(cls, payload: object) -> Self | InvalidPayload:
-        """Read the body of `POST /resolve`: `missing_cwd` for nothing, `invalid_cwd` for no text."""
+        """Parse the body of `POST /resolve`. Reasons: `missing_cwd`, and `invalid_cwd` for a non-string."""
         members = _read(payload, {}, optional=())
         if isinstance(members, InvalidPayload):
             return members
@@ -154,9 +156,9 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Somebody asks the manager to stop, perhaps only if it has a certain version.
+    """A request to stop the manager, optionally only if it has the expected version.
 
-    With `keep_servers` the workspace servers stay, for the next manager to adopt.
+    With `keep_servers` the workspace servers keep running, for the next manager to adopt.
     """
 
     reason: str | None = None
@@ -165,7 +167,7 @@ class Shutdown:
 
     @classmethod
     def parse(cls, payload: object) -> Self | InvalidPayload:
-        """Read the body of `POST /shutdown`."""
+        """Parse the body of `POST /shutdown`."""
         checks: dict[str, _Check] = {
             "reason": _or_null(_text),
             "expectedVersion": _or_null(_text),
@@ -210,7 +212,7 @@ def _text(value: object) -> str | None:
 
 
 def _port(value: object) -> str | None:
-    # bool is a subclass of int, and JSON's true is no port
+    # type(), because bool is a subclass of int
     if type(value) is int and 1 <= value <= MAX_PORT:
         return None
     return f"must be an integer from 1 to {MAX_PORT}"
@@ -219,7 +221,7 @@ def _port(value: object) -> str | None:
 def _pid(value: object, owns_process: Callable[[int], bool]) -> str | None:
     if type(value) is not int or not 1 <= value <= MAX_PID:
         return "must be a positive integer"
-    return None if owns_process(value) else "is no running process of this user"
+    return None if owns_process(value) else "must be a running process of this user"
 
 
 def _host(value: object) -> str | None:
@@ -241,7 +243,7 @@ def _folders(value: object, path: _Check) -> str | None:
 def _path(value: object, windows: bool) -> str | None:
     if not isinstance(value, str) or "\0" in value or len(value) > MAX_PATH:
         return f"must be an absolute path of at most {MAX_PATH} characters"
-    if _HALF_CHARACTER.search(value):
-        return "must be a path in whole characters"
+    if _LONE_SURROGATE.search(value):
+        return "must not contain lone surrogates"
     absolute = _WINDOWS_ABSOLUTE.match(value) if windows else value.startswith("/")
     return None if absolute else "must be an absolute path"

@@ -1,8 +1,7 @@
-"""The outside of a `requestState` that a workspace server seals: which workspace it belongs to.
+"""The readable prefix of a `requestState` that a workspace server sealed: workspace and kind of state.
 
-What is inside is the server's own business and opened only there. The workspace is written in front so that a
-repeated call finds its way back without anything remembered; the seal covers it, so another one in its place
-only leads to a refusal.
+Only the server can read the rest. The prefix lets the manager route a repeated call without keeping any
+state. The seal covers the prefix, so that the server refuses a state with another prefix.
 """
 
 from __future__ import annotations
@@ -12,31 +11,31 @@ from typing import Final
 TAG: Final = "lmtb2"
 SUSPENDED: Final = "held"
 APPROVAL: Final = "ask"
-"""The kinds of states that matter outside, which stand behind the workspace: of a call that is held open, and
-of one that has not begun, because its user is asked whether it may run."""
+"""The kinds of state that the manager distinguishes: a suspended call waits for input responses inside the
+server; a call that waits for approval has not started."""
 INVALID_STATE: Final = "state_lost"
-"""What stands under `reason` in the data of the error for a state that is not good, or no longer."""
+"""The `reason` in the error data for an invalid or expired state."""
 
 
 def prefix(workspace: str) -> str:
-    """What a state of this workspace begins with; ids of workspaces have no dot."""
+    """The prefix of states of this workspace. Workspace ids contain no dot."""
     return f"{TAG}.{workspace}."
 
 
 def workspace_of(state: str) -> str | None:
-    """The workspace that a state names, None where it is none of ours."""
+    """The workspace that a state names; None if no workspace server made the state."""
     tag, _, rest = state.partition(".")
     workspace, dot, _ = rest.partition(".")
     return workspace if tag == TAG and dot and workspace else None
 
 
 def is_suspended(state: str) -> bool:
-    """Whether the call of a state of ours waits inside for the answers, and is not made anew with them."""
+    """Whether the call is suspended in the server and continues there with the input responses."""
     return _kind_of(state) == SUSPENDED
 
 
 def is_not_started(state: str) -> bool:
-    """Whether the call of a state of ours has not run so far in any part."""
+    """Whether the call has not started: it waits for the user's approval."""
     return _kind_of(state) == APPROVAL
 
 

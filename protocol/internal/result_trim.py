@@ -1,9 +1,10 @@
-"""What of a result only the stateless era knows: bytes at the beginning of its object, and bytes at its end.
+"""Result trim: how many bytes to cut from both ends of a tool result for clients with sessions.
 
-A result names its type first and who answered last, where it is written as nearly all are. A workspace server
-says how many bytes these are, in a header of an answer of JSON, in a comment of an event: who passes the
-answer on to a session cuts it then, and need not read it. Results in which more is different for a session
-have no trim: how such are written there is the manager's to know (`legacy_form.py`).
+Legacy revisions (MCP 2025-11-25 and older) have neither `resultType` nor `serverInfo` in `_meta`. In nearly
+all results these are the first and the last member. The workspace server sends their lengths in a header
+(JSON response) or in a comment (event), so that the manager can cut them without parsing the result. A result
+that differs in more than these members has no trim; the manager converts it
+(`manager/routing/json/legacy_result.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from protocol import headers, jsonrpc, names
 TYPE: Final = b'"resultType":"complete",'
 META: Final = b',"_meta":'
 _LONGEST_META: Final = 1024
-"""Bytes of the member that names the server; with a longer one there is no trim."""
+"""Longest `_meta` member in bytes that a trim can remove."""
 _WORDS: Final = re.compile(rb"([0-9]{1,4}) ([0-9]{1,4})")
 _COMMENT: Final = f" {headers.RESULT_TRIM}: ".encode()
 _Absent = msgspec.UnsetType
@@ -27,37 +28,37 @@ _UNSET: Final = msgspec.UNSET
 
 
 class ResultTrim(NamedTuple):
-    """How many bytes a session does not get: behind the opening bracket, and before the closing one."""
+    """Bytes to cut: `first` after the opening brace of the result, `last` before its closing brace."""
 
     first: int
     last: int
 
     @classmethod
     def from_header(cls, value: bytes | None) -> ResultTrim | None:
-        """What the header's value says; None where there is none, or it says something else."""
+        """Parse the value of the header; None if it is absent or invalid."""
         found = None if value is None else _WORDS.fullmatch(value)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
     @classmethod
     def from_comment(cls, text: bytes | None) -> ResultTrim | None:
-        """What an event's comment says; None where there is none, or it says something else."""
+        """Parse the comment of an event; None if it is absent or no trim."""
         return (
             cls.from_header(text[len(_COMMENT) :]) if text is not None and text.startswith(_COMMENT) else None
         )
 
     @property
     def value(self) -> str:
-        """What the header says."""
+        """The value of the header."""
         return f"{self.first} {self.last}"
 
     @property
     def comment(self) -> str:
-        """What the comment of an event says."""
+        """The comment of an event."""
         return f"{headers.RESULT_TRIM}: {self.value}"
 
 
 class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):
-    """The members that another era knows differently."""
+    """The members that differ between legacy and modern results."""
 
     resultType: msgspec.Raw | _Absent = _UNSET  # noqa: N815  the protocol's name
     ttlMs: msgspec.Raw | _Absent = _UNSET  # noqa: N815
@@ -70,10 +71,9 @@ _read: Final = msgspec.json.Decoder(_Result).decode
 
 
 def compute_trim(text: bytes, begin: int, end: int) -> ResultTrim | None:
-    """The trim of the result of a tool that these bytes of a text are; None where it has none.
+    """The trim of the tool result in `text[begin:end]`; None if it has none.
 
-    What is left is read, so that nothing is left out that was something else, and nothing is in it that a
-    session does not know.
+    The rest is parsed, to make sure that the cut removes whole members and leaves no modern ones.
     """
     if end - begin < 2 or not text.startswith(b"{", begin) or not text.endswith(b"}", begin, end):
         return None
@@ -81,7 +81,7 @@ def compute_trim(text: bytes, begin: int, end: int) -> ResultTrim | None:
     if text.startswith(TYPE, start, stop):
         start += len(TYPE)
     meta = text.rfind(META, max(start, stop - _LONGEST_META), stop)
-    if meta >= 0 and _names_server_alone(text[meta + len(META) : stop]):
+    if meta >= 0 and _has_only_server_info(text[meta + len(META) : stop]):
         stop = meta
     try:
         rest = _read(b"{%b}" % text[start:stop])
@@ -94,7 +94,7 @@ def compute_trim(text: bytes, begin: int, end: int) -> ResultTrim | None:
     return ResultTrim(start - begin - 1, end - 1 - stop) if is_known else None
 
 
-@lru_cache(maxsize=64)  # one server says the same with every result
-def _names_server_alone(meta: bytes) -> bool:
-    """Whether a text is an object that names the server, and says nothing else."""
+@lru_cache(maxsize=64)  # a server sends the same `_meta` with every result
+def _has_only_server_info(meta: bytes) -> bool:
+    """Whether the JSON text is an object whose only member is `serverInfo`."""
     return jsonrpc.members_of(meta).keys() == {names.META_SERVER}

@@ -267,7 +267,7 @@ def test_parameters_are_added_where_there_were_none(spelling: tuple[bytes, dict[
 
 
 def test_parameters_of_a_body_that_has_none_cannot_be_replaced() -> None:
-    with pytest.raises(ValueError, match="was parsed before"):
+    with pytest.raises(ValueError, match="not a parsed message"):
         jsonrpc.with_params(b'{"jsonrpc":"2.0"}', b"{}", b"{}")
 
 

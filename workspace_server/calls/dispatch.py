@@ -31,7 +31,7 @@ from workspace_server.calls.call import Call, call_of
 from workspace_server.calls.deadline import run_limited
 from workspace_server.calls.gates import approvals
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, InvalidAnswer
-from workspace_server.calls.gates.gate import Gate, OpenGate
+from workspace_server.calls.gates.gate import Gate
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.suspended_calls import SuspendedCalls
@@ -77,7 +77,7 @@ class Calls:
         self.toolset = toolset
         self.tasks = tasks or Tasks()
         self.suspended_calls = suspended_calls or SuspendedCalls(RequestStates("w"))
-        self._gate = gate or OpenGate()
+        self._gate = gate or Gate()
         self._search = SearchTool()
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The time of a call stands still while a person is asked."""
+"""The time limit of a call does not count the time in which a person is asked."""
 
 from __future__ import annotations
 

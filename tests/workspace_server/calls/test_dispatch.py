@@ -1,4 +1,4 @@
-"""One way to every tool: directly, through `execute_tool`, from a script; and what all of them have in common."""
+"""Calls of tools: directly, through `execute_tool`, from a script; and what they have in common."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_execute_tool_answers_byte_for_byte_as_the_tool_itself(name: str, 
             assert msgspec.json.decode(direct)["content"][0]["text"] == arguments
 
 
-async def test_third_party_errors_and_our_refusals_keep_their_shape() -> None:
+async def test_errors_of_servers_and_our_refusals_keep_their_form() -> None:
     async with serving([played()]) as served:
         error = msgspec.json.decode(await raw_answer(served, "wire_error", "{}"))
         assert error == {"code": -32042, "message": "upstream says no", "data": {"deep": [1.1]}}
@@ -188,7 +188,7 @@ async def test_defaults_of_the_user_reach_the_tool_where_the_caller_is_silent() 
         assert '"default":7' in read["contents"][0]["text"]
 
 
-async def test_broken_promise_of_a_third_party_is_passed_on_and_reported() -> None:
+async def test_a_servers_result_against_its_schema_is_passed_on_and_reported() -> None:
     async def wrong(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         return msgspec.Raw(b'{"content":[],"structuredContent":{"n":"x"}}')
 
@@ -201,7 +201,7 @@ async def test_broken_promise_of_a_third_party_is_passed_on_and_reported() -> No
         assert [issue.code for issue in served.toolset.issues()] == ["OUTPUT_SCHEMA_MISMATCH"]
 
 
-async def test_refusal_of_a_tool_with_an_output_schema_leaves_structured_content_alone() -> None:
+async def test_a_refusal_sets_no_structured_content_if_there_is_an_output_schema() -> None:
     source = played(tool("strict", outputSchema={"type": "object"}))
     source.play["strict"] = down
     async with serving([source]) as served:

@@ -1,4 +1,4 @@
-"""Calls that a script makes: what their sources ask is asked of whoever called the script."""
+"""Input requests of calls that a script makes go to the caller of the script."""
 
 from __future__ import annotations
 

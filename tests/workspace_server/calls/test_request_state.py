@@ -1,4 +1,4 @@
-"""Sealed states: for one call, secret, and not to be changed. What counts as used is in `test_approvals.py`."""
+"""Sealed states: valid for one call, secret and tamper-proof."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that wait for their clients: rounds, whose answer is whose, and what nobody can do to them."""
+"""Suspended calls: input requests over several client requests, their states, and who may resume them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Work = Callable[[CallContext], Awaitable[CallOutcome]]
 
 @dataclass
 class Client:
-    """One client of one call: each `round` is a request, with the state of the one before."""
+    """One client of one call: each `send` is a request, with the state of the one before."""
 
     suspended_calls: SuspendedCalls
     work: Work
@@ -43,12 +43,12 @@ class Client:
     capabilities: dict[str, Any] = field(default_factory=lambda: ALL)
     caller: str = ""
     state: str | None = None
-    asked: dict[str, Any] = field(default_factory=dict)
-    told: list[tuple[str, Any]] = field(default_factory=list)
+    input_requests: dict[str, Any] = field(default_factory=dict)
+    notifications: list[tuple[str, Any]] = field(default_factory=list)
 
-    async def round(self, answers: Any = None, /, **meta: Any) -> CallOutcome:
+    async def send(self, answers: Any = None, /, **meta: Any) -> CallOutcome:
         async def notify(method: str, params: Any) -> None:
-            self.told.append((method, json.loads(jsonrpc.dumps(params))))
+            self.notifications.append((method, json.loads(jsonrpc.dumps(params))))
 
         params: dict[str, msgspec.Raw] = {"_meta": jsonrpc.raw(meta)}
         if self.state is not None:
@@ -63,11 +63,11 @@ class Client:
         if "requestState" in members and isinstance(outcome, msgspec.Raw):
             value = json.loads(jsonrpc.bytes_of(outcome))
             InputRequiredResult.model_validate(value)
-            self.state, self.asked = value["requestState"], value["inputRequests"]
+            self.state, self.input_requests = value["requestState"], value["inputRequests"]
         return outcome
 
 
-async def asks_who(context: CallContext) -> CallOutcome:
+async def asks_once(context: CallContext) -> CallOutcome:
     """A call that gives back the bytes it was answered."""
     answer = await context.ask(names.ELICIT, FORM)
     if isinstance(answer, RpcError):
@@ -83,15 +83,17 @@ def suspended_calls() -> SuspendedCalls:
 async def test_a_question_goes_out_and_its_answer_comes_back_byte_for_byte(
     suspended_calls: SuspendedCalls,
 ) -> None:
-    client = Client(suspended_calls, asks_who)
-    await client.round()
-    assert client.asked == {"q1": {"method": "elicitation/create", "params": json.loads(bytes(FORM))}}
+    client = Client(suspended_calls, asks_once)
+    await client.send()
+    assert client.input_requests == {
+        "q1": {"method": "elicitation/create", "params": json.loads(bytes(FORM))}
+    }
     answer = b'{ "action":"accept", "content":{"n":1.10,"x":"\\u00e9"} }'
-    outcome = await client.round({"q1": msgspec.Raw(answer)})
+    outcome = await client.send({"q1": msgspec.Raw(answer)})
     assert outcome == ToolResult(answer.decode())
 
 
-async def test_questions_of_one_moment_go_out_together_and_missing_answers_are_asked_for_again(
+async def test_simultaneous_input_requests_go_together_and_stay_until_answered(
     suspended_calls: SuspendedCalls,
 ) -> None:
     """Facts 2.6."""
@@ -104,30 +106,36 @@ async def test_questions_of_one_moment_go_out_together_and_missing_answers_are_a
         )
 
     client = Client(suspended_calls, work)
-    await client.round()
-    assert [one["method"] for one in client.asked.values()] == [names.ELICIT, names.SAMPLE, names.ROOTS_LIST]
-    assert "params" not in client.asked["q3"], "there were none"
+    await client.send()
+    assert [one["method"] for one in client.input_requests.values()] == [
+        names.ELICIT,
+        names.SAMPLE,
+        names.ROOTS_LIST,
+    ]
+    assert "params" not in client.input_requests["q3"], "there were none"
     first = client.state
-    await client.round({"q1": {"n": 1}, "q2": "no object", "other": {}})
-    assert client.asked.keys() == {"q2", "q3"}
+    await client.send({"q1": {"n": 1}, "q2": "no object", "other": {}})
+    assert client.input_requests.keys() == {"q2", "q3"}
     assert client.state != first
-    await client.round()
-    assert client.asked.keys() == {"q2", "q3"}, "a round without any answer"
-    assert await client.round({"q2": {"n": 2}, "q3": {"n": 3}}) == ToolResult('{"n":1} {"n":2} {"n":3}')
+    await client.send()
+    assert client.input_requests.keys() == {"q2", "q3"}, "a client request without any answer"
+    assert await client.send({"q2": {"n": 2}, "q3": {"n": 3}}) == ToolResult('{"n":1} {"n":2} {"n":3}')
 
 
-async def test_questions_one_after_the_other_take_rounds(suspended_calls: SuspendedCalls) -> None:
+async def test_sequential_input_requests_take_one_client_request_each(
+    suspended_calls: SuspendedCalls,
+) -> None:
     async def work(context: CallContext) -> CallOutcome:
         for _ in range(3):
             await context.ask(names.ELICIT, FORM)
         return ToolResult("done")
 
     client = Client(suspended_calls, work)
-    await client.round()
+    await client.send()
     for number in (1, 2):
-        await client.round({f"q{number}": {}})
-        assert client.asked.keys() == {f"q{number + 1}"}
-    assert await client.round({"q3": {}}) == ToolResult("done")
+        await client.send({f"q{number}": {}})
+        assert client.input_requests.keys() == {f"q{number + 1}"}
+    assert await client.send({"q3": {}}) == ToolResult("done")
 
 
 async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_back(
@@ -150,15 +158,15 @@ async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_
         return ToolResult("done")
 
     client = Client(suspended_calls, work)
-    await client.round()
+    await client.send()
     assert (seen, inner.is_suspended()) == ([False], True)
-    await client.round({"q1": {}})
+    await client.send({"q1": {}})
     assert (seen, inner.is_suspended()) == ([False, False], True)
-    await client.round({"q2": {}})
+    await client.send({"q2": {}})
     assert (seen, inner.is_suspended()) == ([False] * 3, False)
 
 
-# -- what nobody can do ------------------------------------------------------------------------------------
+# -- misuse of states ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -172,8 +180,8 @@ async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_
 )
 async def test_a_state_of_another_call_runs_nothing(suspended_calls: SuspendedCalls, other: Any) -> None:
     """And the call it belongs to goes on."""
-    client = Client(suspended_calls, asks_who)
-    await client.round()
+    client = Client(suspended_calls, asks_once)
+    await client.send()
     ran: list[str] = []
 
     async def never(context: CallContext) -> CallOutcome:
@@ -181,11 +189,11 @@ async def test_a_state_of_another_call_runs_nothing(suspended_calls: SuspendedCa
         return ToolResult("")
 
     thief = Client(suspended_calls, never, state=client.state, **other)
-    outcome = await thief.round({"q1": {"stolen": True}})
+    outcome = await thief.send({"q1": {"stolen": True}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
     assert ran == []
-    assert await client.round({"q1": {"n": 1}}) == ToolResult('{"n":1}')
+    assert await client.send({"q1": {"n": 1}}) == ToolResult('{"n":1}')
 
 
 async def test_a_state_is_good_once(suspended_calls: SuspendedCalls) -> None:
@@ -193,17 +201,17 @@ async def test_a_state_is_good_once(suspended_calls: SuspendedCalls) -> None:
 
     async def twice(context: CallContext) -> CallOutcome:
         await context.ask(names.ELICIT, FORM)
-        return await asks_who(context)
+        return await asks_once(context)
 
     client = Client(suspended_calls, twice)
-    await client.round()
+    await client.send()
     copy = replace(client)
-    both = await asyncio.gather(client.round({"q1": {}}), copy.round({"q1": {}}))
+    both = await asyncio.gather(client.send({"q1": {}}), copy.send({"q1": {}}))
     assert sorted(isinstance(one, RpcError) for one in both) == [False, True]
     winner = client if isinstance(both[0], msgspec.Raw) else copy
     last = replace(winner)
-    assert await winner.round({"q2": {"n": 2}}) == ToolResult('{"n":2}')
-    outcome = await last.round({"q2": {"n": 3}})
+    assert await winner.send({"q2": {"n": 2}}) == ToolResult('{"n":2}')
+    outcome = await last.send({"q2": {"n": 3}})
     assert isinstance(outcome, RpcError)
 
 
@@ -221,7 +229,7 @@ async def test_a_state_is_good_once(suspended_calls: SuspendedCalls) -> None:
     ],
 )
 async def test_a_made_up_state_runs_nothing(suspended_calls: SuspendedCalls, made_up: str) -> None:
-    outcome = await Client(suspended_calls, asks_who, state=made_up).round({"q1": {}})
+    outcome = await Client(suspended_calls, asks_once, state=made_up).send({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
 
@@ -230,9 +238,9 @@ async def test_a_made_up_state_runs_nothing(suspended_calls: SuspendedCalls, mad
 async def test_a_state_that_is_not_for_going_on_runs_nothing(kind: str) -> None:
     """A question about an approval, and a call that is not there any more."""
     states = RequestStates("w")
-    client = Client(SuspendedCalls(states), asks_who)
+    client = Client(SuspendedCalls(states), asks_once)
     client.state = states.seal(kind, BOUND, time.time(), "nobody")
-    outcome = await client.round({"q1": {}})
+    outcome = await client.send({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
 
@@ -253,12 +261,12 @@ async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
 
     async def work(context: CallContext) -> CallOutcome:
         try:
-            return await asks_who(context)
+            return await asks_once(context)
         finally:
             ended.set()
 
     monkeypatch.setattr(states, "seal", slowly)
-    leaving = asyncio.ensure_future(Client(suspended_calls, work).round())
+    leaving = asyncio.ensure_future(Client(suspended_calls, work).send())
     async with asyncio.timeout(within(1)):
         while not sealing.is_set():
             await asyncio.sleep(0.001)
@@ -267,17 +275,17 @@ async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
     gate.set()
     assert leaving.cancelled()
     assert ended.is_set()
-    assert isinstance(await Client(suspended_calls, asks_who).round(), msgspec.Raw)
+    assert isinstance(await Client(suspended_calls, asks_once).send(), msgspec.Raw)
     await suspended_calls.close()
 
 
 async def test_another_run_of_the_server_says_to_call_again() -> None:
     """A call is lost with the process it ran in, never half of it."""
     states = RequestStates("w")
-    client = Client(SuspendedCalls(states), asks_who)
-    await client.round()
+    client = Client(SuspendedCalls(states), asks_once)
+    await client.send()
     before, client.suspended_calls = client.suspended_calls, SuspendedCalls(states)
-    outcome = await client.round({"q1": {}})
+    outcome = await client.send({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert "call again" in outcome.message
     await before.close()
@@ -296,43 +304,43 @@ async def test_a_client_that_never_returns_ends_its_call() -> None:
         raise AssertionError
 
     client = Client(suspended_calls, work)
-    await client.round()
+    await client.send()
     async with asyncio.timeout(within(1)):
         while not heard:
             await asyncio.sleep(0.01)
     assert heard == ["cancelled"]
-    assert isinstance(await client.round({"q1": {}}), RpcError)
+    assert isinstance(await client.send({"q1": {}}), RpcError)
 
 
 async def test_so_many_calls_wait_and_no_more() -> None:
     suspended_calls = SuspendedCalls(RequestStates("w"), most=2)
-    clients = [Client(suspended_calls, asks_who) for _ in range(3)]
-    outcomes = [await client.round() for client in clients]
+    clients = [Client(suspended_calls, asks_once) for _ in range(3)]
+    outcomes = [await client.send() for client in clients]
     assert isinstance(outcomes[2], Refusal)
     assert outcomes[2].reason is Reason.OVERLOADED
-    assert await clients[0].round({"q1": {}}) == ToolResult("{}")
-    assert isinstance(await clients[2].round(), msgspec.Raw), "there is room again"
+    assert await clients[0].send({"q1": {}}) == ToolResult("{}")
+    assert isinstance(await clients[2].send(), msgspec.Raw), "there is room again"
     await suspended_calls.close()
 
 
 async def test_calls_that_come_to_wait_at_the_same_time_are_counted_too() -> None:
     suspended_calls = SuspendedCalls(RequestStates("w"), most=2)
-    clients = [Client(suspended_calls, asks_who) for _ in range(6)]
-    outcomes = await asyncio.gather(*(client.round() for client in clients))
+    clients = [Client(suspended_calls, asks_once) for _ in range(6)]
+    outcomes = await asyncio.gather(*(client.send() for client in clients))
     assert sum(isinstance(one, Refusal) for one in outcomes) == 4
     await suspended_calls.close()
 
 
 async def test_only_the_state_itself_lets_a_call_go(suspended_calls: SuspendedCalls) -> None:
-    client = Client(suspended_calls, asks_who)
-    await client.round()
+    client = Client(suspended_calls, asks_once)
+    await client.send()
     for stranger in ("", "lmtb2.w.held.AAAA", f"{client.state}A"):
         await suspended_calls.cancel(stranger)
-    assert await client.round({"q1": {}}) == ToolResult("{}")
-    again = Client(suspended_calls, asks_who)
-    await again.round()
+    assert await client.send({"q1": {}}) == ToolResult("{}")
+    again = Client(suspended_calls, asks_once)
+    await again.send()
     await suspended_calls.cancel(again.state or "")
-    outcome = await again.round({"q1": {}})
+    outcome = await again.send({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
 
@@ -345,11 +353,11 @@ def test_answers_reach_their_own_call_in_any_order(order: list[int], callers: li
     async def run() -> None:
         suspended_calls = SuspendedCalls(RequestStates("w"))
         clients = [
-            Client(suspended_calls, asks_who, replace(BOUND, caller=caller), caller=caller)
+            Client(suspended_calls, asks_once, replace(BOUND, caller=caller), caller=caller)
             for caller in callers
         ]
-        await asyncio.gather(*(client.round() for client in clients))
-        outcomes = await asyncio.gather(*(clients[n].round({"q1": {"n": n}}) for n in order))
+        await asyncio.gather(*(client.send() for client in clients))
+        outcomes = await asyncio.gather(*(clients[n].send({"q1": {"n": n}}) for n in order))
         assert outcomes == [ToolResult(f'{{"n":{n}}}') for n in order]
 
     asyncio.run(run())
@@ -358,7 +366,7 @@ def test_answers_reach_their_own_call_in_any_order(order: list[int], callers: li
 # -- while it waits ----------------------------------------------------------------------------------------
 
 
-async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_does_not(
+async def test_a_disconnect_cancels_only_a_call_whose_request_is_open(
     suspended_calls: SuspendedCalls,
 ) -> None:
     cancelled = asyncio.Event()
@@ -372,10 +380,10 @@ async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_do
         raise AssertionError
 
     client = Client(suspended_calls, work)
-    await client.round()
+    await client.send()
     await asyncio.sleep(0)
     assert not cancelled.is_set()
-    attached = asyncio.ensure_future(client.round({"q1": {}}))
+    attached = asyncio.ensure_future(client.send({"q1": {}}))
     await asyncio.sleep(0.05)
     assert not cancelled.is_set()
     attached.cancel()
@@ -383,7 +391,7 @@ async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_do
     assert cancelled.is_set()
 
 
-async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_token(
+async def test_notifications_between_requests_come_with_the_next_and_its_token(
     suspended_calls: SuspendedCalls,
 ) -> None:
     """The last 64; log messages only to a request that wants them."""
@@ -391,7 +399,7 @@ async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_tok
 
     async def work(context: CallContext) -> CallOutcome:
         await context.progress(0)
-        answering = asyncio.ensure_future(asks_who(context))
+        answering = asyncio.ensure_future(asks_once(context))
         await go_on.wait()
         for number in range(1, 101):
             await context.notify(names.PROGRESS, {"progressToken": "first", "progress": number})
@@ -400,20 +408,20 @@ async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_tok
         return await answering
 
     client = Client(suspended_calls, work)
-    await client.round(progressToken="first")
-    assert client.told == [(names.PROGRESS, {"progressToken": "first", "progress": 0})]
+    await client.send(progressToken="first")
+    assert client.notifications == [(names.PROGRESS, {"progressToken": "first", "progress": 0})]
     go_on.set()
     await said.wait()
-    assert len(client.told) == 1
-    assert await client.round({"q1": {}}, progressToken="second") == ToolResult("{}")
-    later = client.told[1:]
+    assert len(client.notifications) == 1
+    assert await client.send({"q1": {}}, progressToken="second") == ToolResult("{}")
+    later = client.notifications[1:]
     assert len(later) == 63, "the log message was the 64th, and nobody wanted it"
     assert later[-1] == (names.PROGRESS, {"progressToken": "second", "progress": 100})
 
 
-async def test_what_is_told_at_length_between_rounds_is_not_kept(suspended_calls: SuspendedCalls) -> None:
+async def test_large_notifications_between_requests_are_dropped(suspended_calls: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
-        answering = asyncio.ensure_future(asks_who(context))
+        answering = asyncio.ensure_future(asks_once(context))
         while not context.is_suspended():
             await asyncio.sleep(0)
         for size in (10, MAX_QUEUED_BYTES):
@@ -421,27 +429,27 @@ async def test_what_is_told_at_length_between_rounds_is_not_kept(suspended_calls
         return await answering
 
     client = Client(suspended_calls, work)
-    await client.round()
-    await client.round({"q1": {}}, **{names.META_LOG_LEVEL: "info"})
-    assert [len(params["data"]) for _, params in client.told] == [10]
+    await client.send()
+    await client.send({"q1": {}}, **{names.META_LOG_LEVEL: "info"})
+    assert [len(params["data"]) for _, params in client.notifications] == [10]
 
 
-async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(
+async def test_an_outcome_between_requests_waits_for_the_client(
     suspended_calls: SuspendedCalls,
 ) -> None:
     """A source that dies, or takes its question back."""
     over = asyncio.Event()
 
     async def work(context: CallContext) -> CallOutcome:
-        asking = asyncio.ensure_future(asks_who(context))
+        asking = asyncio.ensure_future(asks_once(context))
         await over.wait()
         asking.cancel()
         return Refusal(Reason.SOURCE_UNAVAILABLE, "it died", delivered="unknown")
 
     client = Client(suspended_calls, work)
-    await client.round()
+    await client.send()
     over.set()
-    outcome = await client.round({"q1": {}})
+    outcome = await client.send({"q1": {}})
     assert isinstance(outcome, Refusal)
 
 
@@ -450,15 +458,15 @@ async def test_the_end_of_the_server_ends_calls_that_wait(suspended_calls: Suspe
 
     async def work(context: CallContext) -> CallOutcome:
         try:
-            return await asks_who(context)
+            return await asks_once(context)
         finally:
             ended.set()
 
     client = Client(suspended_calls, work)
-    await client.round()
+    await client.send()
     await suspended_calls.close()
     assert ended.is_set()
-    outcome = await client.round({"q1": {}})
+    outcome = await client.send({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
     await suspended_calls.close()
@@ -468,12 +476,12 @@ async def test_a_call_that_is_ended_while_its_client_waits_says_so(suspended_cal
     async def work(context: CallContext) -> CallOutcome:
         raise asyncio.CancelledError
 
-    outcome = await Client(suspended_calls, work).round()
+    outcome = await Client(suspended_calls, work).send()
     assert isinstance(outcome, Refusal)
     assert (outcome.reason, outcome.delivered) == (Reason.WORKSPACE_SERVER_DIED, "unknown")
 
 
-async def test_a_question_after_the_end_reaches_nobody(suspended_calls: SuspendedCalls) -> None:
+async def test_an_input_request_after_the_end_gets_an_error(suspended_calls: SuspendedCalls) -> None:
     """A source that goes on talking about a call whose result is out."""
     kept: list[CallContext] = []
 
@@ -482,10 +490,10 @@ async def test_a_question_after_the_end_reaches_nobody(suspended_calls: Suspende
         return ToolResult("done")
 
     client = Client(suspended_calls, work)
-    assert await client.round() == ToolResult("done")
+    assert await client.send() == ToolResult("done")
     assert isinstance(await kept[0].ask(names.ELICIT, FORM), RpcError)
     await kept[0].notify(names.PROGRESS, {"progressToken": 1, "progress": 1})
-    assert client.told == []
+    assert client.notifications == []
 
 
 # -- what a client cannot do -------------------------------------------------------------------------------
@@ -500,10 +508,10 @@ async def test_a_question_after_the_end_reaches_nobody(suspended_calls: Suspende
         (names.ROOTS_LIST, msgspec.Raw(), {"roots": {}}),
     ],
 )
-async def test_a_stateless_client_without_the_capability_learns_which_and_the_call_ends(
+async def test_a_missing_capability_of_a_stateless_client_ends_the_call_and_is_named(
     suspended_calls: SuspendedCalls, method: str, params: msgspec.Raw, required: Any
 ) -> None:
-    """The source is told that the call is over, and then gets an error, too."""
+    """The source is cancelled first, and then gets an error as well."""
     happened: list[Any] = []
 
     async def ask(context: CallContext) -> None:
@@ -517,7 +525,7 @@ async def test_a_stateless_client_without_the_capability_learns_which_and_the_ca
             happened.append("cancelled")
         raise AssertionError(asking)
 
-    outcome = await Client(suspended_calls, work, capabilities={"elicitation": {"x": {}}}).round()
+    outcome = await Client(suspended_calls, work, capabilities={"elicitation": {"x": {}}}).send()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32021
     assert outcome.data is not None
@@ -530,7 +538,7 @@ async def test_a_stateless_client_without_the_capability_learns_which_and_the_ca
 
 
 async def test_in_a_session_the_source_decides_what_to_do_without(suspended_calls: SuspendedCalls) -> None:
-    outcome = await Client(suspended_calls, asks_who, capabilities={}, caller="a session").round()
+    outcome = await Client(suspended_calls, asks_once, capabilities={}, caller="a session").send()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32601
 
@@ -541,7 +549,7 @@ async def test_nothing_but_the_three_questions_can_be_asked(suspended_calls: Sus
         assert isinstance(answer, RpcError)
         return answer
 
-    outcome = await Client(suspended_calls, work).round()
+    outcome = await Client(suspended_calls, work).send()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32601
 
@@ -549,7 +557,7 @@ async def test_nothing_but_the_three_questions_can_be_asked(suspended_calls: Sus
 # -- sources of the newer era, and pages to open -----------------------------------------------------------
 
 
-async def test_a_third_partys_state_travels_inside_ours(suspended_calls: SuspendedCalls) -> None:
+async def test_a_servers_own_state_travels_inside_ours(suspended_calls: SuspendedCalls) -> None:
     theirs = 'st\u00e4te "." \\ lmtb2.'
     result = jsonrpc.raw(
         {"resultType": "input_required", "inputRequests": {"q": {"a": 1.50}}, "requestState": theirs}
@@ -566,10 +574,10 @@ async def test_a_third_partys_state_travels_inside_ours(suspended_calls: Suspend
     members = jsonrpc.members_of(outcome if isinstance(outcome, msgspec.Raw) else b"")
     assert jsonrpc.bytes_of(members["inputRequests"]) == b'{"q":{"a":1.5}}'
     client.state = jsonrpc.text_of(members["requestState"])
-    assert await client.round({"q": {"a": 1}}) == ToolResult("done")
+    assert await client.send({"q": {"a": 1}}) == ToolResult("done")
     assert jsonrpc.text_of(seen[1].params["requestState"]) == theirs
     assert jsonrpc.bytes_of(seen[1].params["inputResponses"]) == b'{"q":{"a":1}}', "these are for it"
-    assert isinstance(await client.round({"q": {"a": 1}}), RpcError), "once"
+    assert isinstance(await client.send({"q": {"a": 1}}), RpcError), "once"
 
 
 PAGES = RpcError(
@@ -581,7 +589,7 @@ PAGES = RpcError(
 )
 
 
-async def test_a_page_that_has_to_be_opened_first_is_a_question_and_the_call_is_made_anew(
+async def test_a_required_page_is_an_input_request_and_the_call_is_repeated(
     suspended_calls: SuspendedCalls,
 ) -> None:
     """The code is not of this era."""
@@ -592,10 +600,10 @@ async def test_a_page_that_has_to_be_opened_first_is_a_question_and_the_call_is_
         return PAGES if len(seen) == 1 else ToolResult("done")
 
     client = Client(suspended_calls, work)
-    await client.round()
-    assert client.asked["q1"]["method"] == names.ELICIT
-    assert client.asked["q1"]["params"]["url"] == "https://x"
-    assert await client.round({"q1": {"action": "accept"}}) == ToolResult("done")
+    await client.send()
+    assert client.input_requests["q1"]["method"] == names.ELICIT
+    assert client.input_requests["q1"]["params"]["url"] == "https://x"
+    assert await client.send({"q1": {"action": "accept"}}) == ToolResult("done")
     assert set(seen[1].params) == {"_meta"}, "answers to us are not for the source"
 
 
@@ -608,8 +616,8 @@ async def test_a_page_that_was_not_opened_makes_no_call(suspended_calls: Suspend
         return PAGES
 
     client = Client(suspended_calls, work)
-    await client.round()
-    outcome = await client.round({"q1": answer})
+    await client.send()
+    outcome = await client.send({"q1": answer})
     assert isinstance(outcome, Refusal)
     assert outcome.reason is Reason.APPROVAL_DENIED
     assert len(calls) == 1
@@ -631,7 +639,7 @@ async def test_a_page_is_no_question_for_others(
     async def work(context: CallContext) -> CallOutcome:
         return error
 
-    outcome = await Client(suspended_calls, work, **client).round()
+    outcome = await Client(suspended_calls, work, **client).send()
     assert isinstance(outcome, RpcError)
     assert outcome.code == code
     assert (outcome == error) is (code == -32042)
@@ -642,4 +650,4 @@ async def test_what_the_work_raises_is_raised(suspended_calls: SuspendedCalls) -
         raise ValueError("a fault")
 
     with pytest.raises(ValueError, match="a fault"):
-        await Client(suspended_calls, work).round()
+        await Client(suspended_calls, work).send()

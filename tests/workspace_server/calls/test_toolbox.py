@@ -1,4 +1,4 @@
-"""The workspace's tools for programs of the user's own, which are no clients."""
+"""Programs on the internal channel list and call the workspace's tools."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def toolbox(source: ScriptedSource) -> AsyncIterator[InternalToolbox]:
 
 
 async def test_all_that_can_be_called_is_listed() -> None:
-    """What clients have to search for, too."""
+    """Including the tools that clients have to search for."""
     async with toolbox(ScriptedSource([tool("a"), tool("b", visibility="ondemand")])) as own:
         assert [one["name"] for one in await own.listed()] == ["a", "b"]
 
@@ -63,7 +63,7 @@ async def test_what_a_tool_gives_comes_back_decoded(outcome: CallOutcome, expect
         assert await own.call("a", {}) == expected
 
 
-async def test_there_is_nobody_who_could_be_asked() -> None:
+async def test_input_requests_of_internal_calls_get_an_error() -> None:
     """The call ends, and says what it would need."""
     source = ScriptedSource([tool("a")])
     form = jsonrpc.raw({"message": "?", "requestedSchema": {"type": "object", "properties": {}}})

@@ -1,4 +1,4 @@
-"""The sources of a workspace follow its files and the user's trust, from one request to the next."""
+"""The sources of a workspace follow its files and the user's trust with every request."""
 
 from __future__ import annotations
 

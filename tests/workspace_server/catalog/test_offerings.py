@@ -1,4 +1,4 @@
-"""What all sources offer beside tools, merged."""
+"""Prompts, resources and templates of all sources are merged."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_two_templates_of_one_text_are_the_first_ones() -> None:
 
 
 @pytest.mark.parametrize("uri", ["lm-tools://names", "lm-tools://tool/calculator", "lm-tools://new/{x}"])
-def test_nobody_takes_our_own_uris(uri: str) -> None:
+def test_no_source_can_claim_our_own_uris(uri: str) -> None:
     found = merge([source("a", resources=[uri, "x://b"], templates=[uri])])
     assert [one.name for one in found.resources] == ["x://b"]
     assert found.templates == ()
@@ -108,7 +108,7 @@ def test_templates_find_their_sources_in_the_order_of_the_sources() -> None:
     assert found.likely("y://q") == []
 
 
-def test_templates_made_to_be_slow_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_templates_do_not_slow_down_matching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who is not found in time is asked later, like all that have no templates."""
     tried = []
 

@@ -1,4 +1,4 @@
-"""When a workspace is one server of somebody else, as it is."""
+"""When a workspace of one server is passed through."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workspace_server.tool import Tool
 
 
 def server(*tools: Tool, namespace: str | None = None, **members: Any) -> ScriptedSource:
-    """A server of somebody else, whose tools keep their names."""
+    """A server without namespace."""
     played = ScriptedSource(
         tools or (tool("echo"), tool("files.read")), identity="stdio:theirs", namespace=namespace
     )
@@ -40,7 +40,7 @@ def others(**members: Any) -> ScriptedSource:
     return server(namespace="other", id="stdio:other", tools=(), **members)
 
 
-async def test_a_server_beside_nothing_is_sole_whatever_state_it_is_in() -> None:
+async def test_an_only_server_is_passed_through_in_any_state() -> None:
     scripts = ScriptedSource()
     assert await is_sole(server(), scripts, others(state="disabled"))
     assert await is_sole(server(state="backoff", tools=()), scripts)
@@ -121,7 +121,7 @@ async def test_a_policy_counts_where_it_is_about_the_servers_own_tools(
 @pytest.mark.parametrize(
     "configured", [{"deltas": PolicyDeltas(disabled=("nothing",))}, {"approvals": approvals(nothing="deny")}]
 )
-async def test_a_server_not_heard_yet_may_have_any_tool_that_the_policy_names(
+async def test_an_unlisted_server_may_have_any_tool_that_the_policy_names(
     configured: dict[str, Any],
 ) -> None:
     assert not await is_sole(server(tools=()), **configured)

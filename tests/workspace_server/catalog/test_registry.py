@@ -1,4 +1,4 @@
-"""The merged table: order, names, and what a source that fails or hangs does to it."""
+"""The merged table of tools: order, names, and sources that fail or hang."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namesp
     assert codes_of(snapshot) == [("error", "CONFIG_NAMESPACE_RESERVED")]
 
 
-async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
+async def test_names_of_servers_are_normalised_and_called_by_their_own_name() -> None:
     long = "n" * 90
     source = ScriptedSource(
         [tool("repos.list"), tool("a b"), tool("a.b"), tool(long)], identity="up", namespace="gh"
@@ -203,7 +203,7 @@ async def test_hung_source_delays_the_list_once_and_says_when_it_arrives(
     await registry.close()
 
 
-async def test_nobody_is_answered_with_a_list_that_began_before_they_asked() -> None:
+async def test_no_request_gets_a_list_that_began_before_it_arrived() -> None:
     """The second asker sees what changed while the first one's listing was under way."""
     source = SlowSource([tool("old")])
     registry = Registry([source])

@@ -1,4 +1,4 @@
-"""The callable tools right now, and who hears of changes."""
+"""The current view of the tools, and the announcement of changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_ne
     await toolset.close()
 
 
-async def test_it_looks_by_itself_while_somebody_listens_and_only_then(
+async def test_files_are_checked_regularly_only_while_a_listener_is_registered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """`list_changed` within 2 s, without any request."""
@@ -50,10 +50,10 @@ async def test_it_looks_by_itself_while_somebody_listens_and_only_then(
     source = ScriptedSource([tool("a")])
     toolset = Toolset(Registry([source]), check_interval_s=0.02)
     await toolset.current()
-    heard = asyncio.Event()
-    leave = toolset.listen(lambda _: heard.set())
+    received = asyncio.Event()
+    leave = toolset.listen(lambda _: received.set())
     source.tools = (tool("b"),)
-    await asyncio.wait_for(heard.wait(), 5)
+    await asyncio.wait_for(received.wait(), 5)
     leave()
     source.tools = (tool("c"),)
     await asyncio.sleep(0.1)
@@ -74,8 +74,8 @@ async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_els
 
     toolset = Toolset(Registry([source]), configure, check_interval_s=60)
     await toolset.current()
-    heard = asyncio.Event()
-    toolset.listen(lambda _: heard.set())
+    received = asyncio.Event()
+    toolset.listen(lambda _: received.set())
     if change == "visibility":
         source.tools = (tool("a"), tool("b", visibility="ondemand"))
     elif change == "switched off":
@@ -84,7 +84,7 @@ async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_els
         source.found.append(Issue("warning", "script", "SOMETHING", "is odd"))
     view = await toolset.current()
     await asyncio.sleep(0.05)
-    assert heard.is_set() == (change != "issue only")
+    assert received.is_set() == (change != "issue only")
     if change == "visibility":
         assert [one["name"] for one in view.listed(Mode.NORMAL)] == ["a", "execute_tool", "tool_search"]
     if change == "issue only":

@@ -1,4 +1,4 @@
-"""Whether a URI may come from a template."""
+"""URIs match the templates they can come from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one request may call and what it is shown."""
+"""Which tools a request can call, and which it gets listed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_every_tool_that_cannot_be_called_has_its_reason() -> None:
     assert "exclude" in view.hidden["up__out"]
 
 
-async def test_near_matches_are_at_most_five_blind_to_case_and_never_about_internal_names() -> None:
+async def test_at_most_five_near_matches_ignore_case_and_internal_names() -> None:
     names = ("calculator", "datetime", "openlm_secrets_get", *(f"lm_clangd_{index}" for index in range(9)))
     source = ScriptedSource([tool(name) for name in names], identity="builtin")
     source.kind = "builtin"

@@ -1,4 +1,4 @@
-"""Calls that wait for nothing: answered at once, with the bytes that the long way gives."""
+"""Calls of tools that only compute are answered without a task, with the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams that tell of changed resources, and which kinds of lists they tell of."""
+"""Listen streams announce changed lists and resources."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def listening(
         response.close()
 
 
-async def test_a_changed_resource_is_told_on_the_streams_that_asked_for_it() -> None:
+async def test_a_changed_resource_is_announced_on_its_subscribers_streams() -> None:
     made = source(resources=["x://1", "x://2"])
     async with (
         serving([made]) as served,
@@ -66,17 +66,17 @@ async def test_a_changed_resource_is_told_on_the_streams_that_asked_for_it() -> 
     ):
         assert honoured == {"resourceSubscriptions": ["x://1"]}
         made.updated("x://2")
-        (told,) = await events(two, 1)
+        (message,) = await events(two, 1)
         meta = {names.META_SUBSCRIPTION: "two"}
-        assert told["method"] == "notifications/resources/updated"
-        assert told["params"] == {"uri": "x://2", "_meta": meta}
+        assert message["method"] == "notifications/resources/updated"
+        assert message["params"] == {"uri": "x://2", "_meta": meta}
         made.updated("x://1")
         for stream in (one, two):
-            (told,) = await events(stream, 1)
-            assert told["params"]["uri"] == "x://1"
+            (message,) = await events(stream, 1)
+            assert message["params"]["uri"] == "x://1"
 
 
-async def test_a_resource_that_never_stops_changing_is_told_of_a_few_times_a_second() -> None:
+async def test_a_constantly_changing_resource_is_announced_at_a_limited_rate() -> None:
     made = source(resources=["x://1", "x://2"])
     wanted = {"resourceSubscriptions": ["x://1", "x://2"]}
     async with serving([made]) as served, listening(served, wanted) as (stream, _):
@@ -86,14 +86,14 @@ async def test_a_resource_that_never_stops_changing_is_told_of_a_few_times_a_sec
             made.updated("x://1")
             await asyncio.sleep(0.001)
         made.updated("x://2")
-        told = []
-        while "x://2" not in told:
+        announced = []
+        while "x://2" not in announced:
             (event,) = await events(stream, 1)
-            told.append(event["params"]["uri"])
-        assert 0 < told.count("x://1") <= (loop.time() - began) / listen.MIN_INTERVAL_S + 1
+            announced.append(event["params"]["uri"])
+        assert 0 < announced.count("x://1") <= (loop.time() - began) / listen.MIN_INTERVAL_S + 1
 
 
-async def test_only_resources_that_are_told_of_are_honoured() -> None:
+async def test_only_resources_that_sources_announce_are_accepted() -> None:
     """By the source that has it, or else by all that tell of any."""
     tells = source("a", resources=["x://1"], templates=["y://{id}"])
     silent = source("b", subscribe=False, resources=["x://2"])
@@ -107,7 +107,7 @@ async def test_only_resources_that_are_told_of_are_honoured() -> None:
         assert silent.subscribers == {}
 
 
-async def test_a_source_that_does_not_say_keeps_nobody_from_the_others(
+async def test_a_hanging_source_does_not_delay_other_subscriptions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(resources, "SUBSCRIBE_S", 0.05)
@@ -163,7 +163,7 @@ async def test_more_resources_than_one_stream_tells_of_are_not_honoured(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "announced"),
     [
         ("prompts", [names.PROMPTS_CHANGED]),
         ("resources", [names.RESOURCES_CHANGED]),
@@ -172,8 +172,8 @@ async def test_more_resources_than_one_stream_tells_of_are_not_honoured(
         ("schema", [names.TOOLS_CHANGED]),
     ],
 )
-async def test_each_kind_of_list_is_told_of_when_that_one_changed(
-    change: str, told: list[str], monkeypatch: pytest.MonkeyPatch
+async def test_each_kind_of_list_is_announced_when_it_changed(
+    change: str, announced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tool is a resource as well, by its name and description."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
@@ -190,7 +190,7 @@ async def test_each_kind_of_list_is_told_of_when_that_one_changed(
             else:
                 made.offered = extras(**{change: ["x://1"]})
             served.toolset.touch()
-            assert [event["method"] for event in await events(stream, len(told))] == told
+            assert [event["method"] for event in await events(stream, len(announced))] == announced
             served.life.stop("test")
             (end,) = await events(stream, 1)
             assert "result" in end

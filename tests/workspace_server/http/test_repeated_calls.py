@@ -1,4 +1,4 @@
-"""Calls that are known again: answered with the same bytes as if each had been read, and only while that is right."""
+"""Repeated calls get the same bytes as parsed ones, and only while that is right."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("body", KNOWN.values(), ids=KNOWN)
-async def test_whatever_comes_with_a_known_head_is_answered_as_by_a_server_that_knows_nothing(
+async def test_bodies_with_a_known_head_get_the_answers_of_a_fresh_server(
     tmp_path: Path, body: bytes
 ) -> None:
     async with calculators(tmp_path, 2) as (warmed, new):
@@ -172,7 +172,7 @@ async def test_heads_that_never_come_again_leave_nothing(tmp_path: Path) -> None
     assert found == []
 
 
-async def test_programs_that_write_something_new_into_each_call_are_not_learned_from_all_the_time(
+async def test_of_calls_that_always_differ_only_a_few_are_learned(
     tmp_path: Path,
 ) -> None:
     async with calculators(tmp_path) as (served,):
@@ -269,7 +269,7 @@ async def test_whatever_a_tool_gives_is_answered_as_ever(outcome: CallOutcome | 
     assert found == [True]
 
 
-async def test_arguments_that_headers_repeat_are_held_to_them_each_time() -> None:
+async def test_mirrored_headers_are_compared_with_every_repeated_call() -> None:
     """Such calls are read."""
     schema = {"type": "object", "properties": {"x": {"type": "string", "x-mcp-header": "X"}}}
     source = played(ToolResult("said"))

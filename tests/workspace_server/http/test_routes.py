@@ -1,4 +1,4 @@
-"""The routes and their door: who is let in, in what shape, and what happens when a caller leaves."""
+"""The routes: admission checks, form of requests, and callers that disconnect."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str 
 
 @pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/mcp/inspect", "/mcp/refresh", "/nowhere"])
 @pytest.mark.parametrize("bad", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
-async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> None:
+async def test_every_route_has_the_same_admission_checks(path: str, bad: dict[str, str]) -> None:
     async with serving([ScriptedSource()]) as served:
         sent = {headers.SECRET: SECRET, "Content-Type": "application/json", **bad}
         for method in ("GET", "POST", "PUT", "OPTIONS", "TRACE", "PROPFIND"):

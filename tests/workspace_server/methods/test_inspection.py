@@ -1,4 +1,4 @@
-"""What a person at the terminal is shown of a workspace's tools."""
+"""What `lmtb tools` shows of a workspace's tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked once in a turn of the loop."""
+"""A value is found once per iteration of the event loop."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from itertools import count
 from workspace_server.methods.loop_cache import LoopIterationCache
 
 
-async def test_it_is_asked_once_in_a_turn_and_again_in_the_next() -> None:
-    turn = LoopIterationCache(count().__next__)
-    assert [turn.get(), turn.get()] == [0, 0]
+async def test_the_value_is_found_once_per_loop_iteration() -> None:
+    cache = LoopIterationCache(count().__next__)
+    assert [cache.get(), cache.get()] == [0, 0]
     await asyncio.sleep(0)
-    assert [turn.get(), turn.get()] == [1, 1]
+    assert [cache.get(), cache.get()] == [1, 1]
 
 
-def test_nobody_gets_what_was_found_before_they_asked() -> None:
-    """On every loop there is: what is sent after an answer is read in a later turn than that answer was made."""
+def test_no_request_gets_a_value_from_before_it_was_read() -> None:
+    """On every loop there is: what is sent after an answer is read in a later iteration than that answer was made."""
     loops = [asyncio.new_event_loop]
     try:
         import uvloop
@@ -27,37 +27,37 @@ def test_nobody_gets_what_was_found_before_they_asked() -> None:
         loops.append(uvloop.new_event_loop)
     for make in loops:
         with asyncio.Runner(loop_factory=make) as runner:
-            runner.run(_asked_again_and_again())
+            runner.run(_request_repeatedly())
 
 
-async def _asked_again_and_again() -> None:
+async def _request_repeatedly() -> None:
     world = 0
     loop = asyncio.get_running_loop()
-    turn = LoopIterationCache(lambda: world)
+    cache = LoopIterationCache(lambda: world)
     ends = [socket.socketpair() for _ in range(4)]
     seen: list[tuple[int, int]] = []
     done = loop.create_future()
 
     idle = {1, 2, 3}
 
-    def heard(number: int) -> None:
+    def on_readable(number: int) -> None:
         nonlocal world
         sent = ends[number][0].recv(64)
         assert len(sent) == 1  # one request at a time on each connection
-        seen.append((sent[0], turn.get()))
+        seen.append((sent[0], cache.get()))
         idle.add(number)
         if len(seen) >= 200:
             if not done.done():
                 done.set_result(None)
             return
         for other in sorted(idle, key=lambda one: (one - number) % 4)[:2]:
-            world = (world + 1) % 256  # the world changes, and then somebody asks
+            world = (world + 1) % 256  # the world changes, and then a request is sent
             idle.discard(other)
             ends[other][1].send(bytes([world]))
 
     for number, (ours, _) in enumerate(ends):
         ours.setblocking(False)
-        loop.add_reader(ours, heard, number)
+        loop.add_reader(ours, on_readable, number)
     ends[0][1].send(bytes([0]))
     async with asyncio.timeout(10):
         await done

@@ -1,4 +1,4 @@
-"""Cursors: whole lists, whatever happens between two pages."""
+"""Cursors give complete lists, whatever changes between two pages."""
 
 from __future__ import annotations
 

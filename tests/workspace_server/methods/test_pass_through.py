@@ -1,4 +1,4 @@
-"""A workspace that is one server of somebody else, met by clients at its own address."""
+"""Clients of a passed-through server get its own answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NEWER = HandshakeResult(Era.MODERN, "2026-07-28", {"tools": {}}, {"name": "their
 
 
 class Theirs(ScriptedSource):
-    """A server of somebody else under its own names; `answer` plays what it is asked."""
+    """A scripted server without namespace; `answer` gives its responses."""
 
     def __init__(self, *tools: Tool, greeting: HandshakeResult | None = OLDER) -> None:
         super().__init__(tools or (tool("z.last", SCHEMA), tool("a.first")), identity="stdio:theirs")
@@ -229,7 +229,7 @@ async def test_tasks_are_asked_about_where_the_server_knows_the_extension(
     assert len(theirs.asked) == asked
 
 
-async def test_calls_go_by_the_servers_own_names_and_without_our_look_at_the_arguments() -> None:
+async def test_calls_use_the_servers_own_names_and_arguments_are_not_checked() -> None:
     """Arguments are not checked here: a server's own error is the answer."""
     theirs = Theirs()
     async with serving([theirs]) as served:
@@ -241,7 +241,7 @@ async def test_calls_go_by_the_servers_own_names_and_without_our_look_at_the_arg
     assert [name for name, _ in theirs.calls] == ["z.last", "a.first", "it lists no such tool"]
 
 
-async def test_mirrored_arguments_are_held_to_the_known_definition() -> None:
+async def test_mirrored_arguments_must_fit_the_known_definition() -> None:
     theirs = Theirs()
     params = {"name": "z.last", "arguments": {"n": 1, "where": "here"}}
     async with serving([theirs]) as served:
@@ -252,7 +252,7 @@ async def test_mirrored_arguments_are_held_to_the_known_definition() -> None:
 
 
 @pytest.mark.parametrize("name", ["openllm_secret", "gone"])
-async def test_a_name_that_nobody_may_call_is_unknown_whatever_the_server_would_do(name: str) -> None:
+async def test_a_forbidden_name_is_unknown_even_if_the_server_has_it(name: str) -> None:
     theirs = Theirs()
     async with serving(
         [theirs], configuration=Configuration(deltas=PolicyDeltas(disabled=("gone",)))

@@ -113,7 +113,7 @@ async def test_a_reference_to_nothing_is_invalid(ref: Any, argument: Any) -> Non
         assert made.relayed == []
 
 
-async def test_a_prompt_that_is_changed_by_its_source_is_told_of_and_nothing_else() -> None:
+async def test_a_changed_prompt_is_announced_and_nothing_else() -> None:
     """Each kind of list when that one changed."""
     made = source("p")
     async with serving([made]) as served:

@@ -1,4 +1,4 @@
-"""Resources of sources over real HTTP: lists, and who is asked for a URI."""
+"""Resources of sources over real HTTP: lists, and which sources are asked for a URI."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_the_owner_of_a_uri_is_asked_and_its_result_comes_back_as_it_was()
         assert issue.details == "source stdio:b"
 
 
-async def test_an_unlisted_uri_goes_to_a_fitting_template_first_and_then_to_the_others() -> None:
+async def test_an_unlisted_uri_goes_to_sources_with_a_matching_template_first() -> None:
     """Results link to resources that are in no list."""
     other, fitting = source("a"), source("b", templates=["x://{id}"])
     silent = source("c")
@@ -105,7 +105,7 @@ async def test_an_unlisted_uri_goes_to_a_fitting_template_first_and_then_to_the_
 
 
 @pytest.mark.parametrize("code", [-32602, -32002, -32601])
-async def test_a_uri_nobody_has_is_an_error_that_names_it(code: int) -> None:
+async def test_an_unknown_uri_is_an_error_that_names_it(code: int) -> None:
     first, second = source("a", resources=["x://gone"]), source("b")
     for one in (first, second):
         one.answers[names.RESOURCES_READ] = fails(RpcError(code, "no"))
@@ -124,7 +124,7 @@ async def test_an_error_with_data_of_its_owner_stays_as_it_is() -> None:
         assert error == {"code": -32602, "message": "no", "data": {"uri": "x://1", "y": 1}}
 
 
-async def test_trouble_of_one_that_was_asked_is_told_if_nobody_else_has_it() -> None:
+async def test_a_sources_failure_is_reported_if_no_other_source_has_the_uri() -> None:
     down, other = source("a", templates=["x://{id}"]), source("b")
     down.answers[names.RESOURCES_READ] = fails(Refusal(Reason.SOURCE_UNAVAILABLE, "it is down"))
     async with serving([down, other]) as served:
@@ -148,7 +148,7 @@ async def test_a_source_that_takes_too_long_is_stopped() -> None:
         assert error["code"] == Reason.CALL_TIMED_OUT.code
 
 
-async def test_a_source_that_hangs_keeps_nobody_long_from_what_another_has(
+async def test_a_hanging_source_delays_the_next_one_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing says that it has the resource."""

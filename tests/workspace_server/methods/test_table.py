@@ -1,4 +1,4 @@
-"""The method table over real HTTP, with sources the test plays."""
+"""The methods over real HTTP, with scripted sources."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_pages_of_tools_make_up_the_whole_list_and_issues_come_once() -> N
         assert error["code"] == -32602
 
 
-async def test_definitions_keep_members_nobody_here_knows() -> None:
+async def test_definitions_keep_unknown_members() -> None:
     async with serving([ScriptedSource([tool("a", vendor={"x": [1, None]})])]) as served:
         (entry,) = (await served.caller.result(names.TOOLS_LIST))["tools"]
         assert entry["vendor"] == {"x": [1, None]}
@@ -153,7 +153,7 @@ async def test_result_that_breaks_its_own_output_schema_becomes_an_error() -> No
         assert names.META_ERROR in result["_meta"]
 
 
-async def test_result_of_a_third_party_is_passed_on_byte_for_byte() -> None:
+async def test_a_servers_result_is_passed_on_byte_for_byte() -> None:
     foreign = b'{ "content":[],"big":123456789012345678901234567890,\n "resultType":"complete","x":1.10 }'
     source = ScriptedSource([tool("a")])
 

@@ -1,4 +1,4 @@
-"""Tasks over real HTTP: made by calls, asked about by id, told of on streams."""
+"""Tasks over real HTTP: creation, requests by id, notifications on streams."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ async def test_task_survives_its_client(tmp_path: Path) -> None:
 
 
 class Never:
-    """A gate that lets nobody through."""
+    """A gate that admits no call."""
 
     async def admit(self, *_: Any) -> Admitted | Refusal:
         return Refusal(Reason.APPROVAL_DENIED, "no")
@@ -333,7 +333,7 @@ async def test_tasks_of_a_server_are_its_own(tmp_path: Path) -> None:
         )
 
 
-async def test_task_nobody_remembers_is_asked_of_the_servers_that_make_tasks(tmp_path: Path) -> None:
+async def test_an_unknown_task_is_requested_from_servers_that_make_tasks(tmp_path: Path) -> None:
     older, first, second = Maker("older", era=Era.LEGACY), Maker("first"), Maker("second", "their-task")
     async with serving([older, first, second], tasks=Tasks(WORKSPACE, Store(tmp_path / "tasks"))) as served:
         answer = await served.caller.message(tasks.GET, {"taskId": "their-task"}, **KNOWS)

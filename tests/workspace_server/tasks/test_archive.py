@@ -1,4 +1,4 @@
-"""What survives of tasks: runs of the server, clocks that jump, disks that fail; and for how long."""
+"""Stored tasks survive restarts, clock changes and disk faults, until they expire."""
 
 from __future__ import annotations
 

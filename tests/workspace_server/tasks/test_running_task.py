@@ -1,4 +1,4 @@
-"""The work behind a task: to whom it speaks before it is one, and what is left of that afterwards."""
+"""The call behind a task: where its input requests and notifications go."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Client:
     """Whoever made the call: hears and answers."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, Mapping[str, Any]]] = []
+        self.received: list[tuple[str, Mapping[str, Any]]] = []
         self.asked: list[str] = []
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        self.heard.append((method, params))
+        self.received.append((method, params))
 
     async def ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         self.asked.append(method)
@@ -40,7 +40,7 @@ class Client:
 
 
 def running(context: CallContext, work: Work | None = None) -> tuple[RunningTask, list[str]]:
-    """A call, and what was told to be new about it."""
+    """A running call, and the states that were reported as changed."""
     news: list[str] = []
     one = RunningTask(context, lambda: news.append(one.status))
     if work is not None:
@@ -58,27 +58,27 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_source_does_not_hear_of_tasks_but_of_everything_else() -> None:
+async def test_a_source_gets_all_capabilities_except_tasks() -> None:
     one, _ = running(Client().context())
     assert one.context.capabilities == {"elicitation": {}, "extensions": {"other": {}}}
 
 
-async def test_before_it_is_a_task_questions_and_news_are_the_clients() -> None:
+async def test_before_a_call_is_a_task_its_client_gets_requests_and_notifications() -> None:
     client = Client()
     one, news = running(client.context(progressToken=7))
     assert await one.context.ask("elicitation/create", QUESTION) == YES
     await one.context.notify(names.PROGRESS, {"progress": 1, "progressToken": 7})
     assert client.asked == ["elicitation/create"]
-    assert [method for method, _ in client.heard] == [names.PROGRESS]
+    assert [method for method, _ in client.received] == [names.PROGRESS]
     assert news == []
 
 
-async def test_progress_nobody_wanted_is_only_for_the_task() -> None:
+async def test_progress_without_a_token_is_only_for_the_task() -> None:
     client = Client()
     one, _ = running(client.context())
     assert "progressToken" in one.context.meta
     await one.context.notify(names.PROGRESS, {"progress": 1, "message": "half\x1b[31m way"})
-    assert client.heard == []
+    assert client.received == []
     assert one.message == "half way"
 
 
@@ -104,7 +104,7 @@ async def test_a_task_tells_its_former_client_nothing() -> None:
     become_task(one)
     await one.context.notify(names.PROGRESS, {"progress": 1, "progressToken": 7})
     await one.context.notify("notifications/message", {"level": "info", "data": "x"})
-    assert client.heard == []
+    assert client.received == []
 
 
 async def test_question_of_a_task_waits_for_its_answer() -> None:
@@ -165,7 +165,7 @@ async def test_question_goes_to_the_client_if_there_is_no_task_in_the_end() -> N
 
 
 async def test_question_the_client_cannot_answer_ends_the_task_with_that_error() -> None:
-    """Its source is told so before it gets an answer to its question."""
+    """Its source is cancelled before it gets the error for its input request."""
     happened: list[object] = []
 
     async def ask(context: CallContext) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that sources made themselves are remembered by their sources' ids for them."""
+"""Tasks that sources made are remembered with their source."""
 
 from __future__ import annotations
 

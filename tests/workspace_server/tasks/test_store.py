@@ -1,4 +1,4 @@
-"""Tasks on disk: whole, private, and never silently gone."""
+"""Tasks on disk: complete, private, and never lost silently."""
 
 from __future__ import annotations
 

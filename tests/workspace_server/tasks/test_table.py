@@ -1,4 +1,4 @@
-"""Which tasks are known, and until when."""
+"""Tasks in memory expire in time."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ async def test_call_that_takes_longer_is_a_task_with_its_workspace_in_its_id(wor
         assert one.running == 1
 
 
-async def test_task_is_on_disk_before_anybody_hears_of_it(world: RunningTasks) -> None:
+async def test_a_task_is_on_disk_before_its_id_is_sent(world: RunningTasks) -> None:
     async with world.life() as one:
         found = await begin(one, Work())
         assert [record.key for record in Store(world.folder).load(0)] == [found["taskId"].rpartition(".")[2]]
@@ -166,7 +166,7 @@ async def test_task_that_asks_waits_for_the_answer(world: RunningTasks) -> None:
     assert len(heard) == 3
 
 
-async def test_nobody_knows_ids_of_other_workspaces_or_none_at_all(world: RunningTasks) -> None:
+async def test_ids_of_other_workspaces_and_invalid_ids_are_unknown(world: RunningTasks) -> None:
     async with world.life() as one:
         key = (await begin(one, Work()))["taskId"].rpartition(".")[2]
         for task in ("", key, f"other.{key}", f"{WORKSPACE}.{'0' * 32}", f"{WORKSPACE}.{key}0", f"../{key}"):
@@ -175,7 +175,7 @@ async def test_nobody_knows_ids_of_other_workspaces_or_none_at_all(world: Runnin
             assert not await one.answer(task, {})
 
 
-async def test_task_nobody_answers_fails_in_time_to_be_asked_why(world: RunningTasks) -> None:
+async def test_an_unanswered_task_fails_while_its_result_can_still_be_fetched(world: RunningTasks) -> None:
     async def work(context: CallContext) -> CallOutcome:
         await asyncio.sleep(0.05)
         await context.ask("elicitation/create", msgspec.Raw(b"{}"))

@@ -1,4 +1,4 @@
-"""What `execute_tool` takes out of its arguments: the same bytes a direct call would bring."""
+"""`execute_tool` is unwrapped to the same bytes as a direct call."""
 
 from __future__ import annotations
 

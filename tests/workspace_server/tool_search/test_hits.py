@@ -1,4 +1,4 @@
-"""What remotes that search for themselves answer, and how it joins our own hits."""
+"""Hits of other servers are read and merged with our own."""
 
 from __future__ import annotations
 

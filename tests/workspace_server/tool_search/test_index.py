@@ -1,4 +1,4 @@
-"""The index gives what the definition gives, whatever the words look like, and fast."""
+"""The index gives the scores of the definition, for any words, and fast."""
 
 from __future__ import annotations
 

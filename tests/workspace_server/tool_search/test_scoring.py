@@ -1,4 +1,4 @@
-"""The reference tables of the contract, on both the definition and the index."""
+"""Reference tables of scores, for the definition and the index."""
 
 from __future__ import annotations
 

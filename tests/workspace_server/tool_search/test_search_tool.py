@@ -1,4 +1,4 @@
-"""`tool_search` as it is called: forgiving arguments, its two forms of answer, one index per view."""
+"""Calls of `tool_search`: tolerant arguments, two forms of result, one index per view."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ async def test_index_is_built_once_per_view() -> None:
     assert read == ["first", "second"]
 
 
-async def test_one_who_leaves_takes_the_index_from_nobody() -> None:
+async def test_a_cancelled_search_does_not_cancel_the_shared_index() -> None:
     search = SearchTool()
     tools = many(400)
     leaving = asyncio.create_task(search.search(tools, tools, {}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates import approvals, rate_limit
@@ -14,27 +14,11 @@ from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration
 
 
-class Gate(Protocol):
-    """Decides about each call just before it runs."""
+class Gate:
+    """Decides about each call just before it runs. This one admits every call."""
 
     def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
         """Whether `admit` admits every call of a tool that brings no answers, for any caller at any time."""
-
-    async def admit(
-        self,
-        offered: OfferedTool,
-        arguments: Mapping[str, Any],
-        context: CallContext,
-        configuration: Configuration,
-    ) -> Decision:
-        """Decide whether the call may run now, and with which context."""
-
-
-class OpenGate:
-    """Admits every call."""
-
-    def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
-        """See `Gate`."""
         return True
 
     async def admit(
@@ -44,11 +28,11 @@ class OpenGate:
         context: CallContext,
         configuration: Configuration,
     ) -> Decision:
-        """See `Gate`."""
+        """Decide whether the call may run now, and with which context."""
         return Admitted(context)
 
 
-class CallGate:
+class CallGate(Gate):
     """Applies approvals and rate limits.
 
     Args:

@@ -1,4 +1,4 @@
-"""Asking a person before a call: what goes out, what may come back, and that it counts once."""
+"""Approvals: the question to a person, the valid answers, and that an answer counts once."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def asked(approvals: Approvals, context: CallContext | None = None, **othe
         (False, {"run": "deny"}, "deny"), (True, {"Run": "allow"}, "ask"),
     ],
 )  # fmt: skip
-def test_the_users_decision_comes_before_the_tools_own_wish(
+def test_the_users_decision_overrides_the_tools_own(
     asks: bool, approvals: Mapping[str, Approval], expected: Approval
 ) -> None:
     assert policy("run", replace(TOOL, requires_approval=asks), approvals) == expected
@@ -106,7 +106,7 @@ async def test_denied_tool_does_not_run_whatever_the_client_brings(approvals: Ap
         assert decision.reason.code == 47121
 
 
-async def test_allowed_tool_is_not_asked_about_and_a_third_partys_state_passes(approvals: Approvals) -> None:
+async def test_an_allowed_tool_runs_unasked_and_its_servers_own_state_passes(approvals: Approvals) -> None:
     context = context_of(state="theirs", answer={"x": 1})
     assert await decide(approvals, context, decided="allow") == Admitted(context)
 

@@ -1,4 +1,4 @@
-"""The gate in front of a call: approval first, and only what runs is counted."""
+"""The gate asks for approval first, and counts only calls that run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workspace_server.tool import Tool
 YES = {"approval": {"action": "accept", "content": {"approve": True}}}
 
 
-async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_as_no_call(
+async def test_rate_limited_calls_use_no_approval_and_questions_count_as_no_call(
     tmp_path: Path,
 ) -> None:
     tool = Tool(

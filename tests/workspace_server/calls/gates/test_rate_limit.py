@@ -1,4 +1,4 @@
-"""Buckets per tool and calling program."""
+"""Rate limits: one token bucket per tool and calling program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manager is built from, and what hangs on what. Nothing runs here: that is `daemon.py`."""
+"""Builds the parts of the manager and connects them. Nothing runs here: `daemon.py` starts them."""
 
 from __future__ import annotations
 

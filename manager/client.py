@@ -1,8 +1,8 @@
-"""Talks to a running manager: its control socket, and its MCP endpoint as a stateless client.
+"""A client of a running manager: its control socket, and its MCP endpoint without a session.
 
-For the command line, whose short verbs answer in less than 0.1 s: standard library only, and the control
-socket is asked in HTTP/1.0 by hand, because `http.client` alone takes 20 ms to import. It never starts a
-manager and repeats nothing.
+For the command line, whose short verbs answer in less than 0.1 s: standard library only, and HTTP/1.0 written
+by hand for the control socket, because `http.client` takes 20 ms to import. It never starts a manager and
+never retries.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What the disk says about a client's cwd: the only place of the cwd ladder with I/O.
+"""Examines a client's cwd on disk, the only I/O of workspace resolution.
 
-It gathers facts and decides nothing: what the text means is `routing/workspace/cwd.py`, which workspace it is
-`routing/workspace/matching.py`.
+It collects facts and decides nothing: `routing/workspace/cwd.py` parses the text, and
+`routing/workspace/matching.py` finds the workspace.
 
-A folder on a network mount that hangs blocks its thread for as long as it likes. So every question runs in a
-daemon thread of its own: a pool would be filled by one bad mount, and its threads would hold up the exit.
+A hanging network mount blocks its thread for an unlimited time. So every examination runs in a daemon thread
+of its own: one bad mount would fill a pool, and the pool's threads would delay the exit.
 """
 
 from __future__ import annotations

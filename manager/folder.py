@@ -1,8 +1,4 @@
-"""What the file system says about a folder, as plain values.
-
-The words that `filesystem.py` (which asks the disk) and `routing/` (which decides, and may not) share.
-No I/O here and no decisions.
-"""
+"""Defines the facts about a folder that `filesystem.py` reads and `routing/` decides on. No I/O."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The lock that makes the manager single: one per user, decided by the kernel.
+"""Takes the lock that makes the manager single: one per user, held by the kernel.
 
-A lock on an open file is released at the holder's death, however it dies, so nothing left behind can block a
-start, and of any number of simultaneous starts exactly one wins. What the file contains is
-said for explanations only: no decision is ever made on a pid number read from it.
+The kernel releases a lock on an open file when its holder dies, so nothing left behind can block a start, and
+of several simultaneous starts exactly one wins. The file's content only explains who holds the lock; no
+decision depends on the pid in it.
 
-The file is never deleted: a starter could then lock a file that has no name any more beside the next one's.
+The file is never deleted: otherwise one manager could lock a file without a name and another its successor.
 """
 
 from __future__ import annotations

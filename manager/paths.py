@@ -1,10 +1,8 @@
-"""Where the manager's files live, and how a folder is made private to one user.
+"""Finds the files and folders of one user's manager.
 
-Imported by command line verbs that answer in less than 0.1 s, so it imports the standard library only. On
-Linux the XDG rules are written out here: platformdirs costs 10 ms and reads the process environment instead
-of the mapping it is given (a test holds the two equal). Elsewhere platformdirs decides.
-
-It is deliberately not a store: nothing but folders is created here, and nothing is read.
+Short command line verbs import it, so it uses the standard library only. On Linux the XDG rules are written
+out here: platformdirs costs 10 ms and reads the process environment instead of the mapping it is given (a
+test checks that both agree). Elsewhere platformdirs decides. Nothing is created or read here.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Listening sockets: the fixed port, those of the workspace servers it starts, and the private one.
+"""Binds the listening sockets: the fixed port, those of workspace servers, and the control socket.
 
-The fixed port lies in Linux's ephemeral range, so a bind can fail because of an outgoing connection that
-happens to sit on it, or of its TIME_WAIT remains (60 s): such a bind is tried again. A program that *listens*
-there will not go away by waiting. The difference is found by connecting; the process table (`psutil`) and
-/proc/net/tcp only word the explanation, because they hide much from an ordinary user and nothing may depend
-on them.
+The fixed port lies in Linux's ephemeral range, so a bind can fail because of an outgoing connection on it or
+its TIME_WAIT state (60 s): such a bind is retried. A program that *listens* there would not go away. A
+connection attempt tells the two apart; the process table (`psutil`) and /proc/net/tcp only word the
+explanation, because an ordinary user cannot see all of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Every setting of the manager: one frozen, documented value, and how it is loaded.
+"""Defines every setting of the manager, and loads them into one frozen value.
 
-Order, lowest first: defaults, the user's `config.toml`, environment variables `LMTB_…`, command-line
-flags. `docs/configuration.md` is checked against this model by a test.
+Sources, lowest priority first: defaults, the user's `config.toml`, environment variables `LMTB_…`, command
+line options. A test checks `docs/configuration.md` against this model.
 """
 
 from __future__ import annotations

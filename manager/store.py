@@ -1,8 +1,8 @@
-"""State that survives the manager: known workspaces, running instances (the ledger) and legacy sessions.
+"""Stores what survives the manager in SQLite: workspaces, running instances and sessions.
 
-SQLite in the user's state folder, touched by one thread of its own so that a slow disk never stops the
-event loop. A state file that cannot be used degrades the service and never stops it: `degraded` says why,
-everything goes on in memory, and a corrupt file is set aside, not overwritten.
+One thread of its own accesses the database, so that a slow disk never blocks the event loop. If the database
+cannot be used, the manager keeps serving from memory and `degraded` says why; a corrupt file is set aside,
+not overwritten.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a systemd service is handed and what it tells: sd_listen_fds(3) and sd_notify(3).
+"""Receives sockets from systemd and reports the service's state: sd_listen_fds(3), sd_notify(3).
 
-Everything here does nothing where the process was not started by systemd. It is not a D-Bus client and starts
-no units. The environment is an argument so that tests need no systemd.
+Does nothing if systemd did not start the process. The environment is an argument, so that tests need no
+systemd.
 """
 
 from __future__ import annotations

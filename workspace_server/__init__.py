@@ -1,1 +1,1 @@
-"""A workspace server: gathers the tools of one project and serves them to the manager, statelessly."""
+"""A workspace server: collects the tools of one project and serves them to the manager, without sessions."""

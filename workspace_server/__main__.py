@@ -1,9 +1,8 @@
-"""`python -I -m workspace_server`: one JSON line of orders on standard input, then serve until told to stop.
+"""`python -I -m workspace_server`: reads launch instructions from standard input, and serves until stopped.
 
-`-I` keeps the workspace's own files out of the import path. There are no options (see
-`protocol.internal.launch`):
-the word behind is for people who look at processes. One such word makes it the template of servers
-(`fork_server.py`).
+`-I` keeps the workspace's own files out of the import path. There are no options (the launch instructions are
+`protocol.internal.launch`); the argument identifies the instance in process lists. One special argument makes
+the process the fork server (`fork_server.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a workspace server is built from, and in which order it is closed. It runs in `process.py`."""
+"""Builds the parts of a workspace server, and closes them in order. `process.py` runs them."""
 
 from __future__ import annotations
 

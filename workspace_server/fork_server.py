@@ -1,9 +1,9 @@
-"""The process that workspace servers are forked from: everything is loaded, nothing is begun. Linux only.
+"""Runs the fork server: a process with everything loaded, from which workspace servers are forked. Linux
+only.
 
-One thread, no event loop, nothing of a user's or a project's: what a server may not share it gets after the
-fork, from the order and the descriptors that come with it. It ends with the manager, whose end of the
-socket closes; servers go on. What is loaded, and how, is `warm_up.py`; what passes between both is
-`protocol.internal.fork_server`.
+It has one thread, no event loop, and nothing of a user or a project; a forked server gets those from its
+instructions and the descriptors that come with them. It ends when the manager closes its end of the socket;
+forked servers continue. `warm_up.py` loads everything; `protocol.internal.fork_server` defines the messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How long this process lives: orders to stop, the manager's lifeline, and what is still in flight.
+"""Decides when the process stops: on request, or without a manager; and lets calls in flight finish.
 
-It decides when to stop; closing the sources and the sockets is `process.py`.
+`process.py` closes the sources and the sockets afterwards.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The process around one workspace server: orders in, socket adopted, loop run, everything closed.
+"""Runs the process of one workspace server: reads its instructions, adopts the socket, serves, closes.
 
-When to stop is decided in `lifetime.py`.
+`lifetime.py` decides when it stops.
 """
 
 from __future__ import annotations

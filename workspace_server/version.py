@@ -1,4 +1,4 @@
-"""The version of the product, as its installation says."""
+"""Reads the version of the installed distribution."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Loads and runs once what the first requests of a server need, so that those forked afterwards need not.
+"""Warms the fork server up: loads and runs once what the first requests of a server need.
 
-The requests are those of a manager's handshake and the first call; the server is a real one, for a
-workspace and a user of its own that have nothing, and both are gone at the end. Who is forked, and how, is
-`fork_server.py`.
+The requests are those of a manager's handshake and a first call, sent to a real server for an empty temporary
+workspace and user, which are removed afterwards. `fork_server.py` forks.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""`POST /allocate` on the TCP port: the one route of the control plane that is there too.
+"""Serves `POST /allocate` on the TCP port, the only route of the control plane there.
 
-Answers exactly as on the control socket (`control_socket.py`). The checks of the door come first, as for
-every route of the port.
+It answers as on the control socket (`control_socket.py`), after the admission checks of every route of the
+port.
 """
 
 from __future__ import annotations
 
-from manager.admin.control_socket import answer_allocate, refusal
+from manager.admin.control_socket import allocate_handler, refusal
 from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
 
@@ -14,9 +14,11 @@ from manager.http import lazy_aiohttp as web
 def allocate_routes(services: Services) -> list[web.RouteDef]:
     """The route for the port's application, with the caller check of the control plane."""
 
-    async def allocate(request: web.Request) -> web.Response:
+    answer = allocate_handler(services)
+
+    async def allocate(request: web.Request) -> web.StreamResponse:
         if not services.peer_allowed(request):
             return refusal(403, "forbidden")
-        return await answer_allocate(request, services)
+        return await answer(request)
 
     return [web.post("/allocate", allocate)]

@@ -1,4 +1,4 @@
-"""What the control plane may ask of the running daemon (`control_socket.py` says what each means)."""
+"""Implements the services behind the control socket on the parts of the running daemon (`services.py`)."""
 
 from __future__ import annotations
 

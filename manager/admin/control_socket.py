@@ -1,16 +1,15 @@
-"""The control socket: where servers that somebody else started register, and where people's tools ask.
+"""Serves the control socket: registration of servers that others started, and requests of command line verbs.
 
-Only HTTP: what a message must look like is `protocol/internal/registration.py`, what it does is up to
-`services.py`.
-Success bodies hold `ok: true`, failures `ok: false` and a `reason`. `/allocate` exists on the TCP port too,
-see `allocate.py`.
+This is only HTTP: `protocol/internal/registration.py` defines the messages, `services.py` what they do.
+Bodies hold `ok: true`, or `ok: false` and a `reason`. `/allocate` also exists on the TCP port, see
+`allocate.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -27,6 +26,7 @@ from protocol.internal.registration import Allocate, Bye, Heartbeat, InvalidPayl
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
+_Message = TypeVar("_Message")
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0
 """Seconds in which a body has to come."""
@@ -59,14 +59,39 @@ def control_routes(services: Services) -> list[web.RouteDef]:
         web.get("/health", control.health),
         web.get("/status", control.status),
         web.get("/list", control.list_instances),
-        web.post("/allocate", control.allocate),
-        web.post("/heartbeat", control.heartbeat),
-        web.post("/bye", control.bye),
-        web.post("/resolve", control.resolve),
-        web.post("/inspect", control.inspect),
-        web.post("/refresh", control.refresh),
-        web.post("/shutdown", control.shutdown),
+        web.post("/allocate", allocate_handler(services)),
+        web.post("/heartbeat", _parsed(control.parse_heartbeat, control.heartbeat)),
+        web.post("/bye", _parsed(Bye.parse, control.bye)),
+        web.post("/resolve", _parsed(Resolve.parse, control.resolve)),
+        web.post("/inspect", _parsed(_ServerQuery.parse, control.inspect)),
+        web.post("/refresh", _parsed(_ServerQuery.parse, control.refresh)),
+        web.post("/shutdown", _parsed(Shutdown.parse, control.shutdown)),
     ]
+
+
+def allocate_handler(services: Services) -> Handler:
+    """The handler of `POST /allocate`, on the socket and on the port alike."""
+
+    async def allocate(message: Allocate) -> web.Response:
+        port = services.allocate(message)
+        return refusal(409, "port_exhausted") if isinstance(port, PortExhausted) else _success(port=port)
+
+    return _parsed(Allocate.parse, allocate)
+
+
+class _ServerQuery(NamedTuple):
+    """A question about all sources of a folder's workspace, or about one."""
+
+    cwd: str
+    source: str | None
+
+    @classmethod
+    def parse(cls, payload: Mapping[str, Any]) -> _ServerQuery | InvalidPayload:
+        message = Resolve.parse(payload)
+        if isinstance(message, InvalidPayload):
+            return message
+        source = payload.get("source")
+        return cls(message.cwd, source if isinstance(source, str) else None)
 
 
 class _Control:
@@ -82,18 +107,12 @@ class _Control:
     async def list_instances(self, request: web.Request) -> web.Response:
         return _success(instances=msgspec.to_builtins(list(self._services.list_instances())))
 
-    async def allocate(self, request: web.Request) -> web.Response:
-        return await answer_allocate(request, self._services)
-
-    async def heartbeat(self, request: web.Request) -> web.Response:
-        payload = await _read_object(request)
-        if isinstance(payload, web.Response):
-            return payload
-        message = Heartbeat.parse(
+    def parse_heartbeat(self, payload: Mapping[str, Any]) -> Heartbeat | InvalidPayload:
+        return Heartbeat.parse(
             payload, own_port=self._services.port, owns_process=self._services.owns_process
         )
-        if isinstance(message, InvalidPayload):
-            return _invalid(message)
+
+    async def heartbeat(self, message: Heartbeat) -> web.Response:
         registered = await self._services.heartbeat(message)
         body: dict[str, Any] = {
             "ttlMs": round(SUSPECT_AFTER_S * 1000),
@@ -103,24 +122,12 @@ class _Control:
             body["secret"] = registered.record.secret
         return _success(**body)
 
-    async def bye(self, request: web.Request) -> web.Response:
-        payload = await _read_object(request)
-        if isinstance(payload, web.Response):
-            return payload
-        message = Bye.parse(payload)
-        if isinstance(message, InvalidPayload):
-            return _invalid(message)
+    async def bye(self, message: Bye) -> web.Response:
         if message.session_id is not None:
             self._services.bye(message.session_id)
         return _success()
 
-    async def resolve(self, request: web.Request) -> web.Response:
-        payload = await _read_object(request)
-        if isinstance(payload, web.Response):
-            return payload
-        message = Resolve.parse(payload)
-        if isinstance(message, InvalidPayload):
-            return _invalid(message)
+    async def resolve(self, message: Resolve) -> web.Response:
         found = await self._services.resolve(message.cwd)
         if found is None:
             return refusal(404, "not_found")
@@ -128,25 +135,16 @@ class _Control:
             return _invalid(InvalidPayload("cwd", found.kind.value, "invalid_cwd"))
         return _success(match=msgspec.to_builtins(found))
 
-    async def inspect(self, request: web.Request) -> web.Response:
+    async def inspect(self, query: _ServerQuery) -> web.Response:
         """All tools of a folder's workspace, shown or hidden, with sources and issues."""
-        return await self._ask_server(request, "inspect")
+        return await self._ask_server(query, "inspect")
 
-    async def refresh(self, request: web.Request) -> web.Response:
-        """Let the sources of a folder's workspace look again, and try what is down at once."""
-        return await self._ask_server(request, "refresh")
+    async def refresh(self, query: _ServerQuery) -> web.Response:
+        """List the sources of a folder's workspace again, and retry at once those that are down."""
+        return await self._ask_server(query, "refresh")
 
-    async def _ask_server(self, request: web.Request, ask: ServerQuestion) -> web.Response:
-        payload = await _read_object(request)
-        if isinstance(payload, web.Response):
-            return payload
-        message = Resolve.parse(payload)
-        if isinstance(message, InvalidPayload):
-            return _invalid(message)
-        source = payload.get("source")
-        answer = await self._services.ask_server(
-            message.cwd, ask, source if isinstance(source, str) else None
-        )
+    async def _ask_server(self, query: _ServerQuery, ask: ServerQuestion) -> web.Response:
+        answer = await self._services.ask_server(query.cwd, ask, query.source)
         if isinstance(answer, Refusal):
             status = 503 if answer.reason is Reason.WORKSPACE_SERVER_OFFLINE else 404
             return _json(status, {"ok": False, "message": answer.message, **answer.data()})
@@ -154,13 +152,7 @@ class _Control:
             return refusal(404, "unknown_source")
         return web.Response(body=answer, content_type="application/json")
 
-    async def shutdown(self, request: web.Request) -> web.Response:
-        payload = await _read_object(request)
-        if isinstance(payload, web.Response):
-            return payload
-        message = Shutdown.parse(payload)
-        if isinstance(message, InvalidPayload):
-            return _invalid(message)
+    async def shutdown(self, message: Shutdown) -> web.Response:
         version = self._services.status().version
         if message.expected_version not in (None, version):
             return refusal(409, "version_mismatch", version=version)
@@ -168,16 +160,20 @@ class _Control:
         return _success()
 
 
-async def answer_allocate(request: web.Request, services: Services) -> web.Response:
-    """Answer `POST /allocate`, on the socket and on the port alike."""
-    payload = await _read_object(request)
-    if isinstance(payload, web.Response):
-        return payload
-    message = Allocate.parse(payload)
-    if isinstance(message, InvalidPayload):
-        return _invalid(message)
-    port = services.allocate(message)
-    return refusal(409, "port_exhausted") if isinstance(port, PortExhausted) else _success(port=port)
+def _parsed(
+    parse: Callable[[dict[str, Any]], _Message | InvalidPayload],
+    handle: Callable[[_Message], Awaitable[web.Response]],
+) -> Handler:
+    """A handler that reads and parses the body, and calls `handle`; an invalid body is refused."""
+
+    async def handler(request: web.Request) -> web.Response:
+        payload = await _read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        message = parse(payload)
+        return _invalid(message) if isinstance(message, InvalidPayload) else await handle(message)
+
+    return handler
 
 
 def refusal(status: int, reason: str, **members: object) -> web.Response:

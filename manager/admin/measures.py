@@ -1,7 +1,7 @@
-"""What the manager counts of itself, all since its start, taken at one moment.
+"""Reads all counters of the manager at one moment; they count from its start.
 
-Here is what there is to be told; how `/metrics` words it is `metrics.py`, what status shows of it is
-`status.py`. What is counted with a call is in `forwarding/in_flight.py` and `routing/state/timings.py`.
+`metrics.py` formats them for `/metrics`, `status.py` for the status. Counters of calls are kept in
+`forwarding/in_flight.py` and `routing/state/timings.py`.
 """
 
 from __future__ import annotations

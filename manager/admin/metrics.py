@@ -1,7 +1,7 @@
-"""`/metrics` in the text format of Prometheus, from what `measures.py` took.
+"""Formats the counters of `measures.py` in the text format of Prometheus, for `/metrics`.
 
-Imported when somebody asks for it, because the library takes long to load; its own counters, which lock, are
-not used. Names and labels are a contract: `docs/operations.md` lists them.
+Imported with the first request for it, because the library is slow to load; the library's own counters, which
+lock, are not used. Names and labels are a contract: `docs/operations.md` lists them.
 """
 
 from __future__ import annotations

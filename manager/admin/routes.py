@@ -1,7 +1,7 @@
-"""The routes of the manager's port, in one place; those for MCP are in
-`routing/request_heads/request_metadata.py`.
+"""Lists the routes of the manager's port that aiohttp serves.
 
-How they are served is `listener/pages.py`.
+Requests for MCP are recognised in `routing/request_heads/request_metadata.py`; `listener/pages.py` serves
+these routes.
 """
 
 from __future__ import annotations

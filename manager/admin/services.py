@@ -1,4 +1,4 @@
-"""What the control plane says and what the daemon does for it. Its HTTP is `control_socket.py`."""
+"""Defines the services of the control plane and their results; `control_socket.py` is their HTTP."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What the manager shows of itself: `/mcp/status`, `/mcp/health`, `/mcp/log`.
+"""Builds `/mcp/status`, `/mcp/health` and `/mcp/log` from the live state of the manager.
 
-Built from live state each time, so that it cannot lie for long. Never shows full session ids, arguments,
-results or secrets.
+They never show full session ids, arguments, results or secrets.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Tunes the Python runtime of the manager: lazy imports, garbage collector, malloc."""
+"""Tunes the Python runtime of the manager: when it collects garbage, and how malloc keeps memory."""

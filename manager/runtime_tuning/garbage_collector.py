@@ -1,7 +1,7 @@
-"""The garbage collector while the manager starts and once it is up: what is there stays, what comes can wait.
+"""Pauses the garbage collector during the start, then freezes what was loaded and collects rarely.
 
-A call makes some dozens of objects and no cycles; reference counts free them. The collector exists for what
-was forgotten, so it need not look at the program itself each time, nor after every 700 objects.
+A call makes some dozens of objects and no cycles, which reference counting frees. So the collector need not
+scan the program itself, nor run after every 700 objects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tells the C library that large pieces of memory come and go.
+"""Makes glibc keep a bounded amount of freed memory, for large responses.
 
-By itself glibc hands the memory of each piece of an answer back to the system and takes it anew, page by
-page: that costs more than reading and writing the piece. What it may keep instead is bounded here.
+By default glibc returns the memory of each piece of a large response to the system and takes it again, page
+by page; that costs more than reading and writing the piece.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -I -m workspace_server.command`: which verbs there are."""
+"""`python -I -m workspace_server.command`: lists the verbs, and imports a verb's module when it is used."""
 
 from __future__ import annotations
 

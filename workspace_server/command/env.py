@@ -1,7 +1,7 @@
-"""The verb env: what a program of a workspace gets of the environment, beside what the user's shell has.
+"""The verb env: compares the environment of a workspace's programs with that of the user's shell.
 
-The usual reason why a server does not start is a program that only the shell finds. Of variables only names
-are shown, of PATH its folders.
+A server that does not start often needs a program that only the shell finds. Variables are shown by name
+only, PATH by its folders.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Items as a person sees them before saying yes: what would run, and with which program and files.
+"""Formats the items that wait for trust: what would run, with which program and files.
 
-All of it is the workspace's own words, so all of it is escaped.
+All texts come from the workspace, so all of them are escaped.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The verb secrets: values by name, which configurations and tools may ask for. Values are never shown.
+"""The verb secrets: stores values by name, for configurations and tools. Values are never shown.
 
-A value comes from a hidden prompt or from standard input, never from an argument: everybody sees those.
+A value comes from a hidden prompt or from standard input, never from an argument, which other users can read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The verb login: a person signs in at a remote server of the workspace, in a browser.
+"""The verb login: signs in to a remote server of the workspace, in the user's browser.
 
-The tokens go to the secret store, where the workspace's server finds them with its next attempt.
+The tokens go to the secret store, where the workspace's server finds them at its next attempt.
 """
 
 from __future__ import annotations

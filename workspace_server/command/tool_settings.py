@@ -1,4 +1,4 @@
-"""The verb tools: switch single tools on and off for a workspace, and say which ones ask before they run."""
+"""The verb tools: enables and disables tools of a workspace, and decides which ones ask before they run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The verbs trust and untrust: show a person what a workspace would run, ask, and keep the answer.
+"""The verbs trust and untrust: show what a workspace would run, ask, and record the answer.
 
-What is kept is the answer to what was shown: the items are read once, and exactly those are trusted. Content
-that changes while the question stands is asked about again.
+The items are read once, and exactly the shown content is trusted. Content that changes while the question is
+open needs trust again.
 """
 
 from __future__ import annotations

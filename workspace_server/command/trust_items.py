@@ -1,4 +1,4 @@
-"""Everything in a workspace that runs only with consent, as its server sees it."""
+"""Collects everything in a workspace that needs trust before it runs, as its server does."""
 
 from __future__ import annotations
 

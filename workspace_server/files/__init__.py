@@ -1,1 +1,1 @@
-"""Looking at files on disk: change detection, identity, private files."""
+"""Looks at files on disk: change detection, file identity, single flight."""

@@ -1,11 +1,10 @@
-"""Whether a look at the disk would find anything new, for a few `stat` calls.
+"""Detects with a few `stat` calls whether reading files again could give another result.
 
-A look notes which paths it depends on. Before the next one their state is taken; if that look depends on the
-same paths, then as long as their state stays, another look would find what it found. What a path depends on
-where nothing is there is the folder in which it would appear.
+A read records the paths it depends on. Before the next read their state is taken again; if it is the same,
+the previous result is still valid. A missing file depends on the folder in which it would appear.
 
-Nobody is told what they would not have seen: what is compared was taken before the look, and what changed too
-recently for its time to tell is not relied on. Blocks.
+The compared state was taken before the read, and a change too recent for its timestamp to show is not relied
+on, so that no change is missed. Blocks.
 """
 
 from __future__ import annotations

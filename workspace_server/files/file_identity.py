@@ -1,4 +1,4 @@
-"""Whether a file is still the one that was read, by what the file system knows of it."""
+"""Tells by its identity in the file system whether a file is still the one that was read."""
 
 from __future__ import annotations
 

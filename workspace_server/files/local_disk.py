@@ -1,7 +1,7 @@
-"""Whether a folder lies on a disk of this machine, so that looking at it takes microseconds.
+"""Tells whether a folder lies on a local disk, where file operations take microseconds.
 
-What lies on a network or in somebody's program may hang for minutes and is looked at in threads, though
-handing work to a thread costs several times as much as the look itself.
+Network and FUSE file systems may hang for minutes and are read in threads, although handing work to a thread
+costs several times as much as a local read.
 """
 
 from __future__ import annotations

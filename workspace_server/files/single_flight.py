@@ -1,6 +1,6 @@
-"""One look at the disk for everybody who asks at about the same time.
+"""Shares one read of the disk between callers that ask at about the same time.
 
-Nobody gets what was seen before they asked: who comes while a look is under way waits for the next one.
+No caller gets a result that was read before it asked: a caller that comes during a read waits for the next.
 """
 
 from __future__ import annotations

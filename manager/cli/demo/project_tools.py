@@ -1,6 +1,6 @@
-"""The part of the demo about what a project brings along: trust, a stdio server, script tools, search.
+"""The scenes of the demo about a project's own tools: trust, a stdio server, script tools, search.
 
-Told like the rest: each sentence is printed after the fact was checked.
+Each sentence is printed after the fact was checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The stage of the demo: a temporary home with two projects, and a real manager of its own in it.
+"""Provides the demo with a temporary home, two projects, and a manager of its own.
 
-Nothing of the user's is touched: the manager gets an environment of its own, with all folders inside the
-temporary one and a port that the system chooses.
+Nothing of the user's is touched: the manager gets its own environment, with all folders inside the temporary
+one and a port that the system chooses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A terminal for the demo, at which somebody answers the question of a program."""
+"""Runs a program at a pseudo-terminal and answers its question, for the demo."""
 
 from __future__ import annotations
 

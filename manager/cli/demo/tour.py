@@ -1,6 +1,6 @@
 """The verb demo: a narrated tour with a real manager, real workspace servers and the official MCP client.
 
-Each sentence is printed after the fact was checked. What it plays on is `stage.py`.
+Each sentence is printed after the fact was checked. `sandbox.py` provides what it runs on.
 """
 
 from __future__ import annotations

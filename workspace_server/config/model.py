@@ -6,7 +6,7 @@ Every entry carries its origin, because entries of the workspace need trust and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,29 +29,22 @@ class EntryOrigin:
 
 
 @dataclass(frozen=True, slots=True)
-class StdioServer:
-    """One stdio MCP server, with placeholders expanded.
+class ServerEntry:
+    """What stdio and remote servers have in common.
 
     Attributes:
         namespace: name of the entry and prefix of its tools' names.
         bare: no prefix: the tools keep the server's own names (an empty namespace in the file).
-        env: the variables that the entry itself sets.
-        cwd: working folder, absolute.
         visibilities: visibility of single tools, by the server's own names.
         timeout_s: longest duration of a call.
         task: whether a call may or must become a task.
-        sharing: which callers share one process.
         raw: the entry as written, before expansion.
-        files: the bytes of environment files that the entry names.
         order: position among all servers of both kinds, in configuration order.
     """
 
     namespace: str
-    command: tuple[str, ...]
-    origin: EntryOrigin
+    _: KW_ONLY
     bare: bool = False
-    env: Mapping[str, str] = field(default_factory=dict, repr=False)
-    cwd: str = ""
     enabled: bool = True
     visibility: Visibility = "native"
     separator: str = "__"
@@ -61,27 +54,41 @@ class StdioServer:
     default: Default = "enabled"
     timeout_s: float = 120.0
     task: TaskUse = "forbidden"
-    sharing: Sharing = "workspace"
     visibilities: Mapping[str, Visibility] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     order: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class RemoteServer:
+class StdioServer(ServerEntry):
+    """One stdio MCP server, with placeholders expanded.
+
+    Attributes:
+        env: the variables that the entry itself sets.
+        cwd: working folder, absolute.
+        sharing: which callers share one process.
+        files: the bytes of environment files that the entry names.
+    """
+
+    command: tuple[str, ...]
+    origin: EntryOrigin
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str = ""
+    sharing: Sharing = "workspace"
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteServer(ServerEntry):
     """One remote MCP server, with placeholders expanded and no trailing `/` in its URL.
 
     At most one of `token`, `token_env` and `token_secret` is set; `auth` is `oauth` or empty. `headers` are
     sent with every request. `allow_private` permits addresses of this machine and its networks. `transport`
-    is `http`, `sse`, or `auto`: Streamable HTTP with a fallback to the older HTTP+SSE transport. The other
-    fields are as in `StdioServer`.
+    is `http`, `sse`, or `auto`: Streamable HTTP with a fallback to the older HTTP+SSE transport.
     """
 
-    namespace: str
     url: str
     origin: EntryOrigin
-    bare: bool = False
     token: str = field(default="", repr=False)
     token_env: str = ""
     token_secret: str = ""
@@ -92,18 +99,6 @@ class RemoteServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     transport: Literal["auto", "http", "sse"] = "auto"
     allow_private: bool = False
-    enabled: bool = True
-    visibility: Visibility = "native"
-    separator: str = "__"
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    keywords: tuple[str, ...] = ()
-    default: Default = "enabled"
-    timeout_s: float = 120.0
-    task: TaskUse = "forbidden"
-    visibilities: Mapping[str, Visibility] = field(default_factory=dict)
-    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    order: int = 0
 
 
 @dataclass(frozen=True, slots=True)

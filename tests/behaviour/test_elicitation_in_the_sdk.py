@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from protocol import names
 from support.clients.raw_clients import SessionClient
-from support.projects.gateway import Project, eventually, listed, running_gateway
+from support.projects.gateway import Project, eventually, running_gateway
 from support.servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -86,11 +86,7 @@ async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
             entries[name] = {"command": command, "args": arguments}
         project.servers(**entries)
         await project.trust()
-
-        async def all_there() -> bool:
-            return {f"{name}__elicit" for name in SOURCES} <= (await listed(project.modern)).keys()
-
-        await eventually(all_there, 20)
+        await project.until_listed(*(f"{name}__elicit" for name in SOURCES), seconds=20)
         yield project
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import mcp
@@ -18,9 +17,9 @@ import pytest_asyncio
 
 from protocol import names
 from support.clients.raw_clients import Answer, StatelessClient
-from support.projects.gateway import FORMS, Gateway, Project, eventually, listed, running_gateway
+from support.projects.gateway import FORMS, Gateway, Project, eventually
 from support.servers.stdio_servers import program
-from support.servers.third_party import ThirdParty, stdio_command, third_party
+from support.servers.third_party import ThirdParty, stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -61,35 +60,18 @@ serve(call)
 """
 
 
-@pytest.fixture(scope="module")
-def web() -> Iterator[ThirdParty]:
-    with third_party("http") as server:
-        yield server
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
-    async with running_gateway(tmp_path_factory.mktemp("asking")) as gateway:
-        yield gateway
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def project(gateway: Gateway, web: ThirdParty) -> Project:
+async def project(gateway: Gateway, third_party_server: ThirdParty) -> Project:
     made = gateway.project("asking")
     local = {key: dict(zip(("command", "args"), (one[0], list(one[1:])), strict=True)) for key, one in {
         "pipes": stdio_command("--legacy"), "small": program(ASKER)}.items()}  # fmt: skip
     away = {
-        "http": {"type": "http", "url": web.at("legacy/mcp")},
-        "new": {"type": "http", "url": web.at("modern/mcp")},
+        "http": {"type": "http", "url": third_party_server.at("legacy/mcp")},
+        "new": {"type": "http", "url": third_party_server.at("modern/mcp")},
     }
     made.servers(**local, **away)
     await made.trust()
-
-    async def all_there() -> bool:
-        wanted = {"pipes__elicit", "http__elicit", "new__elicit", "small__ask"}
-        return wanted <= (await listed(made.modern)).keys()
-
-    await eventually(all_there, 10)
+    await made.until_listed("pipes__elicit", "http__elicit", "new__elicit", "small__ask")
     return made
 
 

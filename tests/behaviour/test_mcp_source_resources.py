@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +19,8 @@ from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
 from protocol import names
 from support.clients.raw_clients import Client
 from support.processes.timeouts import within
-from support.projects.gateway import Project, codes, eventually, running_gateway
-from support.servers.third_party import Direct, ThirdParty, direct, stdio_command, third_party
+from support.projects.gateway import Gateway, Project, codes, eventually
+from support.servers.third_party import Direct, ThirdParty, direct, stdio_command
 from support.servers.third_party_content import PROMPTS, RESOURCES, TEMPLATES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -50,29 +49,22 @@ class Setting:
         return self.project.modern if era == "modern" else await self.project.legacy()
 
 
-@pytest.fixture(scope="module")
-def web() -> Iterator[ThirdParty]:
-    with third_party("http") as server:
-        yield server
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(tmp_path_factory: pytest.TempPathFactory, web: ThirdParty) -> AsyncIterator[Setting]:
+async def setting(gateway: Gateway, third_party_server: ThirdParty) -> Setting:
     command, *arguments = stdio_command("--legacy")
-    async with running_gateway(tmp_path_factory.mktemp("offerings")) as gateway:
-        project = gateway.project("strange")
-        project.servers(
-            stdio_old={"command": command, "args": arguments},
-            http_old={"type": "http", "url": web.at("legacy/mcp")},
-            http_new={"type": "http", "url": web.at("modern/mcp")},
-        )
-        await project.trust()
+    project = gateway.project("strange")
+    project.servers(
+        stdio_old={"command": command, "args": arguments},
+        http_old={"type": "http", "url": third_party_server.at("legacy/mcp")},
+        http_new={"type": "http", "url": third_party_server.at("modern/mcp")},
+    )
+    await project.trust()
 
-        async def all_there() -> bool:
-            return len(await listed(project.modern, names.PROMPTS_LIST, "prompts")) == 3 * len(PROMPTS)
+    async def are_listed() -> bool:
+        return len(await listed(project.modern, names.PROMPTS_LIST, "prompts")) == 3 * len(PROMPTS)
 
-        await eventually(all_there, 10)
-        yield Setting(project, web)
+    await eventually(are_listed, 10)
+    return Setting(project, third_party_server)
 
 
 async def listed(client: Client, method: str, member: str) -> list[dict[str, Any]]:

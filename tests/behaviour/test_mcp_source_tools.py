@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +28,11 @@ from support.projects.gateway import (
     eventually,
     listed,
     listening,
-    running_gateway,
     text_of,
 )
 from support.servers.remote_server import fake_remote
 from support.servers.stdio_servers import program
-from support.servers.third_party import Direct, Era, ThirdParty, direct, stdio_command, third_party
+from support.servers.third_party import Direct, Era, ThirdParty, direct, stdio_command
 from support.servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -64,34 +62,20 @@ class Setting:
         return direct(self.web.at(way) if source.startswith("http") else stdio_command(way), era)
 
 
-@pytest.fixture(scope="module")
-def web() -> Iterator[ThirdParty]:
-    with third_party("http") as server:
-        yield server
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
-    async with running_gateway(tmp_path_factory.mktemp("gathered")) as gateway:
-        yield gateway
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(gateway: Gateway, web: ThirdParty) -> Setting:
+async def setting(gateway: Gateway, third_party_server: ThirdParty) -> Setting:
     project = gateway.project("strange")
     entries: dict[str, Any] = {}
     for source, (way, _) in SOURCES.items():
         command, *arguments = stdio_command(way)
         local = {"command": command, "args": arguments}
-        entries[source] = {"type": "http", "url": web.at(way)} if source.startswith("http") else local
+        entries[source] = (
+            {"type": "http", "url": third_party_server.at(way)} if source.startswith("http") else local
+        )
     project.servers(**entries)
     await project.trust()
-
-    async def all_there() -> bool:
-        return {f"{source}__text" for source in SOURCES} <= (await listed(project.modern)).keys()
-
-    await eventually(all_there, 10)
-    return Setting(project, web)
+    await project.until_listed(*(f"{source}__text" for source in SOURCES))
+    return Setting(project, third_party_server)
 
 
 Way = tuple[Client, str]

@@ -7,7 +7,7 @@ servers. `OURS` and `STATUS` name the differences.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from protocol import headers, names
 from support.clients.raw_clients import Answer, Client, SessionClient, StatelessClient
-from support.projects.gateway import Gateway, Project, eventually, listed, running_gateway
+from support.projects.gateway import Gateway, Project, eventually, listed
 from support.servers.third_party import ThirdParty, stdio_command, third_party
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -99,12 +99,6 @@ def alone(gateway: Gateway, name: str, **entry: Any) -> Project:
 def web() -> Iterator[ThirdParty]:
     with third_party("http", PAGES) as server:
         yield server
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
-    async with running_gateway(tmp_path_factory.mktemp("transparent")) as gateway:
-        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -20,7 +20,7 @@ from aiohttp import web
 from protocol import names
 from support.clients.raw_clients import Answer, Client
 from support.http.event_stream import next_event, next_message
-from support.projects.gateway import Project, eventually, listed, running_gateway
+from support.projects.gateway import Project, eventually, running_gateway
 from support.servers.remote_server import ECHO, Play, Received, ScriptedRemoteServer, events, fake_remote
 from support.servers.scripted_workspace_server import event
 from support.servers.stdio_servers import program
@@ -99,10 +99,7 @@ async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Set
         )
         await project.trust()
 
-        async def all_there() -> bool:
-            return {"old__echo", "new__echo", "local__echo"} <= (await listed(project.modern)).keys()
-
-        await eventually(all_there, 10)
+        await project.until_listed("old__echo", "new__echo", "local__echo")
         assert old.tools == new.tools == [ECHO]
         yield Setting(project, servers)
 

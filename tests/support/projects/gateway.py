@@ -99,6 +99,14 @@ class Project:
         items = all_items(self.root, self.gateway.config, os.environ)
         TrustStore(self.gateway.manager.paths.state_dir / "trust").trust(self.root, items)
 
+    async def until_listed(self, *tools: str, seconds: float = 10.0) -> None:
+        """Wait until a stateless client's list has all these tools."""
+
+        async def are_listed() -> bool:
+            return set(tools) <= (await listed(self.modern)).keys()
+
+        await eventually(are_listed, seconds)
+
     def clear(self) -> None:
         """Remove all tools and settings, the project's and the user's."""
         for folder in (self.root / ".lm-tools-bridge", self.gateway.config / "tools"):

@@ -21,7 +21,7 @@ from manager.forwarding.forwarded_call import ForwardedCall
 from manager.forwarding.messages import LINGER_S, answered
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import BodySink
-from manager.relay.relay_plan import plan
+from manager.relay.relay_plan import sink_for
 from manager.sessions import round_trips
 from manager.settings import Settings
 from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamResponse
@@ -168,7 +168,7 @@ class DirectRelay:
         """Let the answer flow to the client as it comes; False where that cannot be."""
         call = sent.call
         limit = self._host.settings.response_limit
-        body = self._body = plan(self._http_request, self._exchange, call.response, limit)
+        body = self._body = sink_for(self._http_request, self._exchange, call.response, limit)
         if body is None:
             return False
         left = _left(call)

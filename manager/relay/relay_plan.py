@@ -1,18 +1,16 @@
-"""Which answers on their way nobody has to read, and where their bytes go then.
-
-All others go on in a task, which knows everything (`direct_relay.py`, `writer.py`).
-"""
+"""Chooses how a response is relayed to its client: one table for all paths."""
 
 from __future__ import annotations
 
-from typing import Final
+from enum import Enum, auto
+from typing import Final, NamedTuple
 
 from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED
 from manager.forwarding.messages import begins_as_answer
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import BodySink
-from manager.relay.large_event import EventAsJson, EventPassedThrough, LargeEvent
+from manager.relay.large_event import EventAsJson, EventPassedThrough
 from manager.relay.large_json import LargeBody
 from manager.routing.json.forwardable_result import RESULT_BEGIN
 from manager.routing.request_heads.request_metadata import JSON
@@ -20,15 +18,79 @@ from manager.upstream.response import UpstreamResponse
 from protocol import sse
 from protocol.internal.result_trim import ResultTrim
 
-_LOOKED_AT: Final = 2048
-"""Bytes of a stream in which the response has to begin."""
-_NOTHING: Final = ResultTrim(0, 0)
+_INSPECTED: Final = 2048
+"""Bytes of a body in which the response has to begin, unless it is read."""
+_NO_TRIM: Final = ResultTrim(0, 0)
 
 
-def plan(
+class RelayKind(Enum):
+    """The ways to relay a response."""
+
+    COLLECTED = auto()
+    """The body is read whole, and written as JSON or as an event."""
+    SESSION = auto()
+    """The session layer reads message by message: it turns input requests into requests to the client."""
+    JSON_STREAM = auto()
+    """A large JSON body is written as it arrives."""
+    JSON_TRIMMED = auto()
+    """As JSON_STREAM, without the bytes that a session does not get."""
+    EVENT = auto()
+    """The only event of a stream is written as it arrives."""
+    EVENT_AS_JSON = auto()
+    """The data of the only event are written as JSON as they arrive, for a session without the trim."""
+    EVENT_RELAY = auto()
+    """An event stream is written event by event."""
+
+
+class ResponseTraits(NamedTuple):
+    """What decides how a response is relayed; in the table, None stands for any value.
+
+    Attributes:
+        is_session: whether the client has a session.
+        is_events: whether the response is an event stream; else it is JSON.
+        is_large: whether the JSON body is longer than what is collected, or of unknown length.
+        has_trim: whether the server promised that nothing but a trim needs changing for a session, and, in an
+            event stream, that nothing follows the first event.
+        names_id: whether the beginning of the body shows that it is the response to the request.
+        accepts_json, accepts_events: what the client takes.
+    """
+
+    is_session: bool | None
+    is_events: bool | None
+    is_large: bool | None
+    has_trim: bool | None
+    names_id: bool | None
+    accepts_json: bool | None
+    accepts_events: bool | None
+
+
+TABLE: Final = (
+    #               session events large  trim   id    JSON   events
+    (ResponseTraits(True, False, True, True, True, True, None), RelayKind.JSON_TRIMMED),
+    (ResponseTraits(True, True, None, True, True, True, None), RelayKind.EVENT_AS_JSON),
+    (ResponseTraits(True, None, None, None, None, None, None), RelayKind.SESSION),
+    (ResponseTraits(False, False, True, None, True, True, None), RelayKind.JSON_STREAM),
+    (ResponseTraits(False, True, None, True, True, True, True), RelayKind.EVENT),
+    (ResponseTraits(False, True, None, True, True, True, False), RelayKind.EVENT_AS_JSON),
+    (ResponseTraits(False, True, None, None, None, None, True), RelayKind.EVENT_RELAY),
+    (ResponseTraits(False, None, None, None, None, None, None), RelayKind.COLLECTED),
+)
+"""The first row that fits counts."""
+
+
+def relay_kind(traits: ResponseTraits) -> RelayKind:
+    """How a response with these traits is relayed."""
+    return next(kind for row, kind in TABLE if _fits(row, traits))
+
+
+def _fits(row: ResponseTraits, traits: ResponseTraits) -> bool:
+    return all(wanted is None or wanted == own for wanted, own in zip(row, traits, strict=True))
+
+
+def sink_for(
     http_request: HttpRequest, exchange: Exchange, response: UpstreamResponse, limit: int
 ) -> BodySink | None:
-    """Where an answer's bytes go that nobody has to read; None for any other.
+    """Where the bytes of a response go that needs no task; None for one that is read, or relayed in a task.
 
     Args:
         response: of which the head and the beginning of the body have come.
@@ -37,42 +99,57 @@ def plan(
     Raises:
         InterruptedAnswerError: it is the response to another request.
     """
-    if response.is_events:
-        return _event(http_request, exchange, response, limit)
-    head = response.head
-    length, fields = head.content_length or 0, exchange.headers
-    if head.content_type != JSON.encode() or not COLLECTED < length <= limit:
+    head, fields, identity = response.head, exchange.headers, exchange.message.id
+    length = head.content_length or 0
+    is_large_json = head.content_type == JSON.encode() and length > COLLECTED
+    if length > limit or not (response.is_events or is_large_json):
         return None
-    first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
-    if not begins_as_answer(first, identity):
-        return None
-    if exchange.session is None:
-        return LargeBody(http_request, head.status, fields, length)
-    begin = RESULT_BEGIN % identity
-    is_fit = first.startswith(begin) and len(first) >= len(begin) + (head.trim or _NOTHING).first
-    if head.trim is None or head.status != 200 or not is_fit:
-        return None
-    return LargeBody(http_request, 200, fields, length, begin=begin, trim=head.trim)
-
-
-def _event(
-    http_request: HttpRequest, exchange: Exchange, response: UpstreamResponse, limit: int
-) -> LargeEvent | None:
-    first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
-    begun = sse.single_event_start(first)
-    trim = None if begun is None else ResultTrim.from_comment(begun.comment)
-    is_fit = (
-        http_request.allows_chunked
-        and response.head.status == 200
-        and (response.head.content_length or 0) <= limit
+    first = bytes(response.first[:_INSPECTED])
+    trim, names_id = (
+        _event_trim(http_request, response, first, identity)
+        if response.is_events
+        else _json_trim(response, first, identity)
     )
-    if begun is None or trim is None or not is_fit:
-        return None
+    kind = relay_kind(
+        ResponseTraits(
+            is_session=exchange.session is not None,
+            is_events=response.is_events,
+            is_large=is_large_json,
+            has_trim=trim is not None,
+            names_id=names_id,
+            accepts_json=exchange.accepts_json,
+            accepts_events=exchange.accepts_events,
+        )
+    )
+    match kind, trim:
+        case RelayKind.JSON_STREAM, _:
+            return LargeBody(http_request, head.status, fields, length)
+        case RelayKind.JSON_TRIMMED, ResultTrim():
+            return LargeBody(http_request, 200, fields, length, begin=RESULT_BEGIN % identity, trim=trim)
+        case RelayKind.EVENT, ResultTrim():
+            return EventPassedThrough(http_request, fields, identity=identity, trim=trim, limit=limit)
+        case RelayKind.EVENT_AS_JSON, ResultTrim():
+            cut = _NO_TRIM if exchange.session is None else trim
+            return EventAsJson(http_request, fields, identity=identity, trim=cut, limit=limit)
+    return None
+
+
+def _json_trim(response: UpstreamResponse, first: bytes, identity: bytes) -> tuple[ResultTrim | None, bool]:
+    """The trim of a JSON body where it can be used, and whether its beginning names the id."""
+    names_id, trim, begin = begins_as_answer(first, identity), response.head.trim, RESULT_BEGIN % identity
+    if trim is None or response.head.status != 200 or not first.startswith(begin):
+        return None, names_id
+    return (trim if len(first) >= len(begin) + trim.first else None), names_id
+
+
+def _event_trim(
+    http_request: HttpRequest, response: UpstreamResponse, first: bytes, identity: bytes
+) -> tuple[ResultTrim | None, bool]:
+    """The same of an event stream."""
+    event = sse.single_event_start(first)
+    trim = None if event is None else ResultTrim.from_comment(event.comment)
+    if event is None or trim is None or response.head.status != 200 or not http_request.allows_chunked:
+        return None, False
     begin = RESULT_BEGIN % identity
-    if not first.startswith(begin, begun.start) or len(first) < begun.start + len(begin) + trim.first:
-        return None
-    if exchange.session is not None:
-        return EventAsJson(http_request, exchange.headers, identity=identity, trim=trim, limit=limit)
-    if not exchange.accepts_events:
-        return EventAsJson(http_request, exchange.headers, identity=identity, trim=_NOTHING, limit=limit)
-    return EventPassedThrough(http_request, exchange.headers, identity=identity, trim=trim, limit=limit)
+    is_whole = len(first) >= event.start + len(begin) + trim.first
+    return trim, is_whole and first.startswith(begin, event.start)

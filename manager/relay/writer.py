@@ -22,6 +22,7 @@ from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
 from manager.relay.event_relay import EventRelay
 from manager.relay.listen_stream import ListenStream
+from manager.relay.relay_plan import RelayKind, ResponseTraits, relay_kind
 from manager.routing.request_heads.request_metadata import JSON
 from manager.sessions.stream import Stream
 from manager.sessions.streams import Streams
@@ -105,38 +106,45 @@ class Writer:
                     await self._send(message)
         raise AssertionError("a reply ends in a response")
 
-    # -- a workspace server's answer as it comes; for sessions it is read in `sessions/round_trips.py`
-    # --------
+    # -- a workspace server's response to a stateless client; for sessions `sessions/round_trips.py` reads it
 
     async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer
-        passes = answer.is_events and self._exchange.accepts_events
-        if passes and reply.ending is not None:
+        kind = await self._kind(answer)
+        if kind is RelayKind.EVENT_RELAY and reply.ending is not None:
             self._listen(answer, reply.ending)
             return
         try:
-            if passes:
+            if kind is RelayKind.EVENT_RELAY:
                 await self._relay_events(answer)
-                return
-            small = answer.length is not None and answer.length <= COLLECTED
-            whole = small or answer.is_events or not self._exchange.accepts_json
-            if not whole and await self._is_known(answer) and self._chooses_json():
+            elif kind is RelayKind.JSON_STREAM and self._chooses_json():
                 await self._relay_body(answer)
-                return
-            body = await response_of(answer, self._limit)
-            if isinstance(body, Refusal):
-                await self._body(result_format.refusal(self._exchange, body))
             else:
-                await self._body(body, answer.status)
+                await self._relay_collected(answer)
         finally:
             await answer.aclose()
 
-    async def _is_known(self, answer: Answer) -> bool:
-        """Whether the beginning of a large body shows that it is the response; any other is read."""
-        try:
-            return begins_as_answer(await answer.begin(), answer.identity)
-        except InterruptedAnswerError:
-            return False  # as whoever reads it will find
+    async def _kind(self, answer: Answer) -> RelayKind:
+        exchange = self._exchange
+        is_large = not answer.is_events and (answer.length is None or answer.length > COLLECTED)
+        return relay_kind(
+            ResponseTraits(
+                is_session=False,
+                is_events=answer.is_events,
+                is_large=is_large,
+                has_trim=False,
+                names_id=is_large and await _names_id(answer),
+                accepts_json=exchange.accepts_json,
+                accepts_events=exchange.accepts_events,
+            )
+        )
+
+    async def _relay_collected(self, answer: Answer) -> None:
+        body = await response_of(answer, self._limit)
+        if isinstance(body, Refusal):
+            await self._body(result_format.refusal(self._exchange, body))
+        else:
+            await self._body(body, answer.status)
 
     async def _relay_body(self, answer: Answer) -> None:
         """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
@@ -222,3 +230,11 @@ class Writer:
         except ConnectionError:
             if self._streams is None:
                 raise
+
+
+async def _names_id(answer: Answer) -> bool:
+    """Whether the beginning of a large body shows that it is the response; any other is read."""
+    try:
+        return begins_as_answer(await answer.begin(), answer.identity)
+    except InterruptedAnswerError:
+        return False  # as whoever reads it will find

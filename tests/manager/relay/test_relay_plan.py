@@ -1,0 +1,58 @@
+"""The table that chooses how a response is relayed: every combination of traits has one kind, and which."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from manager.relay.relay_plan import TABLE, RelayKind, ResponseTraits, relay_kind
+
+ALL = [ResponseTraits(*values) for values in itertools.product([False, True], repeat=7)]
+UNREAD = {RelayKind.JSON_STREAM, RelayKind.JSON_TRIMMED, RelayKind.EVENT, RelayKind.EVENT_AS_JSON}
+AS_JSON = {RelayKind.JSON_STREAM, RelayKind.JSON_TRIMMED, RelayKind.EVENT_AS_JSON}
+AS_EVENTS = {RelayKind.EVENT, RelayKind.EVENT_RELAY}
+
+
+def expected(traits: ResponseTraits) -> RelayKind:
+    """The same choice as the table, said as rules."""
+    large_json = traits.is_large and not traits.is_events
+    is_known = traits.names_id and traits.accepts_json
+    if traits.is_session:
+        if not (is_known and traits.has_trim and (traits.is_events or large_json)):
+            return RelayKind.SESSION
+        return RelayKind.EVENT_AS_JSON if traits.is_events else RelayKind.JSON_TRIMMED
+    if not traits.is_events:
+        return RelayKind.JSON_STREAM if large_json and is_known else RelayKind.COLLECTED
+    if is_known and traits.has_trim:
+        return RelayKind.EVENT if traits.accepts_events else RelayKind.EVENT_AS_JSON
+    return RelayKind.EVENT_RELAY if traits.accepts_events else RelayKind.COLLECTED
+
+
+@pytest.mark.parametrize("traits", ALL)
+def test_every_combination_has_its_kind(traits: ResponseTraits) -> None:
+    kind = relay_kind(traits)
+    assert kind is expected(traits)
+    if kind in UNREAD:
+        assert traits.names_id, "nothing unread leaves without the id that was asked"
+    if kind in AS_JSON:
+        assert traits.accepts_json
+    if kind in AS_EVENTS:
+        assert traits.accepts_events
+        assert not traits.is_session
+    if traits.is_session and kind in UNREAD:
+        assert traits.has_trim
+
+
+def test_no_row_is_superfluous() -> None:
+    """Each is the first that fits for some traits."""
+    first = {
+        next(
+            number
+            for number, (row, _) in enumerate(TABLE)
+            if all(wanted in (None, own) for wanted, own in zip(row, traits, strict=True))
+        )
+        for traits in ALL
+    }
+    assert first == set(range(len(TABLE)))
+    assert {kind for _, kind in TABLE} == set(RelayKind)

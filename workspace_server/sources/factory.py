@@ -34,12 +34,12 @@ class SourceFactory:
     """Makes the sources of one workspace.
 
     Args:
-        around: the workspace's world.
+        dependencies: the workspace's world.
         secrets: the user's secrets, which servers refer to by name.
     """
 
-    def __init__(self, around: Dependencies, secrets: LayeredSecretStore) -> None:
-        self._around = around
+    def __init__(self, dependencies: Dependencies, secrets: LayeredSecretStore) -> None:
+        self._dependencies = dependencies
         self._secrets = secrets
         self._slots: Slots | None = None
         self._cache: ListCache | None = None
@@ -48,13 +48,13 @@ class SourceFactory:
         """The script tools of the workspace, of the user, or of the system."""
         from workspace_server.sources.scripts.source import ScriptSource  # noqa: PLC0415
 
-        around, own = self._around, identity == "script"
+        dependencies, own = self._dependencies, identity == "script"
         return ScriptSource(
             identity,
             self._folders(identity, scripts),
-            Path(around.root),
+            Path(dependencies.root),
             trust if own else None,
-            environment=around.child_environment,
+            environment=dependencies.child_environment,
             run_dir=self._run_dir,
             libraries=scripts.libraries_path,
             own_libraries=scripts.workspace_libraries_path if own else (),
@@ -65,24 +65,27 @@ class SourceFactory:
         """The tool that runs any code."""
         from workspace_server.sources.scripts.code import CodeSource  # noqa: PLC0415
 
-        around = self._around
-        root = Path(around.root)
+        dependencies = self._dependencies
+        root = Path(dependencies.root)
         return CodeSource(
-            root, environment=around.child_environment, run_dir=self._run_dir, slots=self._shared_slots()
+            root,
+            environment=dependencies.child_environment,
+            run_dir=self._run_dir,
+            slots=self._shared_slots(),
         )
 
     def server(self, entry: StdioServer | RemoteServer) -> Source:
         """A configured server that may run."""
-        around = self._around
+        dependencies = self._dependencies
         if isinstance(entry, StdioServer):
             redaction.hide_members(entry.env)
             from workspace_server.sources.mcp.stdio.source import StdioSource  # noqa: PLC0415
 
             return StdioSource(
                 entry,
-                root=around.root,
-                environment=around.child_environment,
-                version=around.version,
+                root=dependencies.root,
+                environment=dependencies.child_environment,
+                version=dependencies.version,
                 cache=self._list_cache(),
             )
         redaction.hide(entry.token, entry.client_secret)
@@ -91,20 +94,24 @@ class SourceFactory:
         from workspace_server.sources.mcp.remote.source import RemoteSource  # noqa: PLC0415
 
         shared = RemoteDependencies(
-            around.root, around.version, around.variables, self._secrets.get, authorize=self._authorize
+            dependencies.root,
+            dependencies.version,
+            dependencies.variables,
+            self._secrets.get,
+            authorize=self._authorize,
         )
         return RemoteSource(entry, shared, self._list_cache())
 
     @property
     def _run_dir(self) -> Path:
         # short: the path of a socket in it has a narrow limit
-        return self._around.runtime_dir / "run" / self._around.workspace.rpartition("-")[2]
+        return self._dependencies.runtime_dir / "run" / self._dependencies.workspace.rpartition("-")[2]
 
     def _folders(self, identity: str, scripts: ScriptSettings) -> Sequence[Path]:
         if identity == "script":
-            return [Path(self._around.root, WORKSPACE_TOOLS), *scripts.workspace_tools_path]
+            return [Path(self._dependencies.root, WORKSPACE_TOOLS), *scripts.workspace_tools_path]
         if identity == "script_user":
-            return [self._around.config_dir / USER_TOOLS, *scripts.tools_path]
+            return [self._dependencies.config_dir / USER_TOOLS, *scripts.tools_path]
         return [SYSTEM_TOOLS]
 
     def _shared_slots(self) -> Slots:
@@ -116,7 +123,7 @@ class SourceFactory:
     def _list_cache(self) -> ListCache:
         from workspace_server.sources.mcp.lists.list_cache import ListCache  # noqa: PLC0415
 
-        self._cache = self._cache or ListCache(self._around.state_dir / "lists")
+        self._cache = self._cache or ListCache(self._dependencies.state_dir / "lists")
         return self._cache
 
     async def _authorize(self, server: RemoteServer) -> Authorization:

@@ -1,10 +1,10 @@
 """The base of all sources that are MCP servers: lists, calls, subscriptions and status over a session.
 
-A kind of source derives from `McpSource` and implements `over_session`, which runs something with a session
+A kind of source derives from `McpSource` and implements `with_session`, which runs something with a session
 or raises `Unavailable`. It reports to the base: `became(state, error)` when the state of its session
 changes (a change to `ready` refreshes stale lists), and `list_changed` and `resource_changed` as
 `on_change` and `on_update` of `Session.open`. Its `close` calls `stop_asking` first; after that,
-`over_session` is not called.
+`with_session` is not called.
 """
 
 from __future__ import annotations
@@ -82,21 +82,21 @@ class McpSource(Source):
         self.lists = ServerLists(
             self.id,
             offer,
-            over_session=self._over_session,
-            on_news=self._settle,
+            with_session=self._with_session,
+            on_refresh=self._notify_if_changed,
             cache=cache,
             cache_key=cache_key,
         )
-        self._subscriptions = Subscriptions(self.id, self._over_session)
+        self._subscriptions = Subscriptions(self.id, self._with_session)
         self._max_age_s = max_age_s
-        self._link_error: str | None = None
+        self._session_error: str | None = None
         self._greeting: HandshakeResult | None = None
         self._closed = False
         self._last_call: dict[str, Any] | None = None
-        self._seen = self._look()
+        self._last_observed = self._observable_state()
 
     @abstractmethod
-    async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+    async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         """Do something with a session.
 
         Args:
@@ -123,27 +123,27 @@ class McpSource(Source):
         Its other lists are asked for at the same time, and waited for a moment the first time.
         """
         lists = self.lists
-        await lists.recall()
-        lists.ask(one.kind for one in lists.all if self._is_due(one))
+        await lists.load_cached()
+        lists.request(one.kind for one in lists.all if self._is_due(one))
         if lists.tools.items is None:
-            lists.ask([TOOLS])
+            lists.request([TOOLS])
             await lists.tools.settled.wait()
         await lists.wait_for_extras()
         return lists.tools.items or ()
 
     def cached_tools(self) -> Sequence[Tool] | None:
         """The known list, unless one has to be read from the cache or refreshed first."""
-        if any(not one.is_recalled or self._is_due(one) for one in self.lists.all):
+        if any(not one.is_loaded or self._is_due(one) for one in self.lists.all):
             return None
         return self.lists.tools.items
 
     def extras(self) -> Extras:
         """As they were listed last."""
-        return self.lists.shown()
+        return self.lists.known_extras()
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """As `Source.call_tool`; the server gets the bytes of `context.arguments`."""
-        await self.lists.tools.recall()
+        await self.lists.tools.load_cached()
         began = time.monotonic()
         outcome: CallOutcome | None = None
         try:
@@ -152,19 +152,19 @@ class McpSource(Source):
             outcome = self.refusal(failure)
         finally:
             took = round((time.monotonic() - began) * 1000, 1)
-            self._last_call = {"tool": name, "at": time.time(), "ms": took, "outcome": _word(outcome)}
+            self._last_call = {"tool": name, "at": time.time(), "ms": took, "outcome": _outcome_word(outcome)}
         return outcome
 
     async def forward(self, name: str, context: CallContext) -> CallOutcome:
         """One call of the tool with the server's own name. Raises `Unavailable`."""
-        return await self._use(lambda session: session.call(name, context), context.caller)
+        return await self._run(lambda session: session.call(name, context), context.caller)
 
     async def relay(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
         """As `Source.relay`; starts or connects the server where need be."""
         try:
-            return await self._use(lambda session: session.relay(method, params, context), context.caller)
+            return await self._run(lambda session: session.relay(method, params, context), context.caller)
         except Unavailable as failure:
             return self.refusal(failure)
 
@@ -172,7 +172,7 @@ class McpSource(Source):
         """As `Source.greeting`: of the last session, else of one that is opened for this."""
         if self._greeting is None:
             try:
-                await self._over_session(_greeted)
+                await self._with_session(_only_open)
             except Unavailable:
                 return None
         return self._greeting
@@ -189,29 +189,29 @@ class McpSource(Source):
         """What the caller of a failed call reads."""
         return failure.refusal(self.id, self.state)
 
-    def became(self, state: SourceState, error: str | None) -> None:
+    def set_state(self, state: SourceState, error: str | None) -> None:
         """The connection's state is now this; `error` says why it is not what it should be."""
         self.state = state
-        self._link_error = error
+        self._session_error = error
         if state not in _ALIVE:
             for known in self.lists.all:
                 known.stale = True
         elif state == "ready":
-            self.lists.ask(one.kind for one in self.lists.all if one.stale)
+            self.lists.request(one.kind for one in self.lists.all if one.stale)
             self._subscriptions.renew()
-        self._settle()
+        self._notify_if_changed()
 
     def list_changed(self, capability: str) -> None:
         """The server says that its `tools`, `prompts` or `resources` changed."""
-        self.lists.ask(kinds.changed(capability), again=True)
+        self.lists.request(kinds.changed(capability), again=True)
 
     def resource_changed(self, uri: str) -> None:
         """The server says that the content of a resource changed."""
-        self._subscriptions.heard(uri)
+        self._subscriptions.resource_changed(uri)
 
     async def refresh(self) -> None:
         """Ask the server for its lists again, in the background."""
-        self.lists.ask((TOOLS, *EXTRAS), again=True)
+        self.lists.request((TOOLS, *EXTRAS), again=True)
         self.notify_changed()
 
     def issues(self) -> Sequence[Issue]:
@@ -232,7 +232,7 @@ class McpSource(Source):
             "lastCall": self._last_call,
         }
         if sessions := self.sessions:
-            members |= sessions[-1].described()
+            members |= sessions[-1].status()
             members["strays"] = sum(one.rpc.unmatched for one in sessions)
             members["inFlight"] = sum(one.rpc.in_flight for one in sessions)
         return members
@@ -243,17 +243,17 @@ class McpSource(Source):
         await self.lists.stop()
         await self._subscriptions.stop()
 
-    async def _use(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+    async def _run(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         async def noted(session: Session) -> T:
             self._greeting = session.greeting
             return await ask(session)
 
         if self._closed:
             raise Unavailable("it was stopped")
-        return await self.over_session(noted, caller)
+        return await self.with_session(noted, caller)
 
-    async def _over_session(self, ask: Callable[[Session], Awaitable[None]]) -> None:
-        await self._use(ask, None)
+    async def _with_session(self, ask: Callable[[Session], Awaitable[None]]) -> None:
+        await self._run(ask, None)
 
     def _is_due(self, known: ServerList[Any]) -> bool:
         """Whether a list is asked for again because somebody wants to see it."""
@@ -262,26 +262,26 @@ class McpSource(Source):
         old = self._max_age_s is not None and known.age_s() > self._max_age_s
         return known.items is None or old or (known.stale and self.state == "ready")
 
-    def _look(self) -> tuple[object, ...]:
+    def _observable_state(self) -> tuple[object, ...]:
         errors = tuple(known.error for known in self.lists.all)
-        return self.state, self.error, self.stale, errors, self.lists.tools.items, self.lists.shown()
+        return self.state, self.error, self.stale, errors, self.lists.tools.items, self.lists.known_extras()
 
-    def _settle(self) -> None:
+    def _notify_if_changed(self) -> None:
         """Tell whoever watches, but only of what is new: they will list again."""
         tools = self.lists.tools
-        error = self._link_error or tools.error
+        error = self._session_error or tools.error
         self.error = None if error is None else clean_text(error)
         self.stale = tools.stale
-        before, self._seen = self._seen, self._look()
-        if self._seen != before:
+        before, self._last_observed = self._last_observed, self._observable_state()
+        if self._last_observed != before:
             self.notify_changed()
 
 
-async def _greeted(session: Session) -> None:
+async def _only_open(session: Session) -> None:
     """All that is wanted of the session is that it is there."""
 
 
-def _word(outcome: CallOutcome | None) -> str:
+def _outcome_word(outcome: CallOutcome | None) -> str:
     if outcome is None:
         return "cancelled"
     return outcome.reason.word if isinstance(outcome, Refusal) else "answered"

@@ -63,7 +63,7 @@ class Stranger(McpSource):
     def session_greeting(self) -> HandshakeResult:
         return HandshakeResult(Era.LEGACY, "2025-11-25", self.capabilities)
 
-    async def over_session(self, ask: Any, caller: str | None) -> Any:
+    async def with_session(self, ask: Any, caller: str | None) -> Any:
         if None in self.failures:
             raise self.failures[None]
         return await ask(Sitting(self))
@@ -162,7 +162,7 @@ async def test_an_old_list_is_refreshed_when_somebody_looks(
     monkeypatch.setattr(foreign, "LIST_AGAIN_S", 0)
     source = Stranger(max_age_s=0)
     await source.listed()
-    source.became(state, None if state == "ready" else "gone")
+    source.set_state(state, None if state == "ready" else "gone")
     source.names = ["b"]
     assert await source.listed() == ["a"]
     await asyncio.sleep(0.01)
@@ -191,9 +191,9 @@ async def test_a_list_that_could_not_be_had_is_asked_for_again_but_not_each_time
 async def test_a_stale_list_is_refreshed_when_the_server_is_back() -> None:
     source = Stranger()
     await source.listed()
-    source.became("backoff", "gone")
+    source.set_state("backoff", "gone")
     assert (source.stale, source.error) == (True, "gone")
-    source.became("ready", None)
+    source.set_state("ready", None)
     await until_listed(source, 2)
     assert source.error is None
 
@@ -204,8 +204,8 @@ async def test_watchers_hear_of_news_only() -> None:
     heard = []
     source.watch(lambda: heard.append(source.state))
     await source.listed()
-    source.became("backoff", "gone")
-    source.became("backoff", "gone")
+    source.set_state("backoff", "gone")
+    source.set_state("backoff", "gone")
     assert heard == ["ready", "backoff"]
 
 
@@ -422,10 +422,10 @@ async def test_tools_that_always_change_are_not_remembered_for_ever(monkeypatch:
 async def test_a_fault_while_listing_is_a_list_that_could_not_be_had() -> None:
     source = Stranger()
 
-    async def over_session(ask: Any, caller: str | None) -> Any:
+    async def with_session(ask: Any, caller: str | None) -> Any:
         raise ZeroDivisionError
 
-    source.over_session = over_session  # type: ignore[method-assign]  # what no source should do
+    source.with_session = with_session  # type: ignore[method-assign]  # what no source should do
     assert await source.listed() == []
     assert [issue.message for issue in source.issues()] == [
         f"Failed to fetch {kind}s: ZeroDivisionError while listing"

@@ -31,7 +31,7 @@ class ServerList(Generic[Item]):
         items: its entries, None as long as no list is known.
         stale: whether it may be out of date: of an earlier life, or its server is down.
         error: why it could not be had last time; None while all is well.
-        is_recalled: whether the list of an earlier life was looked for.
+        is_loaded: whether the list of an earlier life was looked for.
         tried_at: when it was last asked for, in monotonic seconds.
         settled: set when it is not being asked for.
     """
@@ -57,7 +57,7 @@ class ServerList(Generic[Item]):
         self.items: Sequence[Item] | None = None
         self.stale = True
         self.error: str | None = None
-        self.is_recalled = cache is None
+        self.is_loaded = cache is None
         self.tried_at = -math.inf
         self.settled = asyncio.Event()
         self._source = source
@@ -78,14 +78,14 @@ class ServerList(Generic[Item]):
         """How long ago the server said this; infinite for a list of an earlier life."""
         return math.inf if self._taken_at is None else time.monotonic() - self._taken_at
 
-    async def recall(self) -> None:
+    async def load_cached(self) -> None:
         """Take the list of an earlier life, if there is one and the server has not been heard yet."""
-        if self.is_recalled or self._cache is None:
+        if self.is_loaded or self._cache is None:
             return
         saved = await asyncio.to_thread(self._cache.load, self._cache_key)
-        if self.is_recalled:
+        if self.is_loaded:
             return  # somebody else was here meanwhile
-        self.is_recalled = True
+        self.is_loaded = True
         pages = Pages(self.kind.member)
         try:
             pages.take(msgspec.Raw(saved or b""))

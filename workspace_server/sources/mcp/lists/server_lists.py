@@ -30,7 +30,7 @@ EXTRAS_S: Final = 10.0
 FIRST_EXTRAS_S: Final = 0.5
 """How long those who want tools wait for a first list of something else."""
 
-OverSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
+WithSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
 
 
 class ServerLists:
@@ -46,8 +46,8 @@ class ServerLists:
         source: str,
         offer: SourceSettings,
         *,
-        over_session: OverSession,
-        on_news: Callable[[], None],
+        with_session: WithSession,
+        on_refresh: Callable[[], None],
         cache: ListCache | None,
         cache_key: str,
     ) -> None:
@@ -56,8 +56,8 @@ class ServerLists:
         Args:
             source: id of the source, for issues and logs.
             offer: what the configuration says of its tools.
-            over_session: does something with a session; raises `Unavailable` where there is none.
-            on_news: called after each list that came or failed.
+            with_session: does something with a session; raises `Unavailable` where there is none.
+            on_refresh: called after each list that came or failed.
             cache: where the last good lists are kept; None for nowhere.
             cache_key: what the keys they are kept under begin with.
         """
@@ -79,8 +79,8 @@ class ServerLists:
         self.tools = ServerList(TOOLS, source, read_tools, cache, cache_key)
         self.extras = {kind: extra(kind) for kind in EXTRAS}
         self._source = source
-        self._over_session = over_session
-        self._on_news = on_news
+        self._with_session = with_session
+        self._on_news = on_refresh
         self._wanted: set[ListKind] = set()
         self._under_way: set[ListKind] = set()
         self._task: asyncio.Task[None] | None = None
@@ -91,17 +91,17 @@ class ServerLists:
         """Every list, tools first."""
         return (self.tools, *self.extras.values())
 
-    def shown(self) -> Extras:
+    def known_extras(self) -> Extras:
         """All but the tools, as far as it is known."""
         of = {kind: tuple(known.items or ()) for kind, known in self.extras.items()}
         return Extras(of[PROMPTS], of[RESOURCES], of[TEMPLATES])
 
-    async def recall(self) -> None:
+    async def load_cached(self) -> None:
         """Take the lists of an earlier life, where nothing newer is known."""
         for known in self.all:
-            await known.recall()
+            await known.load_cached()
 
-    def ask(self, kinds: Iterable[ListKind], *, again: bool = False) -> None:
+    def request(self, kinds: Iterable[ListKind], *, again: bool = False) -> None:
         """Ask the server for these lists; `again` also for one that is being asked for at this moment."""
         wanted = set(kinds) if again else set(kinds) - self._under_way
         for known in self.all:
@@ -109,7 +109,7 @@ class ServerLists:
                 known.settled.clear()
         self._wanted |= wanted
         if self._wanted and self._task is None:
-            self._task = asyncio.create_task(self._rounds(), name=f"list-{self._source}")
+            self._task = asyncio.create_task(self._refresh_all(), name=f"list-{self._source}")
 
     async def wait_for_extras(self) -> None:
         """Give those that are asked for the first time a moment; they are not worth more."""
@@ -126,39 +126,39 @@ class ServerLists:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _rounds(self) -> None:
+    async def _refresh_all(self) -> None:
         try:
             while self._wanted:
                 self._under_way, self._wanted = self._wanted, set()
-                await self._round([known for known in self.all if known.kind in self._under_way])
+                await self._refresh([known for known in self.all if known.kind in self._under_way])
         finally:
             self._under_way, self._task = set(), None
             for known in self.all:
                 known.settled.set()
 
-    async def _round(self, lists: Sequence[ServerList[Any]]) -> None:
+    async def _refresh(self, lists: Sequence[ServerList[Any]]) -> None:
         """Ask for some lists at once, over one session."""
         missing: dict[ServerList[Any], str | None] = dict.fromkeys(lists)
         for known in lists:
             known.tried_at = time.monotonic()
 
         async def ask(session: Session) -> None:
-            rounds = [self._one(session, known, missing) for known in lists]
-            for fault in await asyncio.gather(*rounds, return_exceptions=True):
+            refreshes = [self._refresh_one(session, known, missing) for known in lists]
+            for fault in await asyncio.gather(*refreshes, return_exceptions=True):
                 if fault is not None:
                     raise fault
 
         try:
             if self._closed:
                 raise Unavailable("it was stopped")
-            await self._over_session(ask)
+            await self._with_session(ask)
         except Unavailable as failure:
             self._failed(missing, failure.text)
         except Exception as fault:  # noqa: BLE001  a list that cannot be had is a state
             log.fault("source_list_failed", fault, source=self._source)
             self._failed(missing, f"{type(fault).__name__} while listing")
 
-    async def _one(
+    async def _refresh_one(
         self, session: Session, known: ServerList[Any], missing: dict[ServerList[Any], str | None]
     ) -> None:
         kind = known.kind
@@ -173,14 +173,14 @@ class ServerLists:
             raise
         await known.take(pages)
         missing.pop(known, None)
-        self._settle(known)
+        self._settled(known)
 
     def _failed(self, missing: Mapping[ServerList[Any], str | None], error: str) -> None:
         for known, own in missing.items():
             known.failed(own or error)
-            self._settle(known)
+            self._settled(known)
 
-    def _settle(self, known: ServerList[Any]) -> None:
+    def _settled(self, known: ServerList[Any]) -> None:
         self._under_way.discard(known.kind)
         if known.kind not in self._wanted:
             known.settled.set()

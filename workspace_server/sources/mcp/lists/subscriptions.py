@@ -15,24 +15,24 @@ FIRST_S: Final = 5.0
 """How long the first who wants to hear of a resource waits for the server's word."""
 
 Listener = Callable[[str], None]
-OverSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
+WithSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
 
 
 class Subscriptions:
     """Who listens to which resource of a source."""
 
-    def __init__(self, source: str, over_session: OverSession) -> None:
+    def __init__(self, source: str, with_session: WithSession) -> None:
         """Nobody listens yet.
 
         Args:
             source: id of the source, for logs.
-            over_session: does something with a session; raises `Unavailable` where there is none.
+            with_session: does something with a session; raises `Unavailable` where there is none.
         """
         self._source = source
-        self._over_session = over_session
+        self._with_session = with_session
         self._listeners: dict[str, list[Listener]] = {}
         self._session: Session | None = None
-        self._agreed: dict[str, bool] = {}
+        self._accepted: dict[str, bool] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -46,14 +46,14 @@ class Subscriptions:
         try:
             await asyncio.wait([self._start()], timeout=FIRST_S)
         except BaseException:
-            self._leave(uri, listener)
+            self._remove(uri, listener)
             raise
-        if self._agreed.get(uri) is False:
-            self._leave(uri, listener)
+        if self._accepted.get(uri) is False:
+            self._remove(uri, listener)
             return None
-        return lambda: self._leave(uri, listener)
+        return lambda: self._remove(uri, listener)
 
-    def heard(self, uri: str) -> None:
+    def resource_changed(self, uri: str) -> None:
         """The server says that this resource changed."""
         for listener in tuple(self._listeners.get(uri, ())):
             listener(uri)
@@ -71,7 +71,7 @@ class Subscriptions:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _leave(self, uri: str, listener: Listener) -> None:
+    def _remove(self, uri: str, listener: Listener) -> None:
         listeners = self._listeners.get(uri, [])
         if listener in listeners:
             listeners.remove(listener)
@@ -80,14 +80,14 @@ class Subscriptions:
 
     def _start(self) -> asyncio.Task[None]:
         if self._task is None:
-            self._task = asyncio.create_task(self._agree(), name=f"subscribe-{self._source}")
+            self._task = asyncio.create_task(self._sync(), name=f"subscribe-{self._source}")
         return self._task
 
-    async def _agree(self) -> None:
+    async def _sync(self) -> None:
         try:
             await asyncio.sleep(0)  # whoever comes or goes at the same time is settled in one go
-            while not self._closed and self._differs():
-                await self._over_session(self._settle)
+            while not self._closed and self._is_out_of_sync():
+                await self._with_session(self._sync_session)
         except Unavailable:
             return  # there will be a new session, or nothing to hear of
         except Exception as fault:  # noqa: BLE001  a server that breaks this costs only its own news
@@ -95,18 +95,18 @@ class Subscriptions:
         finally:
             self._task = None
 
-    def _differs(self) -> bool:
+    def _is_out_of_sync(self) -> bool:
         if self._session is None or self._session.ended is not None:
-            self._agreed = {}
+            self._accepted = {}
             return bool(self._listeners)
-        return self._listeners.keys() != self._agreed.keys()
+        return self._listeners.keys() != self._accepted.keys()
 
-    async def _settle(self, session: Session) -> None:
+    async def _sync_session(self, session: Session) -> None:
         if session is not self._session:
-            self._session, self._agreed = session, {}
-        for uri in self._agreed.keys() - self._listeners.keys():
-            if self._agreed.pop(uri):
+            self._session, self._accepted = session, {}
+        for uri in self._accepted.keys() - self._listeners.keys():
+            if self._accepted.pop(uri):
                 await session.unsubscribe(uri)
-        for uri in [uri for uri in self._listeners if uri not in self._agreed]:
+        for uri in [uri for uri in self._listeners if uri not in self._accepted]:
             refused = isinstance(await session.subscribe(uri), RpcError)
-            self._agreed[uri] = not refused
+            self._accepted[uri] = not refused

@@ -156,26 +156,26 @@ async def system_resolver(host: str, port: int) -> Sequence[str]:
 
 
 async def allowed_addresses(
-    place: Origin, *, allow_private: bool, allow_literal: bool, resolver: Resolver = system_resolver
+    origin: Origin, *, allow_private: bool, allow_literal: bool, resolver: Resolver = system_resolver
 ) -> list[str]:
-    """The addresses of a place that may be connected to, in the resolver's order.
+    """The addresses of an origin that may be connected to, in the resolver's order.
 
     Args:
-        place: where to.
+        origin: where to.
         allow_private: whether addresses of this machine and its networks are meant.
-        allow_literal: whether `localhost` and its like are (the place is written in the configuration).
+        allow_literal: whether `localhost` and its like are (the origin is written in the configuration).
         resolver: asked only for names.
 
     Raises:
         AddressRefused: there is none.
         OSError: the name cannot be resolved.
     """
-    if place.host in LITERAL_LOOPBACK and (allow_literal or allow_private):
-        return [str(one) for one in LITERAL_LOOPBACK[place.host]]
+    if origin.host in LITERAL_LOOPBACK and (allow_literal or allow_private):
+        return [str(one) for one in LITERAL_LOOPBACK[origin.host]]
     try:
-        candidates: Sequence[str] = [str(ip_address(place.host))]
+        candidates: Sequence[str] = [str(ip_address(origin.host))]
     except ValueError:
-        candidates = await resolver(place.host, place.port)
+        candidates = await resolver(origin.host, origin.port)
     refused: str | None = None
     allowed: list[str] = []
     for text in dict.fromkeys(candidates):

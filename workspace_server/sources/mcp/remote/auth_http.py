@@ -43,7 +43,7 @@ class AuthHttp(httpx2.AsyncBaseTransport):
         self._own = parse_origin(server.url)
         backend = CheckedBackend(
             allow_private=server.allow_private,
-            is_literal=lambda place: local and place.is_literal_loopback,
+            is_literal=lambda origin: local and origin.is_literal_loopback,
             resolver=resolver,
         )
         self._pool = httpcore2.AsyncConnectionPool(ssl_context=tls(), network_backend=backend)
@@ -51,8 +51,8 @@ class AuthHttp(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """One exchange."""
         try:
-            place = parse_origin(str(request.url))
-            self._check(place)
+            origin = parse_origin(str(request.url))
+            self._check(origin)
             with anyio.fail_after(DEADLINE_S):
                 return await self._exchange(request)
         except AddressRefused as refused:
@@ -72,8 +72,12 @@ class AuthHttp(httpx2.AsyncBaseTransport):
         """Close every connection."""
         await self._pool.aclose()
 
-    def _check(self, place: Origin) -> None:
-        if place.scheme != "https" and place != self._own and not (self._local and place.is_literal_loopback):
+    def _check(self, origin: Origin) -> None:
+        if (
+            origin.scheme != "https"
+            and origin != self._own
+            and not (self._local and origin.is_literal_loopback)
+        ):
             raise AddressRefused("credentials are only sent over https")
 
     async def _exchange(self, request: httpx2.Request) -> httpx2.Response:

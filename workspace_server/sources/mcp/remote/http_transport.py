@@ -71,7 +71,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     def __init__(
         self,
-        place: Origin,
+        origin: Origin,
         authorization: Authorization,
         headers: Mapping[str, str],
         backend: CheckedBackend,
@@ -83,7 +83,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """Make the way; nothing is connected yet.
 
         Args:
-            place: the only origin requests may go to.
+            origin: the only origin requests may go to.
             authorization: for that origin.
             headers: sent along, except those that are ours to set.
             backend: who connects.
@@ -92,7 +92,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             max_message: bytes a message may have.
             side_s: see `SIDE_S`.
         """
-        self._place = place
+        self._origin = origin
         self._authorization = authorization
         self._headers = {
             name: value for name, value in headers.items() if name.lower() not in _OURS and not
@@ -104,7 +104,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self.lost: dict[str, HttpFailure] = {}
         self.failure: HttpFailure | None = None
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls() if place.scheme == "https" else None,
+            ssl_context=tls() if origin.scheme == "https" else None,
             max_connections=256,
             max_keepalive_connections=8,
             keepalive_expiry=IDLE_S,
@@ -137,7 +137,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     async def _exchange(self, request: httpx2.Request, identity: bytes) -> httpx2.Response:
         try:
-            if parse_origin(str(request.url)) != self._place:
+            if parse_origin(str(request.url)) != self._origin:
                 raise HttpFailure("rejected", f"leads to {_origin(request.url)}, which is not followed")
             response = await self._authorized(request)
         except CredentialsMissing as missing:
@@ -239,7 +239,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise HttpFailure("rejected", f"answered HTTP {status} without a location", status=status)
         target = request.url.join(location)
         try:
-            stays = parse_origin(str(target)) == self._place
+            stays = parse_origin(str(target)) == self._origin
         except AddressRefused:
             stays = False
         if not stays:

@@ -29,7 +29,7 @@ from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.remote.login_storage import LoginStorage, SecretStore
 
 CALLBACK: Final = "/callback"
-PATIENCE_S: Final = 300.0
+LOGIN_TIMEOUT_S: Final = 300.0
 MAX_HEAD: Final = 16 * 1024
 HEAD_S: Final = 10.0
 _PAGE: Final = b"<!doctype html><title>LM Tools Bridge</title><p>%s You can close this window."
@@ -103,7 +103,7 @@ async def login(
     open_url: Callable[[str], None],
     *,
     resolver: Resolver = system_resolver,
-    patience_s: float = PATIENCE_S,
+    timeout_s: float = LOGIN_TIMEOUT_S,
 ) -> None:
     """Log in and store the tokens.
 
@@ -112,7 +112,7 @@ async def login(
         keeper: the secret store.
         open_url: opens the page in a browser, or shows its address.
         resolver: resolves names.
-        patience_s: how long the person may take.
+        timeout_s: how long the person may take.
 
     Raises:
         LoginFailed: it did not work.
@@ -132,11 +132,11 @@ async def login(
     logins = LoginStorage(server, keeper)
     try:
         parse_origin(server.url)
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             provider = OAuthClientProvider(server.url, metadata, logins, show, redirect.answer)
-            await _knock(server, provider, resolver)
+            await _trigger_login(server, provider, resolver)
     except TimeoutError:
-        raise LoginFailed(f"nobody logged in within {patience_s:g} s") from None
+        raise LoginFailed(f"nobody logged in within {timeout_s:g} s") from None
     except (OAuthFlowError, AddressRefused) as error:
         raise LoginFailed(f"{server.namespace}: {error}") from None
     except HttpFailure as failure:
@@ -147,7 +147,7 @@ async def login(
         raise LoginFailed(f"{server.namespace} wants no login")
 
 
-async def _knock(server: RemoteServer, provider: OAuthClientProvider, resolver: Resolver) -> None:
+async def _trigger_login(server: RemoteServer, provider: OAuthClientProvider, resolver: Resolver) -> None:
     """Ask for something: the answer 401 begins the flow."""
     hello = {
         "jsonrpc": "2.0",

@@ -72,7 +72,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
 
         Args:
             allow_private: as for `allowed_addresses`.
-            is_literal: whether a place is one that the configuration itself names.
+            is_literal: whether a origin is one that the configuration itself names.
             resolver: asked for the addresses of names.
         """
         self._allow_private = allow_private
@@ -89,14 +89,14 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Resolve, judge and connect, all within the timeout."""
-        place = parse_origin(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        origin = parse_origin(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         last: Exception = httpcore2.ConnectTimeout("no answer in time")
         with anyio.move_on_after(timeout):
             try:
                 found = await allowed_addresses(
-                    place,
+                    origin,
                     allow_private=self._allow_private,
-                    allow_literal=self._is_literal(place),
+                    allow_literal=self._is_literal(origin),
                     resolver=self._resolver,
                 )
             except OSError as error:

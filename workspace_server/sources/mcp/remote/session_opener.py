@@ -62,7 +62,7 @@ class SessionOpener:
 
     Args:
         server: the entry.
-        around: what it works with.
+        dependencies: what it works with.
         source: id of the source, for errors.
         schema: the input schema of a tool by the server's own name, None for one it does not list.
         on_change: hears which list the server says has changed.
@@ -70,14 +70,14 @@ class SessionOpener:
         junk: counts what is no message.
 
     Attributes:
-        place: where the server is, or why it may not be reached.
+        origin: where the server is, or why it may not be reached.
         authorization: as whom it is spoken to, once that is known.
     """
 
     def __init__(
         self,
         server: RemoteServer,
-        around: RemoteDependencies,
+        dependencies: RemoteDependencies,
         *,
         source: str,
         schema: Callable[[str], Mapping[str, Any] | None],
@@ -86,13 +86,13 @@ class SessionOpener:
         junk: InvalidOutput,
     ) -> None:
         self._server = server
-        self._around = around
+        self._dependencies = dependencies
         self._source = source
         self._schema = schema
         self._on_change = on_change
         self._on_update = on_update
         self._junk = junk
-        self.place = _place(server.url)
+        self.origin = _origin_of(server.url)
         self.authorization: Authorization | None = None
 
     async def open(self, on_end: Callable[[str], None]) -> Session:
@@ -101,8 +101,8 @@ class SessionOpener:
         Raises:
             Unavailable: there is none; as `HttpFailure` where HTTP is what failed.
         """
-        if isinstance(self.place, AddressRefused):
-            raise SessionFailed(str(self.place), final=True)
+        if isinstance(self.origin, AddressRefused):
+            raise SessionFailed(str(self.origin), final=True)
         if self.authorization is None:
             self.authorization = await self._authorize()
         # in a thread: loading the SDK takes most of a second, in which the others are served
@@ -111,52 +111,52 @@ class SessionOpener:
         )
         if self._server.transport != "sse":
             try:
-                return await self._open_way(sdk, "http", on_end)
+                return await self._open_transport(sdk, "http", on_end)
             except HttpFailure as failure:
                 if self._server.transport == "http" or failure.status not in _NO_STREAMABLE_HTTP:
                     raise
                 first = failure
             try:
-                return await self._open_way(sdk, "sse", on_end)
+                return await self._open_transport(sdk, "sse", on_end)
             except Unavailable:
                 raise first from None
-        return await self._open_way(sdk, "sse", on_end)
+        return await self._open_transport(sdk, "sse", on_end)
 
-    async def _open_way(self, sdk: Any, way: str, on_end: Callable[[str], None]) -> Session:
-        around, server = self._around, self._server
-        place = parse_origin(server.url)
-        own = (place.host, place.port)
+    async def _open_transport(self, sdk: Any, protocol: str, on_end: Callable[[str], None]) -> Session:
+        dependencies, server = self._dependencies, self._server
+        origin = parse_origin(server.url)
+        own = (origin.host, origin.port)
         backend = sdk.CheckedBackend(
             allow_private=server.allow_private,
             is_literal=lambda other: (other.host, other.port) == own,
-            resolver=around.resolver,
+            resolver=dependencies.resolver,
         )
 
         def guarded(on_lost: Any) -> Any:
             headers = {**SHOW_ALL, **server.headers}
             return sdk.GuardedTransport(
-                place, self.authorization, headers, backend, on_lost=on_lost, side_s=around.side_s
+                origin, self.authorization, headers, backend, on_lost=on_lost, side_s=dependencies.side_s
             )
 
-        transport = sdk.RemoteTransport(server.url, way, guarded, self._schema)
+        transport = sdk.RemoteTransport(server.url, protocol, guarded, self._schema)
         try:
-            async with asyncio.timeout(around.handshake_s):
+            async with asyncio.timeout(dependencies.handshake_s):
                 await transport.open()
             return await Session.open(
                 transport,
                 source=self._source,
-                root=around.root,
-                timeout_s=around.handshake_s,
+                root=dependencies.root,
+                timeout_s=dependencies.handshake_s,
                 on_change=self._on_change,
                 on_update=self._on_update,
                 on_end=on_end,
-                version=around.version,
+                version=dependencies.version,
                 junk=self._junk,
-                first=Era.MODERN if way == "http" else Era.LEGACY,
+                first=Era.MODERN if protocol == "http" else Era.LEGACY,
             )
         except TimeoutError:
             await transport.close()
-            raise Unavailable(f"did not answer within {around.handshake_s:g} s") from None
+            raise Unavailable(f"did not answer within {dependencies.handshake_s:g} s") from None
         except Unavailable as failure:
             await transport.close()
             cause = failure if isinstance(failure, HttpFailure) else failure.__cause__
@@ -168,12 +168,12 @@ class SessionOpener:
             raise
 
     async def _authorize(self) -> Authorization:
-        if self._server.auth == "oauth" and self._around.authorize is not None:
-            return await self._around.authorize(self._server)
-        return ConfiguredToken(self._server, self._around.environ, self._around.secrets)
+        if self._server.auth == "oauth" and self._dependencies.authorize is not None:
+            return await self._dependencies.authorize(self._server)
+        return ConfiguredToken(self._server, self._dependencies.environ, self._dependencies.secrets)
 
 
-def _place(url: str) -> Origin | AddressRefused:
+def _origin_of(url: str) -> Origin | AddressRefused:
     try:
         return parse_origin(url)
     except AddressRefused as refused:

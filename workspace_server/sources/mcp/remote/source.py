@@ -43,13 +43,13 @@ class RemoteSource(McpSource):
     """One entry of `[[mcp.remote_servers]]`. Connects when it is listed or called for the first time."""
 
     def __init__(
-        self, server: RemoteServer, around: RemoteDependencies, cache: ListCache | None = None
+        self, server: RemoteServer, dependencies: RemoteDependencies, cache: ListCache | None = None
     ) -> None:
         """Nothing is connected or read yet.
 
         Args:
             server: the entry.
-            around: what it works with.
+            dependencies: what it works with.
             cache: where the last good list is kept.
         """
         words = (server.namespace, "remote", *server.keywords)
@@ -66,14 +66,14 @@ class RemoteSource(McpSource):
             server.visibilities,
             server.task,
         )
-        key = key_of(_identity(server, around.environ))
+        key = key_of(_identity(server, dependencies.environ))
         super().__init__("remote", offer, state="connecting", cache=cache, cache_key=key, max_age_s=MAX_AGE_S)
         self._server = server
-        self._around = around
+        self._dependencies = dependencies
         self._slow_search = False
         self._opener = SessionOpener(
             server,
-            around,
+            dependencies,
             source=self.id,
             schema=self._schema,
             on_change=self.list_changed,
@@ -84,10 +84,10 @@ class RemoteSource(McpSource):
         self._supervisor = SessionSupervisor(
             self._opener.open,
             self._policy,
-            self.became,
+            self.set_state,
             source=self.id,
             wait_s=CALL_WAIT_S,
-            clock=around.clock,
+            clock=dependencies.clock,
         )
 
     @property
@@ -109,7 +109,7 @@ class RemoteSource(McpSource):
             name, context = EXECUTE, msgspec.structs.replace(context, arguments=jsonrpc.raw(wrapped))
         outcome = await super().forward(name, context)
         if isinstance(outcome, RpcError) and outcome.code == HEADER_MISMATCH:
-            self.lists.ask([TOOLS])
+            self.lists.request([TOOLS])
             await self.lists.tools.settled.wait()
             outcome = await super().forward(name, context)
         return outcome
@@ -161,10 +161,10 @@ class RemoteSource(McpSource):
         breaker = self._policy.breaker
         return {
             **super().status(),
-            "origin": self._opener.place.origin if isinstance(self._opener.place, Origin) else None,
+            "origin": self._opener.origin.origin if isinstance(self._opener.origin, Origin) else None,
             "connections": self._supervisor.opened,
             "failures": breaker.failures,
-            "retryInMs": round(breaker.wait(self._around.clock()) * 1000) or None,
+            "retryInMs": round(breaker.wait(self._dependencies.clock()) * 1000) or None,
         }
 
     async def close(self) -> None:
@@ -175,8 +175,8 @@ class RemoteSource(McpSource):
     def _offers(self, original: str) -> bool:
         return self._schema(original) is not None
 
-    async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
-        """As `McpSource.over_session`; once more over a new session where the old one is unknown to the
+    async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        """As `McpSource.with_session`; once more over a new session where the old one is unknown to the
         server.
         """
         try:

@@ -43,9 +43,9 @@ class ChangeFeed:
         self._stopped = False
         self._lists: asyncio.Task[None] | None = None
         self._resources: asyncio.Task[None] | None = None
-        self._agreed: asyncio.Future[frozenset[str]] | None = None
+        self._accepted: asyncio.Future[frozenset[str]] | None = None
 
-    def heard(self, method: str, params: msgspec.Raw) -> None:
+    def handle(self, method: str, params: msgspec.Raw) -> None:
         """A notification that is not about a single request."""
         if method == names.RESOURCE_UPDATED:
             uri = jsonrpc.text_of(jsonrpc.members_of(params).get("uri", b""))
@@ -54,7 +54,7 @@ class ChangeFeed:
         elif method == names.ACKNOWLEDGED:
             self._acknowledged(jsonrpc.members_of(params))
         else:
-            self._changes.heard(method)
+            self._changes.handle(method)
 
     def listen_to_lists(self, request: Request, capabilities: Mapping[str, Any]) -> None:
         """From now on, listen to the lists of a server of the newer era that tells of them."""
@@ -67,26 +67,26 @@ class ChangeFeed:
             self._lists = self._start(request, wanted)
 
     async def listen_to(self, request: Request, uris: Sequence[str]) -> frozenset[str] | None:
-        """From now on, listen to exactly these resources; gives those that the server agreed to tell of.
+        """From now on, listen to exactly these resources; gives those that the server accepted to tell of.
 
         The request before stays open until there is the new one, so that nothing is lost in between; it goes
         on where the server refuses or does not say (None).
         """
         before, now = self._resources, None
-        agreed = self._agreed = asyncio.get_running_loop().create_future()
+        accepted = self._accepted = asyncio.get_running_loop().create_future()
         try:
             if uris:
                 now = self._start(request, {"resourceSubscriptions": list(uris)})
-                both = (agreed, now)
+                both = (accepted, now)
                 await asyncio.wait(both, timeout=ACKNOWLEDGED_S, return_when=asyncio.FIRST_COMPLETED)
             else:
-                agreed.set_result(frozenset())
+                accepted.set_result(frozenset())
         finally:
-            self._agreed = None
-            self._resources, over = (now, before) if agreed.done() else (before, now)
+            self._accepted = None
+            self._resources, over = (now, before) if accepted.done() else (before, now)
             if over is not None:
                 over.cancel()
-        return agreed.result() if agreed.done() else None
+        return accepted.result() if accepted.done() else None
 
     async def stop(self) -> None:
         """Tell nothing more, and listen to nothing. Idempotent."""
@@ -99,12 +99,12 @@ class ChangeFeed:
 
     def _acknowledged(self, params: Mapping[str, msgspec.Raw]) -> None:
         honoured = jsonrpc.members_of(params.get("notifications", b""))
-        if "resourceSubscriptions" in honoured and self._agreed is not None and not self._agreed.done():
+        if "resourceSubscriptions" in honoured and self._accepted is not None and not self._accepted.done():
             try:
                 uris = msgspec.json.decode(honoured["resourceSubscriptions"], type=frozenset[str])
             except msgspec.DecodeError:
                 uris = frozenset()
-            self._agreed.set_result(uris)
+            self._accepted.set_result(uris)
 
     def _start(self, request: Request, wanted: Mapping[str, Any]) -> asyncio.Task[None]:
         return asyncio.create_task(self._listen(request, wanted), name=f"listen-{self._source}")
@@ -119,9 +119,9 @@ class ChangeFeed:
             if isinstance(answer, RpcError) or self._stopped:
                 return
             await asyncio.sleep(LISTEN_AGAIN_S)
-            self._missed(wanted)
+            self._report_all(wanted)
 
-    def _missed(self, wanted: Mapping[str, Any]) -> None:
+    def _report_all(self, wanted: Mapping[str, Any]) -> None:
         """What happened while nobody listened was told to nobody."""
         for kind in _KINDS:
             if f"{kind}ListChanged" in wanted:

@@ -24,7 +24,7 @@ class Changes:
         self._kinds: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def heard(self, method: str) -> None:
+    def handle(self, method: str) -> None:
         """A notification that is not about a single request."""
         if method in _KINDS:
             self.add(_KINDS[method])
@@ -33,20 +33,20 @@ class Changes:
         """Tell of this kind within 250 ms."""
         self._kinds.add(kind)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._tell)
+            self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._report)
 
     def stop(self) -> None:
         """Say nothing more."""
         if self._timer is not None:
             self._timer.cancel()
-        self._on_change = _nobody
+        self._on_change = _ignore
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         self._timer = None
         kinds, self._kinds = self._kinds, set()
         for kind in sorted(kinds):
             self._on_change(kind)
 
 
-def _nobody(_kind: str) -> None:
+def _ignore(_kind: str) -> None:
     """Whoever hears of changes after the end."""

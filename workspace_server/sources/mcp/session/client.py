@@ -37,7 +37,7 @@ class Client:
             return self.level is not None and said in LOG_LEVELS[LOG_LEVELS.index(self.level) :]
         return method == names.ELICITED and self.context.caller != ""  # 2026-07-28 knows no such thing
 
-    async def hear(self, method: str, params: Mapping[str, msgspec.Raw]) -> None:
+    async def notify(self, method: str, params: Mapping[str, msgspec.Raw]) -> None:
         """Pass a notification on; progress gets its own token back."""
         own = {"progressToken": self.token} if method == names.PROGRESS else {}
         await self.context.notify(method, {**params, **own})

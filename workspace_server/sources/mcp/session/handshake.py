@@ -34,7 +34,7 @@ PROBE_S: Final = 5.0
 """How long a server may take that was asked what it does not know; some never answer that."""
 
 
-async def greet(
+async def negotiate(
     rpc: RpcConnection, transport: Transport, version: str, timeout_s: float, first: Era
 ) -> HandshakeResult:
     """The whole handshake.
@@ -50,7 +50,7 @@ async def greet(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            greeting = await _shake(rpc, version, first)
+            greeting = await _negotiate(rpc, version, first)
             transport.negotiated(greeting.era, greeting.revision)
             if greeting.era is Era.LEGACY:
                 await rpc.notify(names.INITIALIZED)
@@ -65,40 +65,40 @@ async def greet(
         raise SessionFailed(end.reason) from end
 
 
-async def _shake(rpc: RpcConnection, version: str, first: Era) -> HandshakeResult:
+async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> HandshakeResult:
     """Up to, not including, `notifications/initialized`."""
-    if first is Era.MODERN and (greeting := await _probed(rpc, version)) is not None:
+    if first is Era.MODERN and (greeting := await _try_discover(rpc, version)) is not None:
         return greeting
     client = {"name": OUR_NAME, "version": version}
     params = {"protocolVersion": LATEST_LEGACY, "capabilities": _CAPABILITIES, "clientInfo": client}
     answer = await _ask(rpc, names.INITIALIZE, params)
     if not isinstance(answer, RpcError):
         return _legacy(_object(answer))
-    discovered = await _discovered(rpc, version) if first is Era.LEGACY else answer
-    if isinstance(discovered, RpcError):
+    discovery = await _discover(rpc, version) if first is Era.LEGACY else answer
+    if isinstance(discovery, RpcError):
         raise SessionFailed(f"refused the handshake: {clean_text(answer.message[:500])} ({answer.code})")
-    return _modern(_object(discovered))
+    return _modern(_object(discovery))
 
 
-async def _probed(rpc: RpcConnection, version: str) -> HandshakeResult | None:
+async def _try_discover(rpc: RpcConnection, version: str) -> HandshakeResult | None:
     """The greeting of a server that speaks a newer revision we do; None for any other."""
     try:
         async with asyncio.timeout(PROBE_S):
-            discovered = await _discovered(rpc, version)
+            discovery = await _discover(rpc, version)
     except TimeoutError:
         return None
     except Unavailable as failure:
         if failure.undecided:
             return None
         raise
-    if isinstance(discovered, RpcError):
+    if isinstance(discovery, RpcError):
         return None
     with suppress(SessionFailed):
-        return _modern(_object(discovered))
+        return _modern(_object(discovery))
     return None
 
 
-async def _discovered(rpc: RpcConnection, version: str) -> msgspec.Raw | RpcError:
+async def _discover(rpc: RpcConnection, version: str) -> msgspec.Raw | RpcError:
     meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
     return await _ask(rpc, names.DISCOVER, {"_meta": meta})
 

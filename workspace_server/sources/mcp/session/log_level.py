@@ -23,7 +23,7 @@ class LogLevel:
     def __init__(self, set_level: Callable[[str], Awaitable[object]]) -> None:
         self._set_level = set_level
         self._wanted: list[str] = []
-        self._told: str | None = None
+        self._set: str | None = None
         self._lock = asyncio.Lock()
 
     @asynccontextmanager
@@ -34,14 +34,14 @@ class LogLevel:
             return
         self._wanted.append(level)
         try:
-            await self._agree()
+            await self._sync()
             yield
         finally:
             self._wanted.remove(level)
 
-    async def _agree(self) -> None:
+    async def _sync(self) -> None:
         async with self._lock:
             level = min(self._wanted, key=LOG_LEVELS.index)
-            if level != self._told:
-                self._told = level
+            if level != self._set:
+                self._set = level
                 await self._set_level(level)

@@ -90,35 +90,35 @@ def read(line: bytes) -> Response | InvalidResponse | Request | Notification | N
         if not line.isascii():
             line.decode()  # the decoder does not look into what it leaves raw
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return _broken(line)
+        return _invalid_response(line)
     if jsonrpc.bytes_of(message.jsonrpc) != b'"2.0"':
         return None
-    identity = jsonrpc.bytes_of(message.id)
+    request_id = jsonrpc.bytes_of(message.id)
     if not jsonrpc.bytes_of(message.method):
-        return _reply(identity, message) if identity else None
+        return _response(request_id, message) if request_id else None
     method = jsonrpc.text_of(message.method)
     if method is None:
         return None
-    if not identity:
+    if not request_id:
         return Notification(method, message.params)
-    return Request(identity, method, message.params) if jsonrpc.is_valid_id(identity) else None
+    return Request(request_id, method, message.params) if jsonrpc.is_valid_id(request_id) else None
 
 
-def _reply(identity: bytes, message: _Envelope) -> Response | InvalidResponse | None:
+def _response(request_id: bytes, message: _Envelope) -> Response | InvalidResponse | None:
     error, result = jsonrpc.bytes_of(message.error), jsonrpc.bytes_of(message.result)
     if not error and not result:
         return None
     if error in (b"", b"null") and result:  # some servers write both members always
-        return Response(identity, message.result)
+        return Response(request_id, message.result)
     try:
-        said = _error.decode(error)
+        error_object = _error.decode(error)
     except (msgspec.DecodeError, RecursionError):
-        return InvalidResponse(identity)
-    data = said.data if jsonrpc.bytes_of(said.data) else None
-    return Response(identity, RpcError(said.code, said.message, data))
+        return InvalidResponse(request_id)
+    data = error_object.data if jsonrpc.bytes_of(error_object.data) else None
+    return Response(request_id, RpcError(error_object.code, error_object.message, data))
 
 
-def _broken(line: bytes) -> InvalidResponse | None:
+def _invalid_response(line: bytes) -> InvalidResponse | None:
     """An answer that only a lenient reader understands: its caller should not wait for it in vain."""
     if b'"result"' not in line and b'"error"' not in line:
         return None
@@ -128,8 +128,8 @@ def _broken(line: bytes) -> InvalidResponse | None:
         return None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or "method" in message:
         return None
-    identity = message.get("id")
-    return InvalidResponse(b"%d" % identity) if type(identity) is int else None
+    request_id = message.get("id")
+    return InvalidResponse(b"%d" % request_id) if type(request_id) is int else None
 
 
 def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
@@ -137,7 +137,7 @@ def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
     return jsonrpc.request(b"%d" % number, method, params)
 
 
-def relayed(
+def forwarded_params(
     params: Mapping[str, Any], client: Client, own: Mapping[str, Any], number: int, era: Era
 ) -> dict[str, Any]:
     """Parameters of a client's request for the next hop.
@@ -181,14 +181,14 @@ def hop_meta(era: Era, revision: str, version: str, capabilities: Mapping[str, A
     }
 
 
-def translated(error: RpcError, method: str, era: Era) -> RpcError:
+def to_modern_error(error: RpcError, method: str, era: Era) -> RpcError:
     """A server's error as the modern era has it: a resource that is not there has another code."""
     if era is Era.LEGACY and method == names.RESOURCES_READ and error.code == jsonrpc.RESOURCE_NOT_FOUND:
         return RpcError(jsonrpc.INVALID_PARAMS, error.message, error.data)
     return error
 
 
-def completed(result: msgspec.Raw, method: str = names.TOOLS_CALL) -> msgspec.Raw | None:
+def to_modern_result(result: msgspec.Raw, method: str = names.TOOLS_CALL) -> msgspec.Raw | None:
     """A result with the members the modern era wants of it; None for no JSON object.
 
     Those it has stay as they are, and nothing else changes.

@@ -22,7 +22,7 @@ class ReadThrottle:
     def __init__(self) -> None:
         self._spent = 0.0
 
-    async def unasked(self, size: int) -> None:
+    async def unsolicited(self, size: int) -> None:
         """A message of so many bytes was read that nobody waited for: rest, if it was time."""
         self._spent += MESSAGE_S + size * BYTE_S
         if self._spent >= BURST_S:

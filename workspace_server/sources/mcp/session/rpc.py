@@ -27,7 +27,7 @@ from workspace_server.sources.mcp.session.client import Client
 from workspace_server.sources.mcp.session.event_queue import EventQueue
 from workspace_server.sources.mcp.session.messages import InvalidResponse, Notification, Request, Response
 from workspace_server.sources.mcp.session.read_throttle import ReadThrottle
-from workspace_server.sources.mcp.session.server_requests import ServerRequests, are_one_clients
+from workspace_server.sources.mcp.session.server_requests import ServerRequests, are_of_one_client
 from workspace_server.sources.mcp.session.transport import RequestFailed, ResponseStreamMessage, Transport
 from workspace_server.tool import RpcError
 
@@ -81,7 +81,7 @@ class RpcConnection:
         self._on_notification = on_notification
         self._on_end: Callable[[str], None] | None = None
         self._numbers = count(1)
-        self._pace = ReadThrottle()
+        self._throttle = ReadThrottle()
         self._waiting: dict[bytes, _Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server_requests = ServerRequests(root, self._send_quietly, source)
@@ -137,9 +137,9 @@ class RpcConnection:
                     raise InvalidResponseError
                 waiting.size -= _size(event)
                 if client is not None:
-                    await client.hear(*event)
+                    await client.notify(*event)
         except TransportEnded as end:
-            self._over(end)
+            self._end(end)
             raise Unavailable(end.reason) from end
         except Unavailable:
             raise
@@ -158,7 +158,7 @@ class RpcConnection:
     async def close(self) -> None:
         """Stop, and close the transport. What is under way ends as `Unavailable`; `on_end` is not called."""
         self._on_end = None
-        self._over(TransportEnded("the connection was closed"))
+        self._end(TransportEnded("the connection was closed"))
         self._reader.cancel()
         for task in self._tasks:
             task.cancel()
@@ -174,48 +174,48 @@ class RpcConnection:
             while True:
                 arrived = await self._transport.receive()
                 if isinstance(arrived, RequestFailed):
-                    self._settle(b"%d" % arrived.id, arrived.failure)
+                    self._complete(b"%d" % arrived.id, arrived.failure)
                     continue
-                beside, text = (
+                related_to, text = (
                     (arrived.id, arrived.text)
                     if isinstance(arrived, ResponseStreamMessage)
                     else (None, arrived)
                 )
-                if not self._take(text, beside):
-                    await self._pace.unasked(len(text))
+                if not self._handle(text, related_to):
+                    await self._throttle.unsolicited(len(text))
         except TransportEnded as reason:
             end = reason
         except Exception as fault:  # noqa: BLE001  whatever a transport does, nobody may wait for ever
             log.fault("transport_failed", fault, source=self._source)
-        self._over(end)
+        self._end(end)
 
-    def _over(self, end: TransportEnded) -> None:
+    def _end(self, end: TransportEnded) -> None:
         """Once: everybody who waits learns of it."""
         if self.ended is not None:
             return
         self.ended = end
-        failure = _failure(end)
+        failure = _unavailable(end)
         for key in tuple(self._waiting):
-            self._settle(key, failure)
+            self._complete(key, failure)
         if self._on_end is not None:
             self._on_end(end.reason)
 
-    def _take(self, text: bytes, beside: int | None) -> bool:
-        """Whether somebody waited for it; `beside` is the request whose answer it came with."""
+    def _handle(self, text: bytes, related_to: int | None) -> bool:
+        """Whether a request waited for this message; `related_to` is the request on whose stream it came."""
         message = messages.read(text)
         if isinstance(message, Response | InvalidResponse):
-            return self._settle(message.id, message)
+            return self._complete(message.id, message)
         if isinstance(message, Notification):
-            return self._hear(message, beside)
+            return self._handle_notification(message, related_to)
         if isinstance(message, Request):
-            concerned = [client.context for client, _ in reversed(self._concerned(beside))]
-            if not self._server_requests.take(message, concerned):
+            candidates = [client.context for client, _ in reversed(self._candidates(related_to))]
+            if not self._server_requests.handle(message, candidates):
                 self.unmatched += 1
         elif self._junk.add(text, time.monotonic()):
             log.info("source_junk", source=self._source, first=self._junk.first)
         return False
 
-    def _settle(self, key: bytes, event: Response | InvalidResponse | Unavailable) -> bool:
+    def _complete(self, key: bytes, event: Response | InvalidResponse | Unavailable) -> bool:
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             self.unmatched += 1
@@ -223,31 +223,31 @@ class RpcConnection:
         waiting.events.put(event)
         return True
 
-    def _hear(self, message: Notification, beside: int | None) -> bool:
+    def _handle_notification(self, message: Notification, related_to: int | None) -> bool:
         params = jsonrpc.members_of(message.params)
         match message.method:
             case names.PROGRESS:
                 waiting = self._waiting.get(jsonrpc.bytes_of(params.get("progressToken", msgspec.Raw())))
-                return self._pass_on(waiting, message.method, params)
+                return self._forward(waiting, message.method, params)
             case names.MESSAGE | names.ELICITED:
                 if message.method == names.MESSAGE:
-                    self._note(params)
-                concerned = self._concerned(beside)
-                if not are_one_clients([client.context for client, _ in concerned]):
+                    self._record_log_message(params)
+                candidates = self._candidates(related_to)
+                if not are_of_one_client([client.context for client, _ in candidates]):
                     return False
-                return self._pass_on(concerned[-1][1], message.method, params)
+                return self._forward(candidates[-1][1], message.method, params)
             case names.CANCELLED:
                 self._server_requests.cancelled(message.params)
             case _:
                 self._on_notification(message.method, message.params)
         return False
 
-    def _note(self, params: Mapping[str, msgspec.Raw]) -> None:
+    def _record_log_message(self, params: Mapping[str, msgspec.Raw]) -> None:
         level = jsonrpc.text_of(params.get("level", b"")) or "info"
         data = jsonrpc.bytes_of(params.get("data", msgspec.Raw()))[:500].decode(errors="replace")
         self.log_messages.append((clean_text(level[:20]), clean_text(data)))
 
-    def _pass_on(self, waiting: _Waiting | None, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
+    def _forward(self, waiting: _Waiting | None, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
         """Give a notification to the client it concerns, in order with the answer, if it wants it."""
         if waiting is None or waiting.client is None or not waiting.client.wants(method, params):
             self.unmatched += method == names.PROGRESS
@@ -260,14 +260,14 @@ class RpcConnection:
         waiting.events.put(event)
         return True
 
-    def _concerned(self, beside: int | None) -> list[tuple[Client, _Waiting]]:
+    def _candidates(self, related_to: int | None) -> list[tuple[Client, _Waiting]]:
         """The requests that the server may mean with what it says by itself; nobody knows which of several.
 
         HTTP tells by the stream it came on. Otherwise it is one that is under way, most likely the last.
         Parked ones count only where there is no other: a server that waits for an answer says nothing, and
         the client may never give one.
         """
-        keys = tuple(self._waiting) if beside is None else (b"%d" % beside,)
+        keys = tuple(self._waiting) if related_to is None else (b"%d" % related_to,)
         under_way = [self._waiting[key] for key in keys if key in self._waiting]
         all_of_them = [(one.client, one) for one in under_way if one.client is not None]
         return [one for one in all_of_them if not one[0].context.is_suspended()] or all_of_them
@@ -282,7 +282,7 @@ class RpcConnection:
         try:
             await self._transport.send(message)
         except TransportEnded as end:
-            self._over(end)
+            self._end(end)
         except Unavailable:
             pass
 
@@ -291,7 +291,7 @@ def _size(heard: _Notification) -> int:
     return sum(len(jsonrpc.bytes_of(raw)) for raw in heard[1].values())
 
 
-def _failure(end: TransportEnded) -> Unavailable:
+def _unavailable(end: TransportEnded) -> Unavailable:
     """What calls under way learn of the end of their connection."""
     reason = Reason.RESPONSE_TOO_LARGE if end.too_large else Reason.SOURCE_UNAVAILABLE
     return Unavailable(end.reason, "unknown", reason)

@@ -37,7 +37,7 @@ ROOTS_S: Final = 0.1
 """How long a server that asked for the roots may take until it goes by them; 20 to 50 ms were seen."""
 
 
-def _unheard(uri: str) -> None:
+def _ignore_update(uri: str) -> None:
     """The news of a resource that nobody subscribed to."""
 
 
@@ -76,7 +76,7 @@ class Session:
         on_change: Callable[[str], None],
         on_end: Callable[[str], None],
         version: str,
-        on_update: Callable[[str], None] = _unheard,
+        on_update: Callable[[str], None] = _ignore_update,
         junk: InvalidOutput | None = None,
         first: Era = Era.LEGACY,
     ) -> Session:
@@ -100,10 +100,10 @@ class Session:
         """
         changes = ChangeFeed(on_change, on_update, source)
         rpc = RpcConnection(
-            transport, source=source, root=root, junk=junk or InvalidOutput(), on_notification=changes.heard
+            transport, source=source, root=root, junk=junk or InvalidOutput(), on_notification=changes.handle
         )
         try:
-            greeting = await handshake.greet(rpc, transport, version, timeout_s, first)
+            greeting = await handshake.negotiate(rpc, transport, version, timeout_s, first)
         except BaseException:
             await changes.stop()
             await rpc.close()
@@ -119,7 +119,7 @@ class Session:
         """Why the session is over, None while it lives."""
         return None if self.rpc.ended is None else self.rpc.ended.reason
 
-    def described(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """What is spoken, and what the server said of itself, cleaned, for status."""
         info = self.greeting.server_info
         texts = {key: info[key] for key in ("name", "title", "version") if isinstance(info.get(key), str)}
@@ -130,7 +130,7 @@ class Session:
             "said": [f"{level}: {text}" for level, text in self.rpc.log_messages],
         }
 
-    async def settle(self) -> None:
+    async def wait_for_roots(self) -> None:
         """Let a server take its roots in before anybody calls it.
 
         Servers ask for them after `initialized`, and refuse what lies outside until they have the answer; no
@@ -171,18 +171,18 @@ class Session:
             Unavailable: there is no answer; with `Reason.CALL_TIMED_OUT` where `timeout_s` ran out.
         """
         number, client, era = self.rpc.next_id(), Client(context), self.greeting.era
-        sent = messages.relayed(params, client, self._meta(context.capabilities), number, era)
+        sent = messages.forwarded_params(params, client, self._meta(context.capabilities), number, era)
         try:
-            answer = await self._asked(number, method, sent, client, timeout_s)
+            answer = await self._request_for(number, method, sent, client, timeout_s)
         except InvalidResponseError:
             what = "something that is no valid JSON in UTF-8 (NaN, Infinity, half a character)"
-            return self._unreadable(method, what)
+            return self._invalid_result(method, what)
         if isinstance(answer, RpcError):
-            return messages.translated(answer, method, era)
-        result = messages.completed(answer, method if era is Era.LEGACY else names.TOOLS_CALL)
-        return result or self._unreadable(method, "a result that is no object")
+            return messages.to_modern_error(answer, method, era)
+        result = messages.to_modern_result(answer, method if era is Era.LEGACY else names.TOOLS_CALL)
+        return result or self._invalid_result(method, "a result that is no object")
 
-    async def _asked(
+    async def _request_for(
         self, number: int, method: str, sent: Mapping[str, Any], client: Client, timeout_s: float | None
     ) -> msgspec.Raw | RpcError:
         level = self._level_of(client)
@@ -282,7 +282,7 @@ class Session:
             self._subscribed = honoured
         return self._subscribed
 
-    def _unreadable(self, method: str, what: str) -> CallOutcome:
+    def _invalid_result(self, method: str, what: str) -> CallOutcome:
         """No structured part: the tool may have promised a shape for that."""
         if method == names.TOOLS_CALL:
             return ToolResult(f"Error: the source {self._source} answered with {what}", is_error=True)

@@ -99,8 +99,8 @@ class StdioSource(McpSource):
         """See `McpSource.is_shared`."""
         return isinstance(self._processes, SharedProcess)
 
-    async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
-        """As `McpSource.over_session`; starts a process where none runs."""
+    async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        """As `McpSource.with_session`; starts a process where none runs."""
         async with self._processes.use(caller) as session:
             return await ask(session)
 
@@ -143,7 +143,7 @@ class StdioSource(McpSource):
         def on_state(state: SourceState, error: str | None) -> None:
             # a further process says nothing new about a server that is known to work
             if shared or state != "starting" or self.state != "ready":
-                self.became(state, error)
+                self.set_state(state, error)
 
         return SessionSupervisor(self._start, self._policy, on_state, source=self.id, revive=shared)
 
@@ -181,7 +181,7 @@ class StdioSource(McpSource):
             junk=self.junk,
         )
         try:
-            await session.settle()
+            await session.wait_for_roots()
         except BaseException:
             await session.close()
             raise

@@ -19,7 +19,7 @@ class Server:
         self.session = Sitting(self, 1)
         self.is_down = False
 
-    async def over_session(self, ask: Any) -> None:
+    async def with_session(self, ask: Any) -> None:
         if self.is_down:
             raise Unavailable("down")
         await ask(self.session)
@@ -55,12 +55,12 @@ class Sitting:
 async def test_many_listeners_are_one_subscription_that_ends_with_the_last() -> None:
     """"""
     server = Server()
-    subscriptions = Subscriptions("s", server.over_session)
+    subscriptions = Subscriptions("s", server.with_session)
     heard: list[str] = []
     leave = [await subscriptions.add("x://a", heard.append) for _ in range(3)]
     assert server.said == ["1+x://a"]
-    subscriptions.heard("x://a")
-    subscriptions.heard("x://b")
+    subscriptions.resource_changed("x://a")
+    subscriptions.resource_changed("x://b")
     assert heard == ["x://a"] * 3
     for end in leave:
         assert end is not None
@@ -71,7 +71,7 @@ async def test_many_listeners_are_one_subscription_that_ends_with_the_last() -> 
 
 async def test_a_new_session_is_told_what_is_listened_to() -> None:
     server = Server()
-    subscriptions = Subscriptions("s", server.over_session)
+    subscriptions = Subscriptions("s", server.with_session)
     await subscriptions.add("x://a", print)
     end = await subscriptions.add("x://b", print)
     server.restart()
@@ -86,7 +86,7 @@ async def test_a_new_session_is_told_what_is_listened_to() -> None:
 async def test_what_a_server_refuses_is_not_asked_for_again_nor_kept() -> None:
     server = Server()
     server.refused = {"x://a"}
-    subscriptions = Subscriptions("s", server.over_session)
+    subscriptions = Subscriptions("s", server.with_session)
     assert await subscriptions.add("x://a", print) is None
     assert await subscriptions.add("x://b", print) is not None
     assert server.said == ["1+x://a", "1+x://b"]
@@ -96,7 +96,7 @@ async def test_what_a_server_refuses_is_not_asked_for_again_nor_kept() -> None:
 async def test_a_server_that_is_down_is_told_when_it_is_back() -> None:
     server = Server()
     server.is_down = True
-    subscriptions = Subscriptions("s", server.over_session)
+    subscriptions = Subscriptions("s", server.with_session)
     assert await subscriptions.add("x://a", print) is not None
     server.is_down = False
     subscriptions.renew()
@@ -106,14 +106,14 @@ async def test_a_server_that_is_down_is_told_when_it_is_back() -> None:
 
 async def test_one_that_waited_in_vain_leaves_nothing_behind() -> None:
     server = Server()
-    subscriptions = Subscriptions("s", server.over_session)
+    subscriptions = Subscriptions("s", server.with_session)
     held = asyncio.Event()
 
     async def hanging(ask: Any) -> None:
         await held.wait()
         await ask(server.session)
 
-    subscriptions._over_session = hanging
+    subscriptions._with_session = hanging
     adding = asyncio.create_task(subscriptions.add("x://a", print))
     await asyncio.sleep(0.01)
     adding.cancel()

@@ -16,14 +16,18 @@ from workspace_server.sources.mcp.remote.source import RemoteSource
 
 @pytest.fixture
 async def make_source() -> AsyncIterator[MakeSource]:
-    """Makes sources: members of `RemoteDependencies` by `around`, a list cache by `cache`, the others of the entry."""
+    """Makes sources: members of `RemoteDependencies` by `dependencies`, a list cache by `cache`, the others of the entry."""
     made: list[RemoteSource] = []
 
     def make(
-        url: str, *, around: dict[str, Any] | None = None, cache: ListCache | None = None, **members: Any
+        url: str,
+        *,
+        dependencies: dict[str, Any] | None = None,
+        cache: ListCache | None = None,
+        **members: Any,
     ) -> RemoteSource:
-        surroundings = RemoteDependencies("/project", "1.0", **(around or {}))
-        made.append(RemoteSource(entry(url, **members), surroundings, cache))
+        shared = RemoteDependencies("/project", "1.0", **(dependencies or {}))
+        made.append(RemoteSource(entry(url, **members), shared, cache))
         return made[-1]
 
     yield make

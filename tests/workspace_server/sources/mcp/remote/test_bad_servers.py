@@ -106,12 +106,12 @@ async def test_names_that_lead_to_this_machine_are_refused_before_a_byte(
         return ["127.0.0.1"]
 
     url = fake.url.replace("127.0.0.1", "inside.example")
-    source = make_source(url, around={"resolver": resolver})
+    source = make_source(url, dependencies={"resolver": resolver})
     await source.list_tools()
     assert source.state == "backoff"
     assert "allow_private" in (source.error or "")
     assert fake.received == []
-    allowed = make_source(url, around={"resolver": resolver}, allow_private=True)
+    allowed = make_source(url, dependencies={"resolver": resolver}, allow_private=True)
     assert len(await allowed.list_tools()) == 1
     assert fake.received[0].request.headers["Host"].startswith("inside.example:")
 
@@ -135,9 +135,7 @@ async def test_a_refused_token_waits_for_the_user_and_is_never_shown(
     assert fake.count("tools/call") == 1
     await refused(source)
     assert fake.count("tools/call") == 1
-    shown = (
-        f"{refusal} {source.status()} {source.error} {source.issues()} {source._server!r} {source._around!r}"
-    )
+    shown = f"{refusal} {source.status()} {source.error} {source.issues()} {source._server!r} {source._dependencies!r}"
     assert SECRET not in shown
 
 
@@ -153,7 +151,7 @@ async def test_a_secret_is_read_again_when_it_was_refused(
         new = got.request.headers.get("Authorization") == "Bearer new"
         return await fake.default(got) if new else await status(401)(got)
 
-    source = make_source(fake.url, token_secret="key", around={"secrets": read})
+    source = make_source(fake.url, token_secret="key", dependencies={"secrets": read})
     await source.list_tools()
     fake.plays["tools/call"] = [only_new]
     secrets["key"] = "new"
@@ -331,7 +329,7 @@ async def test_a_server_that_says_nothing(fake: ScriptedRemoteServer, make_sourc
     """In the handshake, and to messages nobody waits for."""
     fake.plays["initialize"] = [hang, fake.default]
     fake.plays["notifications/initialized"] = [hang]
-    source = make_source(fake.url, around={"handshake_s": 0.2, "side_s": 0.1})
+    source = make_source(fake.url, dependencies={"handshake_s": 0.2, "side_s": 0.1})
     assert await source.list_tools() == ()
     assert source.state == "backoff"
     assert "0.2 s" in (source.error or "")

@@ -35,7 +35,7 @@ def keeper() -> Keeper:
 
 
 @pytest.fixture
-def around(keeper: Keeper) -> dict[str, Any]:
+def dependencies(keeper: Keeper) -> dict[str, Any]:
     async def authorize(server: RemoteServer) -> OAuth:
         return OAuth(server, keeper)
 
@@ -54,13 +54,13 @@ async def twenty(source: RemoteSource) -> list[Any]:
 
 
 async def test_twenty_calls_on_an_expired_token_make_one_refresh(
-    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, keeper: Keeper, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
     """One retry each, the new tokens are stored."""
     server = entry(oauth.url, auth="oauth")
     stored(keeper, server, "first", "again")
     oauth.valid, oauth.refresh = {"first"}, {"again"}
-    source = make_source(oauth.url, auth="oauth", around=around)
+    source = make_source(oauth.url, auth="oauth", dependencies=dependencies)
     assert len(await source.list_tools()) == 1
     oauth.valid.clear()
     results = await twenty(source)
@@ -78,10 +78,10 @@ async def test_twenty_calls_on_an_expired_token_make_one_refresh(
 
 
 async def test_client_credentials_need_nobody(
-    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, keeper: Keeper, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
     """From nothing, after expiry, and when 20 calls are refused at once."""
-    source = make_source(oauth.url, **ROBOT, scope="read", around=around)
+    source = make_source(oauth.url, **ROBOT, scope="read", dependencies=dependencies)
     assert len(await source.list_tools()) == 1
     assert oauth.grants == {"client_credentials": 1}
     assert oauth.asked[0]["scope"] == "read"
@@ -92,10 +92,10 @@ async def test_client_credentials_need_nobody(
 
 
 async def test_a_token_that_is_about_to_expire_is_not_used(
-    oauth: OAuthServer, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
     oauth.expires_in = 5
-    source = make_source(oauth.url, **ROBOT, around=around)
+    source = make_source(oauth.url, **ROBOT, dependencies=dependencies)
     await source.list_tools()
     first = oauth.grants["client_credentials"]
     await call(source)
@@ -104,13 +104,17 @@ async def test_a_token_that_is_about_to_expire_is_not_used(
 
 @pytest.mark.parametrize("refresh", [None, "revoked"])
 async def test_without_a_way_to_renew_the_user_is_asked_to_log_in(
-    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource, refresh: str | None
+    oauth: OAuthServer,
+    keeper: Keeper,
+    dependencies: dict[str, Any],
+    make_source: MakeSource,
+    refresh: str | None,
 ) -> None:
     """`auth_required`, 47109 with the next step."""
     server = entry(oauth.url, auth="oauth")
     stored(keeper, server, "first", refresh)
     oauth.valid = {"first"}
-    source = make_source(oauth.url, auth="oauth", around=around)
+    source = make_source(oauth.url, auth="oauth", dependencies=dependencies)
     await source.list_tools()
     oauth.valid.clear()
     for outcome in await twenty(source):
@@ -127,9 +131,9 @@ async def test_without_a_way_to_renew_the_user_is_asked_to_log_in(
 
 
 async def test_nobody_has_logged_in(
-    oauth: OAuthServer, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
-    source = make_source(oauth.url, auth="oauth", around=around)
+    source = make_source(oauth.url, auth="oauth", dependencies=dependencies)
     assert await source.list_tools() == ()
     assert source.state == "auth_required"
     outcome = await call(source)
@@ -138,10 +142,10 @@ async def test_nobody_has_logged_in(
 
 
 async def test_an_authorization_server_that_is_down_is_no_missing_login(
-    oauth: OAuthServer, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
     oauth.broken = True
-    source = make_source(oauth.url, **ROBOT, around=around)
+    source = make_source(oauth.url, **ROBOT, dependencies=dependencies)
     await source.list_tools()
     assert source.state == "backoff"
     assert "HTTP 503" in (source.error or "")
@@ -152,26 +156,26 @@ async def test_an_authorization_server_that_is_down_is_no_missing_login(
     ["http://169.254.169.254", "http://evil.example", "https://127.0.0.1:1", "http://0x7f.1"],
 )
 async def test_credentials_do_not_go_where_a_server_says(
-    oauth: OAuthServer, around: dict[str, Any], make_source: MakeSource, issuer: str
+    oauth: OAuthServer, dependencies: dict[str, Any], make_source: MakeSource, issuer: str
 ) -> None:
     """Metadata that leads to a forbidden place, or to one without TLS."""
     oauth.issuer = issuer
-    source = make_source(oauth.url, **ROBOT, around=around)
+    source = make_source(oauth.url, **ROBOT, dependencies=dependencies)
     await source.list_tools()
     assert source.state != "ready"
     assert oauth.grants == {}
 
 
 async def test_credentials_stay_with_their_issuer(
-    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, keeper: Keeper, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
     """A server that names another authorization server than before gets nothing."""
-    first = make_source(oauth.url, **ROBOT, around=around)
+    first = make_source(oauth.url, **ROBOT, dependencies=dependencies)
     await first.list_tools()
     oauth.valid.clear()
     other = oauth.origin.replace("127.0.0.1", "localhost")
     oauth.issuer = other
-    second = make_source(oauth.url, **ROBOT, around=around)
+    second = make_source(oauth.url, **ROBOT, dependencies=dependencies)
     await second.list_tools()
     assert second.state == "auth_required"
     assert "another authorization server" in (second.error or "")
@@ -191,17 +195,17 @@ async def browse(oauth: OAuthServer, url: str, **changed: str) -> None:
 
 
 async def test_a_login_stores_tokens_that_a_source_uses(
-    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, keeper: Keeper, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
     """Discovery, registration, PKCE and state are the SDK's; the redirect is ours."""
     server = entry(oauth.url, auth="oauth")
     browsers: list[asyncio.Task[None]] = []
     await login(
-        server, keeper, lambda url: browsers.append(asyncio.ensure_future(browse(oauth, url))), patience_s=10
+        server, keeper, lambda url: browsers.append(asyncio.ensure_future(browse(oauth, url))), timeout_s=10
     )
     await asyncio.gather(*browsers)
     assert oauth.grants == {"authorization_code": 1}
-    source = make_source(oauth.url, auth="oauth", around=around)
+    source = make_source(oauth.url, auth="oauth", dependencies=dependencies)
     assert len(await source.list_tools()) == 1
     oauth.valid.clear()
     assert "content" in await call(source)
@@ -216,11 +220,11 @@ async def test_a_login_that_somebody_else_answers_fails(oauth: OAuthServer, keep
         browsers.append(asyncio.ensure_future(browse(oauth, url, state="forged")))
 
     with pytest.raises(LoginFailed):
-        await login(entry(oauth.url, auth="oauth"), keeper, open_url, patience_s=10)
+        await login(entry(oauth.url, auth="oauth"), keeper, open_url, timeout_s=10)
     await asyncio.gather(*browsers)
     assert oauth.grants == {}
 
 
 async def test_a_login_that_nobody_answers_ends(oauth: OAuthServer, keeper: Keeper) -> None:
     with pytest.raises(LoginFailed, match=r"0\.1 s"):
-        await login(entry(oauth.url, auth="oauth"), keeper, lambda url: None, patience_s=0.1)
+        await login(entry(oauth.url, auth="oauth"), keeper, lambda url: None, timeout_s=0.1)

@@ -20,7 +20,7 @@ def test_the_sdk_is_loaded_with_the_first_connection() -> None:
     """The start of a workspace server must not pay for it."""
     code = (
         "import sys, workspace_server.sources.mcp.remote.source;"
-        "print([name for name in ('mcp', 'anyio', 'httpx2', 'pydantic', 'structlog') if name in sys.modules])"
+        "print([name for name in ('mcp', 'anyio', 'httpx2', 'pydantic') if name in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()

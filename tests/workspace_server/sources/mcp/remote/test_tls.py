@@ -69,7 +69,7 @@ async def test_the_name_is_verified_at_the_judged_address(
     context.sni_callback = lambda _socket, name, _context: names.append(name)
     async with fake_remote(tls=context) as remote:
         source = make_source(
-            f"https://{NAME}:{remote.port}/mcp", allow_private=True, around={"resolver": resolver}
+            f"https://{NAME}:{remote.port}/mcp", allow_private=True, dependencies={"resolver": resolver}
         )
         tools = await source.list_tools()
         assert set(names) == {NAME}

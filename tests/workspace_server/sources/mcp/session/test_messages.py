@@ -78,7 +78,7 @@ def test_messages_are_told_apart(line: bytes, expected: object) -> None:
     ],
 )
 def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected: bytes | None) -> None:
-    completed = messages.completed(msgspec.Raw(result))
+    completed = messages.to_modern_result(msgspec.Raw(result))
     assert (None if completed is None else jsonrpc.bytes_of(completed)) == expected
 
 
@@ -91,16 +91,16 @@ def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected
     ],
 )
 def test_a_result_that_others_could_keep_says_that_it_is_old_at_once(result: bytes, expected: bytes) -> None:
-    completed = messages.completed(msgspec.Raw(result), "resources/read")
+    completed = messages.to_modern_result(msgspec.Raw(result), "resources/read")
     assert completed is not None
     assert jsonrpc.bytes_of(completed) == expected
 
 
 def test_a_resource_that_is_not_there_has_the_code_of_the_newer_era() -> None:
     missing = RpcError(-32002, "Resource not found", raw({"uri": "x:y"}))
-    translated = messages.translated(missing, "resources/read", Era.LEGACY)
+    translated = messages.to_modern_error(missing, "resources/read", Era.LEGACY)
     assert (translated.code, translated.message, translated.data) == (-32602, missing.message, missing.data)
-    assert messages.translated(missing, "tools/call", Era.LEGACY) is missing, "a tool's own number"
+    assert messages.to_modern_error(missing, "tools/call", Era.LEGACY) is missing, "a tool's own number"
 
 
 def sent(meta: object, era: Era) -> Any:
@@ -114,7 +114,7 @@ def sent(meta: object, era: Era) -> Any:
     context = CallContext(arguments=msgspec.Raw(b'{ "a":1.0 }'), params={**params, "_meta": raw(meta)})
     own = messages.hop_meta(era, "2026-07-28", "9", {"elicitation": {}})
     params = {**params, "name": "tool", "arguments": context.arguments}
-    made = messages.relayed(params, Client(context), own, 3, era)
+    made = messages.forwarded_params(params, Client(context), own, 3, era)
     body = messages.request(3, "tools/call", made)
     assert b'{ "a":1.0 }' in body
     return json.loads(body)["params"]

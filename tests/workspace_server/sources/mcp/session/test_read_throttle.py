@@ -20,7 +20,7 @@ async def test_a_flood_rests_nine_tenths_of_the_time(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(asyncio, "sleep", sleep)
     pace, each = ReadThrottle(), MESSAGE_S + size * BYTE_S
     for _ in range(1_000):
-        await pace.unasked(size)
+        await pace.unsolicited(size)
     assert 1_000 * each - BURST_S <= sum(rests) / REST <= 1_000 * each + 1e-9
     assert max(rests) / REST < BURST_S + each
 
@@ -30,4 +30,4 @@ async def test_few_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(asyncio, "sleep", None)  # not called
     pace = ReadThrottle()
     for _ in range(100):
-        await pace.unasked(80)
+        await pace.unsolicited(80)

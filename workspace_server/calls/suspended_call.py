@@ -10,9 +10,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +18,7 @@ from msgspec.structs import replace
 
 from protocol import inbound, input_requests, jsonrpc, names
 from workspace_server.call_context import CALL_ENDED, CallContext, refuse_request
+from workspace_server.open_requests import OpenRequests, input_request
 from workspace_server.tool import CallOutcome, RpcError
 
 GATHER_S: Final = 0.01
@@ -32,17 +31,6 @@ MAX_QUEUED_BYTES: Final = 64 * 1024
 _CANCELLED: Final = RpcError(jsonrpc.INTERNAL_ERROR, "the call this is about was cancelled")
 
 Work = Callable[[CallContext], Awaitable[CallOutcome]]
-
-
-@dataclass(frozen=True, slots=True)
-class _InputRequest:
-    method: str
-    params: msgspec.Raw
-    answer: asyncio.Future[msgspec.Raw | RpcError]
-
-    def as_json(self) -> Mapping[str, Any]:
-        request: dict[str, Any] = {"method": self.method}
-        return request | {"params": self.params} if jsonrpc.bytes_of(self.params) else request
 
 
 class SuspendedCall:
@@ -59,10 +47,9 @@ class SuspendedCall:
         self._context = context
         self._is_served = False
         self._queued: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=MAX_QUEUED)
-        self._open: dict[str, _InputRequest] = {}
-        self._numbers = count(1)
+        self._open = OpenRequests(self._wake)
         self._wakeup: asyncio.Future[None] | None = None
-        own = replace(context, notify=self._notify, ask=self._ask, is_suspended=self._is_parked)
+        own = replace(context, notify=self._notify, ask=self._ask, is_suspended=self._is_suspended)
         self._task = asyncio.ensure_future(work(own))
         self._task.add_done_callback(self._ended)
 
@@ -85,9 +72,9 @@ class SuspendedCall:
         """The outcome of a call that is done. Raises what the work raised."""
         return self._task.result()
 
-    def input_requests(self) -> Mapping[str, Any]:
+    def input_requests(self) -> Mapping[str, msgspec.Raw]:
         """The open input requests by key, as `inputRequests`."""
-        return {key: request.as_json() for key, request in self._open.items()}
+        return self._open.by_key()
 
     async def serve(self, context: CallContext) -> None:
         """Serve one request of the client, until the call is done or has open input requests.
@@ -95,7 +82,8 @@ class SuspendedCall:
         If this is cancelled, or a notification cannot be sent, the call is cancelled too.
         """
         self._context = context
-        self._take_answers(jsonrpc.members_of(context.params.get("inputResponses", b"")))
+        answers = jsonrpc.members_of(context.params.get("inputResponses", b""))
+        self._open.take({key: _answer(raw) for key, raw in answers.items()})
         try:
             while self._queued:
                 await self._send(*self._queued.popleft())
@@ -122,15 +110,6 @@ class SuspendedCall:
             if self._open:  # the source may have withdrawn its requests
                 return
 
-    def _take_answers(self, answers: Mapping[str, msgspec.Raw]) -> None:
-        """Pass answers on unchanged, errors as errors. An answer that is no object is ignored."""
-        for key, answer in answers.items():
-            if key in self._open and jsonrpc.bytes_of(answer)[:1] == b"{":
-                error = input_requests.error_in(answer)
-                request = self._open.pop(key)
-                if not request.answer.done():  # the source may withdraw the request at this moment
-                    request.answer.set_result(answer if error is None else RpcError(*error))
-
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         """As `source.Ask`. A client that leaves an answer out is asked again with its next request."""
         needed = input_requests.required_capabilities(method, params)
@@ -140,17 +119,10 @@ class SuspendedCall:
             return self._end_error()
         if not input_requests.declares(self._context.capabilities, needed):
             return await self._undeclared(method, needed)
-        key = f"q{next(self._numbers)}"
-        answer: asyncio.Future[msgspec.Raw | RpcError] = asyncio.get_running_loop().create_future()
-        self._open[key] = _InputRequest(method, params, answer)
-        self._wake()
-        try:
-            return await answer
-        finally:
-            self._open.pop(key, None)
+        return await self._open.ask(input_request(method, params))
 
     async def _undeclared(self, method: str, needed: Mapping[str, Any]) -> RpcError:
-        """The source of a session client gets an error and goes on; the call of a stateless client ends."""
+        """The source of a session client gets an error and continues; the call of a stateless client ends."""
         if not self._context.caller:
             data = jsonrpc.raw({"requiredCapabilities": needed})
             text = f"this call needs a client that declares {input_requests.format_capabilities(needed)}"
@@ -160,7 +132,7 @@ class SuspendedCall:
             await asyncio.wait([self._task], timeout=GATHER_S)
         return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method} is not offered by the client of this call")
 
-    def _is_parked(self) -> bool:
+    def _is_suspended(self) -> bool:
         return bool(self._open) and not self._is_served
 
     async def _notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -181,10 +153,7 @@ class SuspendedCall:
         await self._context.notify(method, params)
 
     def _ended(self, task: asyncio.Task[CallOutcome]) -> None:
-        requests, self._open = self._open, {}
-        for request in requests.values():
-            if not request.answer.done():
-                request.answer.set_result(self._end_error())
+        self._open.end(self._end_error())
         self._wake()
 
     def _end_error(self) -> RpcError:
@@ -193,3 +162,9 @@ class SuspendedCall:
     def _wake(self) -> None:
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
+
+
+def _answer(raw: msgspec.Raw) -> msgspec.Raw | RpcError:
+    """An entry of `inputResponses`; the manager marks errors in it (`input_requests.error_response`)."""
+    error = input_requests.error_in(raw)
+    return raw if error is None else RpcError(*error)

@@ -62,7 +62,7 @@ def _not_available(view: View, name: str, kind: Kind) -> Refusal | None:
 def _not_listed(source: Source, kind: Kind) -> Refusal:
     """The refusal for a name that may belong to a source which has not listed anything yet."""
     error = clean_text(source.error or f"it is {source.state}")
-    text = f'Source "{source.id}" has not said yet which {kind} it has: {error}'
+    text = f'Source "{source.id}" has not listed its {kind} yet: {error}'
     details = {"source": source.id, "state": source.state, "error": error}
-    step = "retry after the given time; lmtb servers says more"
+    step = "retry after the given time; lmtb servers shows the state of the source"
     return Refusal(Reason.SOURCE_UNAVAILABLE, text, step, "no", RETRY_MS, details)

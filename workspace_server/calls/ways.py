@@ -41,7 +41,7 @@ class Rules:
         why: the reason the way exists.
         needs_task: whether the call runs in an asyncio task, because it may have to wait.
         checks_headers: whether HTTP headers must agree with the arguments (`Mcp-Param-…`).
-        checks_arguments: whether arguments are held to the tool's input schema here.
+        checks_arguments: whether arguments are validated against the tool's input schema here.
         may_become: what the call can become when its request ends before it does.
     """
 

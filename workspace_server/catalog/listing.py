@@ -83,8 +83,8 @@ class Listing:
         if self._task is not None:
             self.stale = self._listed is not None
         source = self.source
-        said = (tuple(source.issues()), source.withheld(), source.extras())
-        seen = (self._listed, self._cause, self.stale, *said)
+        reported = (tuple(source.issues()), source.withheld(), source.extras())
+        seen = (self._listed, self._cause, self.stale, *reported)
         before, self._seen, self._revision = self._seen, seen, source.revision
         return before != seen
 
@@ -140,7 +140,7 @@ class Listing:
             level: Any = "error" if self._listed is None else "warning"
             found.append(Issue(level, "source", "SOURCE_UNAVAILABLE", text, details=details))
         elif self._listed is None:
-            text = f'Source "{self.source.id}" has not answered yet; its tools follow'
+            text = f'Source "{self.source.id}" has not answered yet; its tools are listed as soon as it does'
             found.append(Issue("warning", "source", "SOURCE_STARTING", text, details=details))
         return found
 

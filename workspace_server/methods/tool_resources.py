@@ -118,8 +118,8 @@ def _tool(offered: OfferedTool) -> dict[str, Any]:
 
 
 def _hint(offered: OfferedTool) -> dict[str, Any]:
-    said = f"{offered.name}\n{offered.named_tool().description}".lower()
-    avoid = any(phrase in said for phrase in _AVOID)
+    text = f"{offered.name}\n{offered.named_tool().description}".lower()
+    avoid = any(phrase in text for phrase in _AVOID)
     reason = (
         "The tool's name or description says that it is not meant to be used."
         if avoid

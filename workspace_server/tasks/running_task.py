@@ -8,16 +8,15 @@ Before the call is a task, both go to its client. Afterwards no request is open:
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from protocol import inbound, input_requests, jsonrpc, names, tasks
 from workspace_server.call_context import CallContext
+from workspace_server.open_requests import OpenRequests, input_request
 from workspace_server.results import clean_text
 from workspace_server.tasks.record import MAX_MESSAGE, Status
 from workspace_server.tool import CallOutcome, RpcError
@@ -33,12 +32,6 @@ _TOKEN: Final = "task"  # noqa: S105  no password
 """The progress token used if the client gave none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _InputRequest:
-    request: msgspec.Raw
-    answer: asyncio.Future[msgspec.Raw]
-
-
 class RunningTask:
     """One running call.
 
@@ -49,9 +42,7 @@ class RunningTask:
 
     def __init__(self, context: CallContext, changed: Callable[[], None]) -> None:
         self._client_context = context
-        self._changed = changed
-        self._open: dict[str, _InputRequest] = {}
-        self._keys = (f"q{number}" for number in itertools.count(1))
+        self._open = OpenRequests(changed)
         self._asking = 0
         self._is_task = False
         self._decided = asyncio.Event()
@@ -88,7 +79,7 @@ class RunningTask:
     @property
     def requests(self) -> Mapping[str, msgspec.Raw]:
         """The open input requests by key."""
-        return {key: one.request for key, one in self._open.items()}
+        return self._open.by_key()
 
     @contextmanager
     def becoming_task(self) -> Iterator[Callable[[], None]]:
@@ -104,12 +95,7 @@ class RunningTask:
 
     def answer(self, responses: Mapping[str, msgspec.Raw]) -> None:
         """Take a client's answers. Unknown keys and answers that are no objects are ignored."""
-        for key, response in responses.items():
-            if key in self._open and jsonrpc.bytes_of(response)[:1] == b"{":
-                input_request = self._open.pop(key)
-                if not input_request.answer.done():  # the source may withdraw the request at this moment
-                    input_request.answer.set_result(response)
-                self._changed()
+        self._open.take(responses)
 
     def stop(self) -> None:
         """Cancel the task; its watch stores the ending. Idempotent."""
@@ -159,8 +145,7 @@ class RunningTask:
             return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method[:100]} is not offered here")
         if not input_requests.declares(self._client_context.capabilities, needed):
             return await self._undeclared(needed)
-        request = {"method": method, "params": params} if jsonrpc.bytes_of(params) else {"method": method}
-        return await self._await_answer(jsonrpc.raw(request))
+        return await self._open.ask(input_request(method, params))
 
     async def _undeclared(self, needed: Mapping[str, Any]) -> RpcError:
         """End the task with the error for a missing capability, as the call would have ended."""
@@ -175,19 +160,6 @@ class RunningTask:
             )  # the source learns of the cancellation before it gets the error
         return RpcError(jsonrpc.METHOD_NOT_FOUND, text)
 
-    async def _await_answer(self, request: msgspec.Raw) -> msgspec.Raw:
-        """Open an input request and wait for its answer. Keys are never reused."""
-        key, input_request = (
-            next(self._keys),
-            _InputRequest(request, asyncio.get_running_loop().create_future()),
-        )
-        self._open[key] = input_request
-        self._changed()
-        try:
-            return await input_request.answer
-        finally:
-            self._open.pop(key, None)
-
     async def _notify(self, method: str, params: Mapping[str, Any]) -> None:
         if method == names.PROGRESS:
             self.message = _sentence(params) or self.message
@@ -198,8 +170,13 @@ class RunningTask:
         requests = jsonrpc.members_of(interim.get("inputRequests", b"{}"))
         if not requests:
             await asyncio.sleep(PAUSE_S)
-        answers = await asyncio.gather(*(self._await_answer(request) for request in requests.values()))
-        return dict(zip(requests, answers, strict=True))
+        answers = await asyncio.gather(*(self._open.ask(request) for request in requests.values()))
+        # a task's client gives results only (SEP-2663)
+        return {
+            key: answer
+            for key, answer in zip(requests, answers, strict=True)
+            if isinstance(answer, msgspec.Raw)
+        }
 
     def _repeated(
         self, interim: Mapping[str, msgspec.Raw], answers: Mapping[str, msgspec.Raw]

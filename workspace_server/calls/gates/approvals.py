@@ -135,7 +135,7 @@ class Approvals:
         if self.resumes(context):
             return Admitted(context)
         if decided == "ask" and _repeats_a_member(context.arguments):
-            return InvalidAnswer("the arguments name a member twice, so nobody could tell what would run")
+            return InvalidAnswer("the arguments contain a member twice; call again with each member once")
         call = _Call(name, tool, arguments, context, now)
         state = state_of(context)
         if state is not None and self._states.kind_of(state) == APPROVAL:

@@ -54,7 +54,7 @@ class Unavailable(Exception):
         if self.delivered == "unknown" and self.reason is Reason.SOURCE_UNAVAILABLE:
             next_step = "check whether the call took effect before you repeat it"
         elif self.retry_after_ms is not None:
-            next_step = "retry after the given time; lmtb servers says more"
+            next_step = "retry after the given time; lmtb servers shows the state of the source"
         text = f'Source "{source}" gave no answer: {error}'
         details = {"source": source, "state": state, "error": error}
         return Refusal(self.reason, text, next_step, self.delivered, self.retry_after_ms, details)

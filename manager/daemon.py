@@ -202,10 +202,10 @@ class Daemon:
         path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
         late = LazyAiohttpServer(lambda: control_runner(parts.control, shown, parts.measures.taken))
         stack.push_async_callback(late.close)
-        door = private_socket(path)
+        control = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
         loop = asyncio.get_running_loop()
-        stack.callback((await loop.create_server(late.protocol, sock=door, backlog=CONTROL_BACKLOG)).close)
+        stack.callback((await loop.create_server(late.protocol, sock=control, backlog=CONTROL_BACKLOG)).close)
 
     async def _open_port(
         self, parts: Parts, shown: Show, listener: socket.socket, port: int
@@ -222,7 +222,9 @@ class Daemon:
         if sys.platform != "win32":
             works = lookup_works(tcp_peer_uid, os.getuid())
             if not works:
-                self._log.warning("door", why="the owner of a local connection cannot be looked up here")
+                self._log.warning(
+                    "peer check unavailable", why="the owner of a local connection cannot be looked up here"
+                )
             check = SameUser(tcp_peer_uid, os.getuid(), lookup_works=works)
 
         def app() -> web.Application:

@@ -70,7 +70,7 @@ def test_requests_are_the_same_however_they_are_cut(parser: RequestParser[Head],
     assert parser.buffer == b""
 
 
-def test_more_bytes_are_asked_for_until_a_head_is_complete(parser: RequestParser[Head]) -> None:
+def test_more_bytes_are_needed_until_a_head_is_complete(parser: RequestParser[Head]) -> None:
     assert parser.next_head() is None
     parser.receive(EMPTY[:-1])
     assert parser.next_head() is None

@@ -1,11 +1,8 @@
-"""The door: which requests get in at all, decided from the request's head alone.
+"""Admission rules of the manager's port: decides from a head alone whether a request is served. Pure.
 
-Pure rules, one set for every caller: the connection gate and the middleware in `manager/listener/`, and
-whatever
-else may one day read requests. Not here: who the peer is (`manager/listener/peer_identity.py`), how bytes
-become a head
-(`http_server/head.py`), what the body must look like (`routing/json/scan.py`, re-exported), what a method or
-a path means.
+One set of rules for `ClientHeadReader` and for the middleware in front of aiohttp. Not here: who the peer is
+(`manager/listener/peer_identity.py`), the grammar of heads (`http_server/head.py`), and what a body must look
+like (`manager/routing/json/scan.py`, re-exported).
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ ANSWER_HEADERS: Final[tuple[tuple[str, str], ...]] = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
 )
-"""On every answer. A handler may set its own `Cache-Control` or policy; none ever sets CORS."""
+"""On every response. A handler may set its own `Cache-Control` or policy; none sets CORS fields."""
 
 _MODERN_ROUTING: Final = frozenset({b"mcp-protocol-version", b"mcp-method", b"mcp-name"})
 _SINGLETONS: Final = _MODERN_ROUTING | {
@@ -62,7 +59,15 @@ _SINGLETONS: Final = _MODERN_ROUTING | {
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRules:
-    """What is allowed in. Sizes in bytes; `hosts` and `origins` in lower case."""
+    """What is admitted.
+
+    Attributes:
+        hosts: values of `Host`, in lower case.
+        origins: values of `Origin`, in lower case.
+        body_cap: the most bytes of a body.
+        head_cap: the most bytes of a head.
+        field_cap: the most header fields.
+    """
 
     hosts: frozenset[bytes]
     origins: frozenset[bytes]
@@ -72,10 +77,10 @@ class AdmissionRules:
 
     @classmethod
     def for_ports(cls, ports: Iterable[int], *, body_cap: int = 16 * 1024 * 1024) -> AdmissionRules:
-        """The rules of a manager that listens on these loopback ports.
+        """Make the rules of a manager that listens on these loopback ports.
 
-        The only origins let in are the manager's own pages, on any method: browsers send `Origin` with a
-        same-origin POST too, and a page of another local port is as foreign as one from the internet.
+        Only the manager's own pages are admitted as origins, for all methods: browsers send `Origin` with a
+        same-origin POST too. A page of another local port is refused like one from the internet.
         """
         names = ("127.0.0.1", "localhost", "[::1]")
         hosts = {f"{name}:{port}" for name in names for port in ports}
@@ -94,17 +99,17 @@ class AdmissionRules:
 
 @dataclass(slots=True)
 class _Head:
-    facts: RequestHead
+    parsed: RequestHead
     fields: dict[bytes, bytes]
     duplicates: list[bytes]
     size: int
     count: int
 
 
-def refuse(facts: RequestHead, rules: AdmissionRules) -> AdmissionRefusal | None:
-    """The first rule this request breaks, or None when it may go on."""
-    head = _read(facts)
-    for rule in _LADDER:
+def refuse(parsed: RequestHead, rules: AdmissionRules) -> AdmissionRefusal | None:
+    """Return the refusal of the first rule that is broken; None if none is."""
+    head = _read(parsed)
+    for rule in _RULES:
         refusal = rule(head, rules)
         if refusal is not None:
             return refusal
@@ -112,38 +117,38 @@ def refuse(facts: RequestHead, rules: AdmissionRules) -> AdmissionRefusal | None
 
 
 def is_mcp_target(target: str) -> bool:
-    """Whether the request target is a door for JSON-RPC messages."""
+    """Return whether a request target is an MCP route."""
     path = target.partition("?")[0].rstrip("/")
     return path == "/mcp" or (path.startswith("/w/") and path.endswith("/mcp"))
 
 
 def refusal_body(refusal: AdmissionRefusal, method: str, target: str) -> bytes:
-    """The JSON body: a JSON-RPC error without id for a message to an MCP door, else `{"error": text}`."""
+    """Render the body: a JSON-RPC error without an id for a POST to an MCP route, else `{"error": text}`."""
     if method == "POST" and is_mcp_target(target):
         return jsonrpc.error(None, refusal.code, refusal.reason)
     return json.dumps({"error": refusal.reason}).encode()
 
 
-def _read(facts: RequestHead) -> _Head:
+def _read(parsed: RequestHead) -> _Head:
     fields: dict[bytes, bytes] = {}
     duplicates: list[bytes] = []
-    size = len(facts.method) + len(facts.target) + 14
+    size = len(parsed.method) + len(parsed.target) + 14
     count = 0
-    for name, value in facts.headers:
+    for name, value in parsed.headers:
         key = name.lower()
         size += len(name) + len(value) + 4
         count += 1
         if key in fields:
             duplicates.append(key)
-            # Joined as HTTP joins lists: a second Origin can then never hide behind a good one.
+            # Joined with commas, so that a second Origin cannot hide behind a good one.
             fields[key] = fields[key] + b", " + value
         else:
             fields[key] = value
-    return _Head(facts, fields, duplicates, size, count)
+    return _Head(parsed, fields, duplicates, size, count)
 
 
 def _target(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
-    if head.facts.method == "CONNECT" or not head.facts.target.startswith("/"):
+    if head.parsed.method == "CONNECT" or not head.parsed.target.startswith("/"):
         return AdmissionRefusal(400, "this is not a proxy; send the path alone as the request target")
     return None
 
@@ -199,7 +204,7 @@ def _head_size(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
 
 
 def _content_type(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
-    if head.facts.method != "POST" or head.fields.get(b"content-type") == b"application/json":
+    if head.parsed.method != "POST" or head.fields.get(b"content-type") == b"application/json":
         return None
     kind, *parameters = head.fields.get(b"content-type", b"").lower().split(b";")
     charsets = {parameter.strip().replace(b'"', b"") for parameter in parameters}
@@ -218,7 +223,7 @@ def _framing(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     return refuse_framing(head.fields, rules.body_cap)
 
 
-_LADDER: Final[tuple[Callable[[_Head, AdmissionRules], AdmissionRefusal | None], ...]] = (
+_RULES: Final[tuple[Callable[[_Head, AdmissionRules], AdmissionRefusal | None], ...]] = (
     _target,
     _host,
     _origin,

@@ -20,14 +20,14 @@ _is_id: Final = re.compile(rb"[!-~]+").fullmatch
 
 
 class HeadPattern:
-    """The pattern of one head that the door let in."""
+    """The pattern of one admitted head."""
 
     __slots__ = ("_begin", "_behind", "_digits", "_longest", "_named")
 
     def __init__(self, head: bytes, longest: int) -> None:
         """Args:
         head: as it came. Where it has no plain length nothing matches.
-        longest: bytes of a body that the door lets in.
+        longest: the most bytes of a body.
         """
         digits, named = PLAIN_LENGTH.search(head), SESSION_FIELD.search(head)
         spans = sorted(one.span(1) for one in (digits, named) if one is not None)

@@ -1,4 +1,4 @@
-"""The heads of answers, and refusals as whole answers, as bytes."""
+"""Renders the heads of responses, and refusals as whole responses. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from http_server.head import RequestHead
 from manager.routing.request_heads.admission import ANSWER_HEADERS, AdmissionRefusal, refusal_body
 
 
-def render_refusal(refusal: AdmissionRefusal, facts: RequestHead | None) -> bytes:
-    """The whole answer as bytes; it announces that the connection closes. HEAD gets no body."""
-    method, target = (facts.method, facts.target) if facts else ("", "")
+def render_refusal(refusal: AdmissionRefusal, head: RequestHead | None) -> bytes:
+    """Render a refusal as a whole response that closes the connection; without a body for HEAD."""
+    method, target = (head.method, head.target) if head else ("", "")
     body = refusal_body(refusal, method, target)
     fields = [
         ("Content-Type", "application/json; charset=utf-8"),
@@ -19,14 +19,14 @@ def render_refusal(refusal: AdmissionRefusal, facts: RequestHead | None) -> byte
         ("Connection", "close"),
         *refusal.headers,
     ]
-    head = render_head(refusal.status, fields)
-    return head if method == "HEAD" else head + body
+    rendered = render_head(refusal.status, fields)
+    return rendered if method == "HEAD" else rendered + body
 
 
 def render_head(status: int, fields: Iterable[tuple[str, str]]) -> bytes:
-    """The head of an answer, with what every answer of ours says.
+    """Render a head with the fields of every response.
 
     Raises:
-        ValueError: a field would break the head apart.
+        ValueError: a field has CR, LF or NUL in it.
     """
     return response_head.render_head(status, (*fields, *ANSWER_HEADERS))

@@ -76,20 +76,20 @@ async def test_who_is_cut_off_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """No proper end that could be taken for the end of the stream; a late comment harms nobody."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.01)
     gate = asyncio.Event()
-    is_told = False
+    was_refused = False
 
     async def work(out: EventResponse) -> None:
-        nonlocal is_told
+        nonlocal was_refused
         keep_alives = out.keep_alives
         await gate.wait()
         out.abort()
         assert len(keep_alives) == 0
         with pytest.raises(ConnectionError):
             await out.write(EVENT)
-        is_told = True
+        was_refused = True
 
     async with serving(work) as response:
         gate.set()
         with pytest.raises(ClientError):
             await response.read()
-    assert is_told
+    assert was_refused

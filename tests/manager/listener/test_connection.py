@@ -14,13 +14,13 @@ from http_server.limits import Limits
 from manager.http.request import HttpRequest
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from support.http.admission_cases import BODY, exchange, parse_reply, request
-from support.http.served_connection import QUICK, fronting
+from support.http.served_connection import QUICK, served_connection
 
 Serve = Callable[[HttpRequest], None]
 
 
 class Served:
-    """A running front; `seen` are the bodies that came at MCP routes."""
+    """A running server; `seen` are the bodies that came at MCP routes."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -76,7 +76,7 @@ async def serving(make: Callable[[Served], Serve] = echo, limits: Limits = QUICK
 
     served.app.router.add_get("/", page, allow_head=False)
     served.app.router.add_post("/allocate", page)
-    async with fronting(make(served), served.app, limits) as served.port:
+    async with served_connection(make(served), served.app, limits) as served.port:
         yield served
 
 
@@ -149,7 +149,7 @@ async def test_trailers_say_nothing() -> None:
         assert sessions == ["a"]
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on_and_not_before_the_door() -> None:
+async def test_100_continue_is_sent_when_it_is_expected_and_the_head_is_admitted() -> None:
     async with serving() as served:
         raw = served.post("Expect: 100-continue", "Connection: close")
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -171,7 +171,7 @@ async def test_other_methods_are_the_routes_own_matter() -> None:
         assert (reply.status, reply.headers["content-length"], reply.body) == (405, "14", b"")
 
 
-async def test_an_answer_of_unknown_length_comes_in_chunks_or_ends_with_the_connection() -> None:
+async def test_a_response_of_unknown_length_is_chunked_or_ends_with_the_connection() -> None:
     def make(served: Served) -> Serve:
         async def work(http_request: HttpRequest) -> None:
             http_request.start(200, {"X-Own": "1"}, "text/event-stream")
@@ -230,7 +230,7 @@ async def test_a_client_that_leaves_ends_the_work() -> None:
 
 
 async def test_a_client_that_does_not_read_is_waited_for() -> None:
-    """Neither does an answer pile up in memory, nor are further requests taken."""
+    """Neither does a response fill the memory, nor are further requests read."""
     written = 0
 
     def make(served: Served) -> Serve:

@@ -1,4 +1,4 @@
-"""The door in front of a small application, over real sockets and through the daemon's own runner."""
+"""Admission in front of a small application, over real sockets and through the daemon's own runner."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ async def test_broken_chunks_are_refused(pause: bool, impatient: Served) -> None
     reader, writer = await asyncio.open_connection("127.0.0.1", impatient.port)
     writer.write(begun)
     if pause:
-        await until(lambda: any(front.is_last_by_framing for front in impatient.connections.open))
+        await until(lambda: any(one.is_last_by_framing for one in impatient.connections.open))
     writer.write(rest)
     assert parse_reply(await asyncio.wait_for(reader.read(), 3)).status in (400, 408)
     writer.transport.abort()
@@ -359,7 +359,7 @@ async def test_pipelining_without_end_is_cut_off() -> None:
         assert (await exchange(served.port, flood)).raw == b""
 
 
-async def test_connections_over_the_cap_are_told_so_and_room_comes_back() -> None:
+async def test_connections_over_the_cap_are_refused_until_others_close() -> None:
     async with serving(Limits(connections=2)) as served:
         pairs = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
         reply = await served.send("GET", "/")
@@ -397,19 +397,19 @@ async def test_check_that_fails_lets_nobody_in() -> None:
         assert served.executed == []
 
 
-async def test_peer_is_asked_once_per_connection() -> None:
-    asked: list[asyncio.BaseTransport] = []
+async def test_the_peer_is_checked_once_for_each_connection() -> None:
+    checked: list[asyncio.BaseTransport] = []
 
     def check(transport: asyncio.BaseTransport) -> bool:
-        asked.append(transport)
+        checked.append(transport)
         return True
 
     async with serving(peer_check=check) as served:
         first = request("GET", "/", served.host)
         await exchange(served.port, first * 2 + request("GET", "/", served.host, "Connection: close"))
-        assert len(asked) == 1
+        assert len(checked) == 1
         await served.send("GET", "/")
-        assert len(asked) == 2
+        assert len(checked) == 2
 
 
 @pytest.mark.parametrize(
@@ -519,7 +519,7 @@ SEEN_BY_THE_GATE_ALONE = {"HTTP/2.0 on the line"}  # aiohttp takes it for 1.1, w
 @pytest.mark.parametrize(
     "case", [case for case in CASES if case.name not in SEEN_BY_THE_GATE_ALONE], ids=lambda case: case.name
 )
-async def test_door_holds_without_the_gate(case: Case) -> None:
+async def test_admission_holds_on_a_plain_aiohttp_site(case: Case) -> None:
     """A plain aiohttp site: what its parser lets through, the middleware refuses by itself."""
     executed: list[str] = []
     app = sample_app(executed, CAP, NORMAL.body_s)

@@ -1,6 +1,6 @@
-"""The door of the running daemon: every route that it registers, held against the same table.
+"""Admission of the running daemon: every route that it registers, held against the same table.
 
-The rules themselves are tested in `test_door.py`; here it is shown that no route of the product escapes them,
+The rules themselves are tested in `test_page_admission.py`; here it is shown that no route of the product escapes them,
 and that a request which was turned away has left no trace.
 """
 
@@ -97,7 +97,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("manager.daemon.make_app", kept)
-        async with running_manager(tmp_path_factory.mktemp("door")) as manager:
+        async with running_manager(tmp_path_factory.mktemp("admission")) as manager:
             await exchange(
                 manager.port, request("GET", "/", f"127.0.0.1:{manager.port}", "Connection: close")
             )
@@ -121,11 +121,11 @@ async def test_no_route_lets_in_what_must_stay_out(case: Case, served: Served) -
     """404s included; nothing executed, no session made."""
     before = await served.traces()
     unknown = [("GET", "/nowhere"), ("POST", "/.well-known/x"), ("PUT", "/mcp"), ("OPTIONS", "/mcp")]
-    asked = [(method, path) for method, path in [*ROUTES, *unknown] if case.method in (None, method)]
+    requested = [(method, path) for method, path in [*ROUTES, *unknown] if case.method in (None, method)]
     replies = await asyncio.gather(
-        *(served.ask(case.build(method, path, served.host)) for method, path in asked)
+        *(served.ask(case.build(method, path, served.host)) for method, path in requested)
     )
-    for place, reply in zip(asked, replies, strict=True):
+    for place, reply in zip(requested, replies, strict=True):
         assert reply.status in case.statuses, (place, reply)
         assert_guarded(reply)
         error = json.loads(reply.body)["error"]
@@ -154,7 +154,7 @@ async def test_an_unknown_path_is_404_json_and_never_401(path: str, served: Serv
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/w/x/mcp"])
 @pytest.mark.parametrize("case", JSON_CASES, ids=lambda case: case.name)
-async def test_a_body_that_is_no_json_is_refused_at_every_door(
+async def test_a_body_that_is_no_json_is_refused_at_every_route(
     case: JsonCase, path: str, served: Served
 ) -> None:
     """The process lives, the answer names no id."""

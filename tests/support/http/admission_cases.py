@@ -189,7 +189,7 @@ METHODS_NEVER_SERVED = ("HEAD", "OPTIONS", "TRACE", "PUT", "PATCH")
 
 @dataclass(frozen=True)
 class JsonCase:
-    """A body for a JSON-RPC door; `code` is the JSON-RPC error code in the answer, None when it is served."""
+    """A body for an MCP route; `code` is the JSON-RPC error code in the answer, None when it is served."""
 
     name: str
     body: bytes

@@ -18,10 +18,10 @@ QUICK = Limits(linger_s=0.3, shutdown_s=0.5)
 
 
 @asynccontextmanager
-async def fronting(
+async def served_connection(
     serve: Callable[[HttpRequest], None], app: web.Application | None = None, limits: Limits = QUICK
 ) -> AsyncIterator[int]:
-    """The port of a front whose MCP routes `serve` answers; all others are the application's."""
+    """The port of a server whose MCP routes `serve` answers; all others are the application's."""
     sock = socket.create_server(("127.0.0.1", 0))
     port = int(sock.getsockname()[1])
     runner = Runner(lambda: app or web.Application(), AdmissionRules.for_ports([port]), limits=limits)
@@ -44,7 +44,7 @@ async def served_by(work: Callable[[HttpRequest], Awaitable[None]]) -> AsyncIter
     def serve(http_request: HttpRequest) -> None:
         http_request.run(_awaited(work, http_request))
 
-    async with fronting(serve) as port:
+    async with served_connection(serve) as port:
         yield f"http://127.0.0.1:{port}/mcp"
 
 

@@ -97,7 +97,7 @@ async def test_a_request_waits_for_the_answer_before_it() -> None:
         await peer.answers(b"one", b"two")
 
 
-async def test_a_caller_that_asks_is_told_to_go_on() -> None:
+async def test_100_continue_is_sent_when_it_is_expected() -> None:
     async with connections(echo) as (_, peer):
         peer.writer.write(peer.head("Content-Length: 2", "Expect: 100-continue"))
         assert await peer.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"

@@ -26,14 +26,14 @@ from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
 from protocol.names import FORK_SERVER_INSTANCE
 from workspace_server import log, process, warm_up
 
-NOT_ALONE: Final = 3
-"""Exit code where a library has started a thread: what that holds would be held for ever after a fork."""
+HAS_THREADS: Final = 3
+"""Exit code if a library started a thread: its locks would stay locked for ever after a fork."""
 _OURS: Final = frozenset({"__main__", "host", "http_server", "protocol", "workspace_server"})
 _ARGUMENTS_START, _ENVIRONMENT_END = 45, 48
-"""Where these addresses stand in `/proc/self/stat`, counted from behind the name."""
+"""Positions of these addresses in `/proc/self/stat`, counted from the field after the name."""
 
 
-class _Order(NamedTuple):
+class _ForkRequest(NamedTuple):
     fork: ForkRequest
     listener: int
     stdin: int
@@ -42,30 +42,30 @@ class _Order(NamedTuple):
 
 
 def main() -> NoReturn:
-    """Be the template; on return from a fork, be the server."""
+    """Run the fork server; in a forked child, run the workspace server."""
     channel = _take_channel()
-    warm_up.rehearse()
+    warm_up.run()
     if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208  the quickest way
-        log.error("template_has_threads")
-        os._exit(NOT_ALONE)
-    loaded = _loaded()
-    stamp = _stamp(loaded)
+        log.error("fork_server_has_threads")
+        os._exit(HAS_THREADS)
+    loaded = _loaded_files()
+    stamp = _file_states(loaded)
     gc.collect()
     gc.freeze()
     channel.send(fork_server.encode(Ready()))
-    order = _Template(channel, lambda: _stamp(loaded) == stamp).until_forked()
-    if order is None:
+    request = _ForkServer(channel, lambda: _file_states(loaded) == stamp).until_forked()
+    if request is None:
         os._exit(0)
     try:
-        _become(order, channel)
+        _become_server(request, channel)
     except OSError as error:
         log.error("fork_failed", cause=str(error))
-        os._exit(process.BAD_ORDERS)
+        os._exit(process.INVALID_INSTRUCTIONS)
     process.main()
 
 
 def _take_channel() -> socket.socket:
-    """The manager's socket, which is standard input at first."""
+    """The manager's socket, which is passed as standard input."""
     channel = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -73,14 +73,14 @@ def _take_channel() -> socket.socket:
     return channel
 
 
-def _loaded() -> tuple[str, ...]:
-    """What tells whether another program would be loaded now: our files, and where all else was installed."""
+def _loaded_files() -> tuple[str, ...]:
+    """The files that tell whether a new process would load another version: ours, and the site folders."""
     ours = (module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] in _OURS)
     return sys.executable, os.path.dirname(os.__file__), *site.getsitepackages(), *filter(None, ours)  # noqa: PTH120
 
 
-def _stamp(paths: Sequence[str]) -> list[tuple[int, int] | None]:
-    """How these files and folders are now."""
+def _file_states(paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """Modification time and size of these files and folders now."""
     return [_state(path) for path in paths]
 
 
@@ -92,8 +92,8 @@ def _state(path: str) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-class _Template:
-    """Waits for orders, forks, and waits for those that end."""
+class _ForkServer:
+    """Receives fork requests, forks, and reaps forked servers."""
 
     def __init__(self, channel: socket.socket, is_current: Callable[[], bool]) -> None:
         self._channel = channel
@@ -102,20 +102,20 @@ class _Template:
         self._poll.register(channel, select.POLLIN)
         self._children: dict[int, tuple[int, str]] = {}
 
-    def until_forked(self) -> _Order | None:
-        """Returns in each server, with its order; here with None at last, when nobody wants more of them."""
+    def until_forked(self) -> _ForkRequest | None:
+        """Returns in each forked server with its request; in the fork server None, when it has to end."""
         while True:
             for descriptor, _ in self._poll.poll():
                 if descriptor in self._children:
-                    self._bury(descriptor)
+                    self._reap(descriptor)
                     continue
-                order = self._receive()
-                if order is None or not self._is_current():
+                request = self._receive()
+                if request is None or not self._is_current():
                     return None
-                if self._fork(order):
-                    return order
+                if self._fork(request):
+                    return request
 
-    def _receive(self) -> _Order | None:
+    def _receive(self) -> _ForkRequest | None:
         try:
             message, descriptors, _, _ = socket.recv_fds(
                 self._channel, fork_server.MESSAGE_LIMIT, fork_server.DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
@@ -124,52 +124,52 @@ class _Template:
             return None
         if not message or len(descriptors) != fork_server.DESCRIPTORS:
             return None
-        return _Order(fork_server.decode_request(message), *descriptors)
+        return _ForkRequest(fork_server.decode_request(message), *descriptors)
 
-    def _fork(self, order: _Order) -> bool:
-        """Whether this is the server now."""
+    def _fork(self, request: _ForkRequest) -> bool:
+        """Fork; True in the forked server."""
         pid = os.fork()
         if pid == 0:
             return True
-        for descriptor in order[1:]:
+        for descriptor in request[1:]:
             os.close(descriptor)
         watch = os.pidfd_open(pid)
-        self._children[watch] = pid, order.fork.instance
+        self._children[watch] = pid, request.fork.instance
         self._poll.register(watch, select.POLLIN)
         return False
 
-    def _bury(self, watch: int) -> None:
-        """End what is left of a server's group while the number is certainly its own, and tell its code."""
+    def _reap(self, watch: int) -> None:
+        """Kill the rest of a server's process group before its pid can be reused; report its exit code."""
         pid, instance = self._children.pop(watch)
         self._poll.unregister(watch)
         os.close(watch)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        with suppress(OSError):  # the end of the channel is seen by who reads it
+        with suppress(OSError):  # the reader sees the end of the channel
             self._channel.send(fork_server.encode(Exited(instance, code)))
 
 
-def _become(order: _Order, channel: socket.socket) -> None:
-    """Take on what a server that was started anew would have, and give up what is the template's.
+def _become_server(request: _ForkRequest, channel: socket.socket) -> None:
+    """Set up what a freshly started server would have, and close what belongs to the fork server.
 
     Raises:
-        OSError: the working folder cannot be entered, or nobody hears that this server is there.
+        OSError: the working folder cannot be entered, or the manager is gone.
     """
     os.setsid()
-    for here, there in ((order.stdin, 0), (order.log, 1), (order.log, 2)):
+    for here, there in ((request.stdin, 0), (request.log, 1), (request.log, 2)):
         os.dup2(here, there)
-    os.fchdir(order.folder)
-    _set_environment(order.fork.environ)
-    _put_on(order.fork.instance)
+    os.fchdir(request.folder)
+    _set_environment(request.fork.environ)
+    _set_process_name(request.fork.instance)
     own = os.pidfd_open(os.getpid())
-    socket.send_fds(channel, [fork_server.encode(Forked(order.fork.instance, os.getpid()))], [own])
+    socket.send_fds(channel, [fork_server.encode(Forked(request.fork.instance, os.getpid()))], [own])
     channel.detach()
-    if order.listener != order.fork.listen_fd:
-        os.dup2(order.listener, order.fork.listen_fd, inheritable=False)
+    if request.listener != request.fork.listen_fd:
+        os.dup2(request.listener, request.fork.listen_fd, inheritable=False)
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  the quickest way
-        if int(name) > 2 and int(name) != order.fork.listen_fd:
-            with suppress(OSError):  # the descriptor of this very look has gone
+        if int(name) > 2 and int(name) != request.fork.listen_fd:
+            with suppress(OSError):  # the descriptor of this listing is closed already
                 os.close(int(name))
 
 
@@ -181,10 +181,10 @@ def _set_environment(block: bytes) -> None:
     time.tzset()
 
 
-def _put_on(instance: str) -> None:
-    """Let the system show this instance where it shows the template, in arguments and environment.
+def _set_process_name(instance: str) -> None:
+    """Show this instance's id instead of the fork server's in the process's arguments and environment.
 
-    Nothing rests on it but what people see: where it cannot be done, it is left.
+    Only people read it there, so a failure is ignored.
     """
     old, new = FORK_SERVER_INSTANCE.encode(), instance.encode()
     if len(new) != len(old):

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 DRAIN_S: Final = 30.0
-"""How long calls in flight may take to finish after the order to stop."""
+"""Seconds that calls in flight may take to finish once stopping begins."""
 
 
-class Life:
-    """One run. Make it inside the running loop.
+class Lifetime:
+    """The lifetime of this process. Create it inside the running loop.
 
     Args:
-        grace_s: seconds without a manager on the lifeline after which the run ends, from the start on too.
+        grace_s: seconds without a lifeline after which the process stops, also at the start.
         drain_s: seconds that calls in flight get to finish.
     """
 
@@ -26,11 +26,11 @@ class Life:
         self._loop = asyncio.get_running_loop()
         self._grace_s = grace_s
         self._drain_s = drain_s
-        self._holders = 0
+        self._lifelines = 0
         self._stop = asyncio.Event()
         self._listeners: set[Callable[[], None]] = set()
         self._calls: set[asyncio.Task[Any]] = set()
-        self._ended: set[asyncio.Task[Any]] = set()
+        self._cancelled: set[asyncio.Task[Any]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._timer: asyncio.TimerHandle | None = None
@@ -39,11 +39,11 @@ class Life:
 
     @property
     def stopping(self) -> bool:
-        """Whether new requests are to be refused."""
+        """Whether stopping has begun, so that new requests are refused."""
         return self._stop.is_set()
 
     def stop(self, cause: str) -> None:
-        """Begin to stop. Idempotent; the first cause counts."""
+        """Begin to stop. Idempotent: the first cause is kept."""
         if self.stopping:
             return
         self.cause = cause
@@ -52,31 +52,31 @@ class Life:
             listener()
 
     def on_stop(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` when stopping begins, at once if it has. Returns what ends it."""
+        """Call `listener` when stopping begins, or now if it has. Returns a function that removes it."""
         self._listeners.add(listener)
         if self.stopping:
             listener()
         return lambda: self._listeners.discard(listener)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """A manager holds the lifeline; when the last one lets go, the grace begins anew."""
-        self._holders += 1
+    def lifeline(self) -> Iterator[None]:
+        """A manager's lifeline during the block; the grace starts again when the last one ends."""
+        self._lifelines += 1
         if self._timer is not None:
             self._timer.cancel()
         try:
             yield
         finally:
-            self._holders -= 1
-            if self._holders == 0:
+            self._lifelines -= 1
+            if self._lifelines == 0:
                 self._count_down()
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """A call in flight in this task; stopping waits for it, and cancels it when the drain time is over.
+        """A call in flight in this task; stopping waits for it, at most the drain time, and then cancels it.
 
         Raises:
-            TimeoutError: it was cancelled so.
+            TimeoutError: stopping cancelled the call.
         """
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  narrows the type: calls are made in tasks
@@ -85,24 +85,24 @@ class Life:
         try:
             yield
         except asyncio.CancelledError as cancelled:
-            if task in self._ended and not task.uncancel():
+            if task in self._cancelled and not task.uncancel():
                 raise TimeoutError from cancelled
             raise
         finally:
-            self._ended.discard(task)
+            self._cancelled.discard(task)
             self._calls.discard(task)
             if not self._calls:
                 self._idle.set()
 
     async def until_stopped(self) -> None:
-        """Wait for the order to stop, and then for the calls in flight, at most the drain time."""
+        """Wait until stopping begins, and then for the calls in flight, at most the drain time."""
         await self._stop.wait()
         try:
             async with asyncio.timeout(self._drain_s):
                 await self._idle.wait()
         except TimeoutError:
-            self._ended = set(self._calls)
-            for task in self._ended:
+            self._cancelled = set(self._calls)
+            for task in self._cancelled:
                 task.cancel()
 
     def _count_down(self) -> None:

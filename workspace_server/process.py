@@ -16,46 +16,46 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from protocol.internal import launch as orders
+from protocol.internal import launch as instructions
 from protocol.internal.launch import LaunchInstructions
 from workspace_server import log
 from workspace_server.assembly import Parts, assemble
 from workspace_server.http.routes import make_connections
-from workspace_server.lifetime import Life
+from workspace_server.lifetime import Lifetime
 from workspace_server.version import version
 
-MAX_ORDERS: Final = 1024 * 1024
-BAD_ORDERS: Final = 2
+MAX_INSTRUCTIONS: Final = 1024 * 1024
+INVALID_INSTRUCTIONS: Final = 2
 
 
 def main() -> NoReturn:
-    """Run until stopped, then end the process: status 0, or 2 when the orders cannot be followed."""
+    """Run until stopped, then end the process: status 0, or 2 if the launch instructions are invalid."""
     log.adopt_libraries()
-    launch = _read_orders()
+    launch = _read_instructions()
     sock = None if launch is None else _adopt(launch.listen_fd)
     if launch is None or sock is None:
-        _leave(BAD_ORDERS)
+        _exit(INVALID_INSTRUCTIONS)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve(launch, sock))
-        _leave(0)
+        _exit(0)
 
 
-def _leave(status: int) -> NoReturn:
-    """End now: a thread that a cancelled search left behind must not keep the process alive."""
+def _exit(status: int) -> NoReturn:
+    """Exit without waiting for threads: a cancelled search may have left one behind."""
     with suppress(OSError):
         sys.stderr.flush()
     os._exit(status)
 
 
-def _read_orders() -> LaunchInstructions | None:
-    line = sys.stdin.buffer.readline(MAX_ORDERS)
+def _read_instructions() -> LaunchInstructions | None:
+    line = sys.stdin.buffer.readline(MAX_INSTRUCTIONS)
     null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)  # nothing that is started from here may read the manager's pipe
+    os.dup2(null, 0)  # no child process may read the manager's pipe
     os.close(null)
     try:
-        return orders.decode(line)
+        return instructions.decode(line)
     except msgspec.DecodeError as error:
-        log.error("orders_unreadable", cause=str(error))
+        log.error("launch_instructions_invalid", cause=str(error))
         return None
 
 
@@ -83,7 +83,7 @@ def _loop_factory() -> Any:
 
 
 async def serve(launch: LaunchInstructions, sock: socket.socket) -> None:
-    """Serve on a listening socket until the life ends; afterwards nothing that was started is left."""
+    """Serve on a listening socket until stopped, and end everything that was started."""
     loop = asyncio.get_running_loop()
     async with serving(launch, sock) as (life, parts):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -95,9 +95,9 @@ async def serve(launch: LaunchInstructions, sock: socket.socket) -> None:
 
 
 @asynccontextmanager
-async def serving(launch: LaunchInstructions, sock: socket.socket) -> AsyncIterator[tuple[Life, Parts]]:
-    """Answer on a listening socket for as long as the block lasts."""
-    life = Life(launch.grace_s)
+async def serving(launch: LaunchInstructions, sock: socket.socket) -> AsyncIterator[tuple[Lifetime, Parts]]:
+    """Serve on a listening socket for as long as the block lasts."""
+    life = Lifetime(launch.grace_s)
     parts = assemble(launch, os.environ)
     connections = make_connections(launch, version(), parts.calls, life)
     try:

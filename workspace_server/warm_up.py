@@ -23,8 +23,8 @@ from protocol.internal.launch import Folders, LaunchInstructions
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log, process
 
-LATER: Final = ("uvloop", "workspace_server.internal_channel.service")
-"""What a server loads at other times than with its first calls."""
+LOADED_LATER: Final = ("uvloop", "workspace_server.internal_channel.service")
+"""Modules that a server loads at other times than with its first calls."""
 _CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (names.DISCOVER, {}),
     (names.TOOLS_LIST, {}),
@@ -32,26 +32,26 @@ _CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 )
 
 
-def rehearse() -> None:
-    """Load everything. Whatever keeps the run from being complete costs time later, and nothing else."""
-    for module in LATER:
+def run() -> None:
+    """Load everything. A failure here only costs the forked servers time."""
+    for module in LOADED_LATER:
         with suppress(ImportError):  # not on every platform
             importlib.import_module(module)
     try:
         with tempfile.TemporaryDirectory(prefix="lmtb-") as folder:
             asyncio.run(_run(Path(folder)))
-    except Exception as fault:  # noqa: BLE001  the servers will do without
-        log.fault("rehearsal_failed", fault)
-    _forget()
+    except Exception as fault:  # noqa: BLE001  the servers load what is missing themselves
+        log.fault("warm_up_failed", fault)
+    _clear_caches()
 
 
 async def _run(folder: Path) -> None:
     secret = secrets.token_urlsafe(32)
-    places = {name: folder / name for name in ("root", "config", "state", "runtime")}
-    for place in places.values():
-        place.mkdir(mode=0o700)
-    root = str(places.pop("root"))
-    folders = Folders(**{name: str(place) for name, place in places.items()})
+    paths = {name: folder / name for name in ("root", "config", "state", "runtime")}
+    for path in paths.values():
+        path.mkdir(mode=0o700)
+    root = str(paths.pop("root"))
+    folders = Folders(**{name: str(path) for name, path in paths.items()})
     with socket.create_server(("127.0.0.1", 0)) as sock:
         launch = LaunchInstructions(
             names.FORK_SERVER_INSTANCE,
@@ -68,14 +68,14 @@ async def _run(folder: Path) -> None:
 
 async def _ask(port: int, secret: str) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    opened = {"Host": f"127.0.0.1:{port}", headers.SECRET: secret}
+    common = {"Host": f"127.0.0.1:{port}", headers.SECRET: secret}
     try:
         for path in (names.HEALTH_PATH, names.INSPECT_PATH):
-            writer.write(_request("GET", path, opened))
+            writer.write(_request("GET", path, common))
             await _answer(reader)
         for number, (method, params) in enumerate(_CALLS):
             fields, body = _message(number, method, params)
-            writer.write(_request("POST", names.MCP_PATH, {**opened, **fields}, body))
+            writer.write(_request("POST", names.MCP_PATH, {**common, **fields}, body))
             await _answer(reader)
     finally:
         writer.close()
@@ -83,7 +83,7 @@ async def _ask(port: int, secret: str) -> None:
 
 
 def _message(number: int, method: str, params: dict[str, Any]) -> tuple[dict[str, str], bytes]:
-    meta = inbound.modern_meta(msgspec.Raw(b"{}"), jsonrpc.raw({"name": "rehearsal", "version": "0"}))
+    meta = inbound.modern_meta(msgspec.Raw(b"{}"), jsonrpc.raw({"name": "warm-up", "version": "0"}))
     body = jsonrpc.request(jsonrpc.dumps(number), method, {**params, "_meta": meta})
     fields = {
         "Accept": "application/json, text/event-stream",
@@ -101,10 +101,10 @@ def _request(method: str, path: str, fields: dict[str, str], body: bytes = b"") 
 
 
 async def _answer(reader: asyncio.StreamReader) -> None:
-    """Read one answer to its end.
+    """Read one response to its end.
 
     Raises:
-        ValueError: it is a refusal, so nothing was rehearsed.
+        ValueError: it is an error response, so nothing was warmed up.
     """
     head = await reader.readuntil(b"\r\n\r\n")
     if b" 200 " not in head.partition(b"\r\n")[0]:
@@ -116,8 +116,8 @@ async def _answer(reader: asyncio.StreamReader) -> None:
         raise ValueError(body)
 
 
-def _forget() -> None:
-    """Empty what functions of ours remember: it may be of this process alone, as descriptors are."""
+def _clear_caches() -> None:
+    """Clear the caches of our functions: they may hold what belongs to this process, such as descriptors."""
     ours = [module for name, module in sys.modules.items() if name.startswith(f"{__package__}.")]
     for value in (value for module in ours for value in tuple(vars(module).values())):
         if callable(clear := getattr(value, "cache_clear", None)):

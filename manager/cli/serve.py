@@ -49,7 +49,7 @@ def _run(banner: bool | None, **flags: Any) -> None:
             exit_code=exit_codes.HOPELESS,
             reason="configuration",
         ) from error
-    garbage_collector.hold()
+    garbage_collector.pause()
     from manager.daemon import run  # noqa: PLC0415 - what --help and mistakes need not wait for
 
     wanted = sys.stdout.isatty() if banner is None else banner
@@ -59,7 +59,7 @@ def _run(banner: bool | None, **flags: Any) -> None:
 def _is_ready(address: str, *, greets: bool) -> None:
     import asyncio  # noqa: PLC0415 - it is there by now
 
-    asyncio.get_running_loop().call_later(SETTLE_AFTER_S, garbage_collector.settle)
+    asyncio.get_running_loop().call_later(SETTLE_AFTER_S, garbage_collector.resume)
     if greets:
         click.echo(banner_text(address))
         sys.stdout.flush()

@@ -47,7 +47,7 @@ class Answer:
         self.is_events = response.head.content_type == b"text/event-stream"
         self.is_json = response.head.content_type == b"application/json"
         if self.length is None or self.length > COLLECTED:
-            malloc.keep()
+            malloc.keep_freed_memory()
 
     async def read(self) -> bytes | Refusal:
         """The whole body, or why there is none."""

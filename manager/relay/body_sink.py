@@ -35,7 +35,7 @@ class BodySink(ABC):
     __slots__ = ("_http_request", "_now", "at", "held", "on_complete", "waited")
 
     def __init__(self, http_request: HttpRequest, now: Callable[[], float] = time.monotonic) -> None:
-        malloc.keep()
+        malloc.keep_freed_memory()
         self._http_request = http_request
         self._now = now
         self.at = 0

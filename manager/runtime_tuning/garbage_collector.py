@@ -10,16 +10,16 @@ import gc
 from typing import Final
 
 THRESHOLDS: Final = (10_000, 20, 50)
-"""Objects more than before until the young ones are looked at; how many such looks until older ones are."""
+"""Thresholds of the three generations, as for `gc.set_threshold`."""
 
 
-def hold() -> None:
-    """Collect nothing for now: what is imported stays."""
+def pause() -> None:
+    """Collect nothing during the start, because imported modules stay."""
     gc.disable()
 
 
-def settle() -> None:
-    """Collect what the start has left, take all that is there out of sight, and be patient from now on."""
+def resume() -> None:
+    """Collect what the start left behind, exclude all living objects from now on, and collect rarely."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

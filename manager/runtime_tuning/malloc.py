@@ -11,19 +11,19 @@ from functools import cache
 from typing import Final
 
 KEPT: Final = 8 * 1024 * 1024
-"""Bytes of free memory that are kept."""
+"""Bytes of freed memory that glibc keeps."""
 LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of a piece that may be taken from what is kept."""
+"""Largest piece, in bytes, that is taken from that memory."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
 
 
 @cache
-def keep() -> bool:
-    """From now on keep some memory; done once. Whether there is a glibc that was told."""
+def keep_freed_memory() -> bool:
+    """Keep freed memory from now on; done once. False where there is no glibc."""
     if not sys.platform.startswith("linux"):
         return False
-    import ctypes  # noqa: PLC0415  milliseconds that only those pay who have large answers
+    import ctypes  # noqa: PLC0415  takes milliseconds, and only large responses need it
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and bool(mallopt(_TRIM_THRESHOLD, KEPT) and mallopt(_MMAP_THRESHOLD, LARGEST))

@@ -24,7 +24,7 @@ from mcp_types import TextResourceContents
 from protocol import headers, names
 from support.clients.stateless_requests import SECRET, Caller
 from support.processes.workspace_process import NONCE, WorkspaceProcess, workspace_process
-from workspace_server.lifetime import Life
+from workspace_server.lifetime import Lifetime
 
 POSTED = {headers.SECRET: SECRET, "Content-Type": "application/json"}
 CANARY = "open({path!r}, 'w').close()\n"
@@ -242,7 +242,7 @@ async def health_of(session: ClientSession, running: WorkspaceProcess) -> dict[s
 async def test_unreadable_orders_end_the_process_with_status_two(line: bytes, tmp_path: Path) -> None:
     status, out, err = await run_with(line, tmp_path)
     assert (status, out) == (2, b"")
-    assert json.loads(err)["event"] == "orders_unreadable"
+    assert json.loads(err)["event"] == "launch_instructions_invalid"
 
 
 @pytest.mark.parametrize("descriptor", [0, 77])
@@ -268,9 +268,9 @@ async def run_with(line: bytes, cwd: Path) -> tuple[int | None, bytes, bytes]:
 
 
 async def test_a_second_manager_on_the_lifeline_is_enough_to_live() -> None:
-    life = Life(grace_s=0.02)
-    with life.held():
-        with life.held():
+    life = Lifetime(grace_s=0.02)
+    with life.lifeline():
+        with life.lifeline():
             pass
         await asyncio.sleep(0.06)
         assert not life.stopping
@@ -280,16 +280,16 @@ async def test_a_second_manager_on_the_lifeline_is_enough_to_live() -> None:
 
 
 async def test_returning_manager_stops_the_count_down() -> None:
-    life = Life(grace_s=0.05)
-    with life.held():
+    life = Lifetime(grace_s=0.05)
+    with life.lifeline():
         pass
-    with life.held():
+    with life.lifeline():
         await asyncio.sleep(0.12)
         assert not life.stopping
 
 
 async def test_first_cause_of_a_stop_counts_and_late_listeners_hear_of_it() -> None:
-    life = Life(grace_s=60)
+    life = Lifetime(grace_s=60)
     heard: list[str] = []
     life.on_stop(lambda: heard.append("early"))
     left = life.on_stop(lambda: heard.append("left"))

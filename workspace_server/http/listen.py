@@ -19,7 +19,7 @@ from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Kind, View
 from workspace_server.http.response_stream import Stream
-from workspace_server.lifetime import Life
+from workspace_server.lifetime import Lifetime
 from workspace_server.methods import resources
 from workspace_server.methods.tasks import FILTER, TaskMethods, TaskSubscription
 
@@ -68,7 +68,12 @@ class _Changes:
 
 
 async def serve(  # noqa: PLR0917  everything that changes can come from
-    request: McpRequest, stream: Stream, toolset: Toolset, tasks: TaskMethods, life: Life, keep_alive_s: float
+    request: McpRequest,
+    stream: Stream,
+    toolset: Toolset,
+    tasks: TaskMethods,
+    life: Lifetime,
+    keep_alive_s: float,
 ) -> None:
     """Serve one listen request. Returns when the server stops; is cancelled when the client disconnects."""
     changes = _Changes()
@@ -161,7 +166,7 @@ async def _send(
         await asyncio.sleep(MIN_INTERVAL_S)
 
 
-async def hold(life: Life, stream: Stream, keep_alive_s: float) -> None:
+async def hold(life: Lifetime, stream: Stream, keep_alive_s: float) -> None:
     """Keep a stream without messages open until the server stops."""
     wake = asyncio.Event()
     end = life.on_stop(wake.set)

@@ -26,7 +26,7 @@ from workspace_server.http.head_reader import ManagerHead
 from workspace_server.http.repeated_calls import RepeatedCalls
 from workspace_server.http.request import HttpRequest, trim_fields
 from workspace_server.http.response_stream import Stream
-from workspace_server.lifetime import Life
+from workspace_server.lifetime import Lifetime
 from workspace_server.methods.inspection import inspection
 from workspace_server.methods.paging import PAGE_SIZE
 from workspace_server.methods.table import Answer, Methods
@@ -42,7 +42,7 @@ class Server:
         launch: LaunchInstructions,
         version: str,
         calls: Calls,
-        life: Life,
+        life: Lifetime,
         keep_alive_s: float,
     ) -> None:
         self._launch = launch
@@ -115,7 +115,7 @@ class Server:
     async def _lifeline(self, http_request: HttpRequest) -> None:
         """Keep the manager's lifeline open. It ends when the manager dies or this server stops."""
         stream = Stream(http_request)
-        with self._life.held():
+        with self._life.lifeline():
             await stream.keep_alive()
             self._toolset.touch()  # so that health knows the number of tools before a client lists them
             await listen.hold(self._life, stream, self._keep_alive_s)
@@ -200,7 +200,7 @@ def make_connections(
     launch: LaunchInstructions,
     version: str,
     calls: Calls,
-    life: Life,
+    life: Lifetime,
     *,
     keep_alive_s: float = KEEP_ALIVE_S,
 ) -> Connections:

@@ -8,11 +8,11 @@ import sys
 PROGRAM = """
 import gc
 from manager.runtime_tuning import garbage_collector
-garbage_collector.hold()
+garbage_collector.pause()
 print(gc.isenabled())
 kept = [[] for _ in range(1000)]
 lost = []; lost.append(lost); del lost
-garbage_collector.settle()
+garbage_collector.resume()
 print(gc.isenabled(), gc.get_freeze_count() > 1000, gc.get_threshold() == garbage_collector.THRESHOLDS)
 print(any(one is kept for one in gc.get_objects()))
 """

@@ -8,4 +8,4 @@ from manager.runtime_tuning import malloc
 
 
 def test_glibc_takes_the_bounds_and_others_are_left_alone() -> None:
-    assert malloc.keep() is (platform.libc_ver()[0] == "glibc")
+    assert malloc.keep_freed_memory() is (platform.libc_ver()[0] == "glibc")

@@ -202,7 +202,7 @@ def main():
 
 real, process.main = process.main, main
 if {quick}:
-    fork_server.warm_up.rehearse = lambda: None
+    fork_server.warm_up.run = lambda: None
 fork_server.main()
 """
 """A template whose servers do nothing but tell how they found themselves, and then change what they can."""
@@ -296,7 +296,7 @@ async def test_a_server_finds_nothing_of_the_template_or_of_another_server(
 
 
 async def test_a_template_is_clean_and_has_no_secrets(shared: Yard, template: ForkServer) -> None:
-    """The rehearsal succeeds and leaves nothing behind."""
+    """The warm-up succeeds and leaves nothing behind."""
     assert (list((shared.folder / "scratch").iterdir()), shared.log()) == ([], "")
     own = psutil.Process(template.process.pid)
     assert (own.num_threads(), own.net_connections(), own.cwd()) == (1, [], "/")
@@ -383,7 +383,7 @@ async def test_a_template_that_is_not_alone_in_its_process_is_none(
     yard.templates.append(made)
     assert not await made.ready(within(BOUND))
     assert await made.process.wait() == 3
-    assert "template_has_threads" in yard.log()
+    assert "fork_server_has_threads" in yard.log()
 
 
 async def test_a_folder_that_is_gone_is_an_os_error_as_with_a_start(yard: Yard, template: ForkServer) -> None:
@@ -405,7 +405,7 @@ async def test_a_server_that_is_not_waited_for_gets_no_orders(yard: Yard, templa
     with suppress(asyncio.CancelledError):
         await waiting
     os.kill(template.process.pid, signal.SIGCONT)
-    await until(lambda: "orders_unreadable" in start.log.read_text())
+    await until(lambda: "launch_instructions_invalid" in start.log.read_text())
     await until(lambda: psutil.Process(template.process.pid).children() == [])
     assert await yard.server(template)
 

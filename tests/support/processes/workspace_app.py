@@ -18,7 +18,7 @@ from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.config.model import Configuration
 from workspace_server.http.routes import make_connections
-from workspace_server.lifetime import Life
+from workspace_server.lifetime import Lifetime
 from workspace_server.source import Source
 from workspace_server.tasks.tasks import Tasks
 
@@ -29,7 +29,7 @@ class Serving:
 
     caller: Caller
     toolset: Toolset
-    life: Life
+    life: Lifetime
     session: ClientSession
     base: str
 
@@ -54,7 +54,7 @@ async def serving(
         return in_force
 
     life, toolset = (
-        Life(60.0, drain_s),
+        Lifetime(60.0, drain_s),
         Toolset(Registry(sources), configure, lambda: in_force if at_once else None),
     )
     calls = Calls(toolset, gate, tasks=tasks)

@@ -1,4 +1,4 @@
-"""What is remembered of a request for `lmtb whoami`: who sent it, and what it said about its workspace."""
+"""Records a client and its request for `lmtb whoami`: who sent it, and its claims about its workspace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocol import jsonrpc, names
 from protocol.versions import ASSUMED_LEGACY
 
 MAX_INFO: Final = 1024
-"""Bytes of a `clientInfo` that are kept; more is taken for none."""
+"""Bytes of a `clientInfo` that is kept; a larger one counts as none."""
 MAX_METHOD: Final = 100
 
 
@@ -21,11 +21,11 @@ def _info(name: str | None, version: str | None) -> bytes:
 
 
 def client_record(exchange: Exchange, now: float) -> tuple[Client, RequestRecord]:
-    """The row of the table of clients, and the request, at monotonic time `now`."""
+    """The client's row in the table of clients, and the record of its request at monotonic time `now`."""
     session = exchange.session
     if session is None:
-        told = exchange.inbound.meta.get(names.META_CLIENT)
-        info = b"" if told is None else jsonrpc.bytes_of(told)
+        client_info = exchange.inbound.meta.get(names.META_CLIENT)
+        info = b"" if client_info is None else jsonrpc.bytes_of(client_info)
         revision = exchange.inbound.revision or ASSUMED_LEGACY
     else:
         info = _info(session.client_name, session.client_version)

@@ -1,7 +1,7 @@
-"""Decides who answers a request: the manager itself, or the workspace it belongs to.
+"""Decides who answers a request: the manager itself, or the workspace server that it is forwarded to.
 
-Era-neutral: what only one era has (initialize, sessions, server/discover, listen streams) is settled in
-`legacy/` and `endpoints/stateless.py` before a request comes here.
+It handles session requests and stateless requests alike. `endpoints/session_requests.py` and
+`endpoints/stateless.py` answer what only one of them has: initialize, server/discover, listen streams.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from protocol.tasks import METHODS as TASK_METHODS
 KNOWN_METHODS: Final = LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE}
 
 DIRECT: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.COMPLETE})
-"""What goes to a workspace as it is, at whatever address, once it is known which: in either era."""
+"""Methods that are forwarded unchanged once the workspace is known, at every URL."""
 
 
 class Sent(msgspec.Struct, frozen=True, gc=False):
-    """A request on its way to the workspace it was located in."""
+    """A request that was sent to its workspace server."""
 
     located: Located
     call: ForwardedCall
 
 
 class Dispatch:
-    """The one place where a request's ways part."""
+    """Routes requests to the manager's own answers or to workspace servers."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Dispatch:
         self._roots = roots
 
     async def answer(self, exchange: Exchange) -> Reply:
-        """The reply to a request of either era."""
+        """The reply to a session request or a stateless request."""
         accepted = self._roots.accept_answer(exchange)
         if isinstance(accepted, Plain):
             return accepted
@@ -79,7 +79,7 @@ class Dispatch:
         exchange.decided(located)
         if isinstance(located, Located) and located.is_pure:
             return await self.forward(exchange, located)
-        return await self._at_fixed_door(exchange, located)
+        return await self._at_shared_url(exchange, located)
 
     async def handshake(
         self, exchange: Exchange, arguments: dict[str, msgspec.Raw], *, bare: bool = False
@@ -103,7 +103,7 @@ class Dispatch:
         return await self.forward(exchange, located, call.params)
 
     async def _about_task(self, exchange: Exchange) -> Reply:
-        """Tasks of 2026-07-28 only: those of older revisions were something else."""
+        """Only tasks of MCP 2026-07-28: those of 2025-11-25 are a different protocol."""
         if not exchange.is_modern:
             return result_format.method_not_found(exchange)
         located = tasks.owner(exchange, self.workspaces) or await look_up_workspace(
@@ -116,7 +116,7 @@ class Dispatch:
             return await self.forward(exchange, located)
         return tasks.unknown(exchange)
 
-    async def _at_fixed_door(self, exchange: Exchange, located: Located | Unlocated) -> Reply:
+    async def _at_shared_url(self, exchange: Exchange, located: Located | Unlocated) -> Reply:
         bound = located if isinstance(located, Located) else None
         method = exchange.message.method
         if method == names.RESOURCES_READ and (own := read_own(exchange, bound)) is not None:
@@ -150,7 +150,7 @@ class Dispatch:
         """Send the request to its workspace where it goes there as it is and nothing must be waited for.
 
         Returns:
-            None where `answer` has to be asked.
+            None if `answer` has to be called.
         """
         inbound = exchange.inbound
         if exchange.message.method not in DIRECT or "requestState" in inbound.params:
@@ -189,11 +189,11 @@ class Dispatch:
         params: Mapping[str, msgspec.Raw],
         more: Mapping[str, msgspec.Raw],
     ) -> Answer | Refusal:
-        exchange.begun = time.monotonic()  # until now the client was asked
+        exchange.begun = time.monotonic()  # the time of the client's input does not count
         return await self.forwarder.send(workspace, upstream_request(exchange, {**params, **more}))
 
     async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:
-        """Nothing is started for it: a server that is gone holds no call open."""
+        """Cancel a suspended call. No server is started for this: one that is gone has no suspended call."""
         if workspace.supervisor.is_serving:
             answer = await self.forwarder.send(workspace, cancelled_notification(state))
             if not isinstance(answer, Refusal):
@@ -201,7 +201,7 @@ class Dispatch:
 
 
 def unknown_workspace(identity: str, known: list[str]) -> Refusal:
-    """The refusal for a `/w/{workspace_id}/…` path that names nothing we know."""
+    """The refusal for a `/w/{workspace_id}/…` path that names no known workspace."""
     return Refusal(
         Reason.WORKSPACE_NOT_MATCHED,
         f"workspace not matched: {identity[:200]}",

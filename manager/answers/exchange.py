@@ -1,6 +1,6 @@
-"""One request on its way through the manager, and the shapes an answer to it can take.
+"""A request with what is needed to answer it, and the kinds of replies to it.
 
-The writer (`relay/writer.py`) turns a reply into HTTP; nothing here knows sockets or frameworks.
+`relay/writer.py` writes a reply as HTTP; nothing here depends on sockets or frameworks.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from protocol.versions import Era
 
 
 class Located(msgspec.Struct, frozen=True, gc=False):
-    """The workspace of a request, and which rung of the ladder decided."""
+    """The workspace of a request, and the claim that decided it."""
 
     workspace: Workspace
     source: WorkspaceSource
 
     @property
     def is_pure(self) -> bool:
-        """Whether the address means the workspace alone, without anything of the manager's."""
+        """Whether the URL or header addresses the workspace alone, without the manager's own tools."""
         return self.is_in_url or self.source is WorkspaceSource.HEADER
 
     @property
     def implied_workspace(self) -> str | None:
-        """The workspace, where a session hears of it without having chosen it."""
+        """Id of the workspace if a session uses it without a handshake."""
         return self.workspace.id if self.is_pure or self.source is WorkspaceSource.ROOTS else None
 
     @property
     def is_in_url(self) -> bool:
-        """Whether the URL alone says so: what is cached by it is then of this workspace and no other."""
+        """Whether the URL alone names the workspace, so that its answers can be cached by URL."""
         return self.source is WorkspaceSource.PATH or self.source is WorkspaceSource.QUERY
 
 
 @dataclass(frozen=True, slots=True)
 class Unlocated:
-    """No rung gave a workspace. `problem` is what was wrong with an ambient folder."""
+    """No claim gave a workspace. `problem` tells what was wrong with an ambient claim."""
 
     problem: Refusal | None = None
 
 
 @dataclass(slots=True)
 class Exchange:
-    """A request with everything that is needed to answer it.
+    """A request with what is needed to answer it.
 
     Attributes:
         message: the request itself (never a notification or a response).
@@ -61,13 +61,12 @@ class Exchange:
         accepts_json, accepts_events: which forms of answer the client takes.
         passed_headers: the client's headers that cross to the workspace server.
         passed_query: query string for the workspace server (tool mode), with its question mark, or empty.
-        session: the legacy session it belongs to.
+        session: the session it belongs to, None for a stateless request.
         headers: response headers collected on the way.
         is_as_is: whether the client is to meet a server behind the workspace as it is, because its URL means
             the workspace alone.
         seen: what is remembered of it for the table of clients.
-        begun: when the work for it began (monotonic): when it came, or when what a client was asked first was
-            answered.
+        begun: monotonic time when its work began: at its arrival, or after the client's input.
     """
 
     inbound: Inbound
@@ -85,7 +84,7 @@ class Exchange:
 
     @property
     def is_modern(self) -> bool:
-        """Whether the request belongs to the stateless era."""
+        """Whether the request is stateless (MCP 2026-07-28)."""
         return self.inbound.era is Era.MODERN
 
     @property
@@ -104,13 +103,13 @@ class Exchange:
         return self.inbound.meta.get("progressToken")
 
     def tells(self, claims: Claims) -> None:
-        """The client said more about its workspace when it was asked."""
+        """Replace the claims by those that include the client's roots."""
         self.claims = claims
         if self.seen is not None:
             self.seen.claims = claims
 
     def decided(self, located: Located | Unlocated) -> None:
-        """Note who decided the workspace, in the response headers, too."""
+        """Record how the workspace was decided, in the response headers, too."""
         self.is_as_is = isinstance(located, Located) and located.is_in_url
         source = located.source if isinstance(located, Located) else WorkspaceSource.NONE
         self.headers[headers.WORKSPACE_SOURCE] = source.value
@@ -126,7 +125,7 @@ class Exchange:
 class Plain:
     """A complete answer: one JSON-RPC message, or nothing (202).
 
-    `lacks_workspace` where it would be another one if it were known which workspace the request is for.
+    `lacks_workspace` is set if the answer would differ with a known workspace.
     """
 
     body: bytes = b""
@@ -159,7 +158,7 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """A workspace server's own answer, passed on as it comes.
+    """A workspace server's answer, which is relayed as it comes.
 
     Where the server asks for something first, `again` sends the request once more, with further parameters;
     `give_up` tells the server that this will not happen, with the `requestState` it gave.
@@ -173,4 +172,4 @@ class Relayed:
 
 Reply = Plain | Events | Relayed
 AnyReply = Reply | Quiet
-"""With what only the stateless era knows."""
+"""Replies including those of stateless requests only."""

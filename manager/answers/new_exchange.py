@@ -1,7 +1,6 @@
-"""The exchange that a request opens: what its head says (`routing/request_heads/request_metadata.py`), and
-its message.
+"""Creates the exchange of a request from its metadata and its message.
 
-Reads only; which claim is believed is decided in `routing/workspace/resolution.py`.
+It only reads claims; `routing/workspace/resolution.py` decides which claim counts.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_WORKSPACE: Final = 256
 def exchange_of(
     metadata: RequestMetadata, inbound: Inbound, message: Request, session: Session | None
 ) -> Exchange:
-    """The exchange that a request opens."""
+    """Create the exchange of a request."""
     claims, codex, state = claims_of(metadata, session), _sandbox_cwd(inbound), _answered_workspace(inbound)
     if codex is not None or state is not None:
         claims = replace(claims, codex=codex, state=state)
@@ -47,30 +46,30 @@ def exchange_of(
 
 
 def claims_of(metadata: RequestMetadata, session: Session | None) -> Claims:
-    """What a request says about its workspace outside its body, and what its session stands for."""
+    """The claims of a request's URL and headers, and of its session."""
     if session is None:
         return metadata.claims
-    said = metadata.claims
+    sent = metadata.claims
     return Claims(
-        path=said.path, query=said.query, header=said.header, session=session.workspace, roots=session.roots
+        path=sent.path, query=sent.query, header=sent.header, session=session.workspace, roots=session.roots
     )
 
 
 def sent_cwd(claims: Claims) -> str | None:
-    """The folder that a request names without being asked."""
+    """The folder that a request names in query, header or metadata."""
     sent = claims.query or claims.header or claims.codex
     return None if sent is None else sent.encode("utf-8", "replace").decode()
 
 
 def _sandbox_cwd(inbound: Inbound) -> str | None:
-    """The folder Codex works in, which it tells with every tool call to servers that want to know."""
+    """The folder Codex works in, which it sends with tool calls to servers with the capability."""
     state = inbound.meta.get(names.CODEX_SANDBOX)
     folder = jsonrpc.members_of(state).get("sandboxCwd") if state is not None else None
     return None if folder is None or len(folder) > MAX_FOLDER else jsonrpc.text_of(folder)
 
 
 def _answered_workspace(inbound: Inbound) -> str | None:
-    """The workspace that asked the question which this request answers."""
+    """Id of the workspace whose input requests this request answers."""
     state = inbound.params.get("requestState")
     text = None if state is None else jsonrpc.text_of(state)
     workspace = None if text is None else workspace_of(text)

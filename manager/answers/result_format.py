@@ -1,4 +1,4 @@
-"""How a result or a refusal is written for the era of the request that asked."""
+"""Formats results and refusals for the protocol revision of the request."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ CACHEABLE: Final = frozenset(
 
 
 def result(exchange: Exchange, value: Mapping[str, Any]) -> bytes:
-    """The response body for a result of our own, with what a workspace server put into it.
+    """The response body for a result of the manager, which may contain members of a workspace server.
 
-    Modern ones say what they are and who we are, legacy ones must not.
+    Stateless results have a type and the server's identity; session results must not have them.
     """
     if not exchange.is_modern:
         return jsonrpc.result(exchange.message.id, legacy_result.convert_result(value))
@@ -66,7 +66,7 @@ def refuse(exchange: Exchange, refused: Refusal) -> Plain:
 
 
 def method_not_found(exchange: Exchange) -> Plain:
-    """The reply to a method nobody here knows: 404 in the modern era, HTTP 200 in the legacy one."""
+    """The reply to an unknown method: HTTP 404 for a stateless request, 200 in a session."""
     body = jsonrpc.error(
         exchange.message.id, jsonrpc.METHOD_NOT_FOUND, f"method not found: {exchange.message.method[:100]}"
     )

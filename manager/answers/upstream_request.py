@@ -1,7 +1,7 @@
-"""Writes the request that leaves for the workspace server, which speaks the modern era only.
+"""Builds the requests to workspace servers, which speak only stateless MCP (2026-07-28).
 
-A modern client's body leaves as it came. A legacy client's body gets the modern `_meta` spliced in; every
-other byte of it stays where it was.
+A stateless client's body is sent unchanged. A session client's body gets `_meta` spliced in; all its other
+bytes are unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.versions import LATEST_MODERN
 
 _ELICITATION_SINCE: Final = "2025-06-18"
 _LEVEL_UNSAID: Final = "info"
-"""What a client gets that never set a level: servers of its era then send what they think fit."""
+"""Log level for a session that never set one: MCP ≤ 2025-11-25 then leaves the choice to the server."""
 _NO_CAPABILITIES: Final = msgspec.Raw(b"{}")
 _MAX_MODE: Final = 32
 _ACCEPT: Final = (b"Accept", b"application/json, text/event-stream")
@@ -33,7 +33,7 @@ _AS_IS: Final = (headers.PASS_THROUGH.encode(), b"1")
 
 
 def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = None) -> Outgoing:
-    """The request for the workspace server.
+    """Build the request for the workspace server.
 
     Args:
         exchange: the client's request.
@@ -66,7 +66,7 @@ def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | 
 def manager_request(
     method: str, params: Mapping[str, object], identity: str, on_behalf: Sequence[tuple[bytes, bytes]] = ()
 ) -> Outgoing:
-    """A request the manager makes for itself, with an id that is never null.
+    """Build a request of the manager's own, with an id that is never null.
 
     `on_behalf` are the headers of `address_headers`, where it is about what a client would be shown.
     """
@@ -81,22 +81,22 @@ def manager_request(
 
 
 def address_headers(exchange: Exchange) -> Sequence[tuple[bytes, bytes]]:
-    """What a client's address says of the way in which its workspace is shown."""
+    """The headers for the tool mode and the pass-through that a client's URL asks for."""
     mode = [(name.encode(), value.encode("latin-1")) for name, value in mode_headers(exchange).items()]
     return [*mode, _AS_IS] if exchange.is_as_is else mode
 
 
 def cancelled_notification(state: msgspec.Raw) -> Outgoing:
-    """The notification that the call with this `requestState` will not be repeated.
+    """Build the notification that the suspended call with this `requestState` will not be repeated.
 
-    Such a call has no connection that could be closed, and no id: the state is all that is known of it.
+    A suspended call has no connection that could be closed and no pending id; only its state identifies it.
     """
     body = jsonrpc.notification(names.CANCELLED, {"requestState": state})
     return Outgoing(names.CANCELLED, (_ACCEPT, _JSON, *_own_headers(names.CANCELLED, None)), body, b"")
 
 
 def _legacy_body(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None) -> bytes:
-    """The client's body, or one with other parameters, with the modern triple in `_meta`; own keys stay."""
+    """The client's body, or one with other parameters, with the stateless `_meta`; its own keys stay."""
     message = exchange.message
     own = exchange.inbound.meta
     meta = jsonrpc.dumps({**own, **_meta(exchange)}) if own else _meta_text(exchange)
@@ -111,9 +111,9 @@ def _legacy_body(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None
 
 
 def capabilities_of(exchange: Exchange) -> msgspec.Raw:
-    """What the client can be asked in the middle of this request, as JSON text.
+    """The capabilities for input requests during this request, as JSON text.
 
-    In the legacy era questions go out on the request's own event stream: nothing where the client takes none.
+    A session client gets input requests on the request's event stream: none if it does not accept events.
     """
     session = exchange.session
     if exchange.is_modern:
@@ -127,7 +127,7 @@ def capabilities_of(exchange: Exchange) -> msgspec.Raw:
 
 
 def _meta(exchange: Exchange) -> dict[str, msgspec.Raw]:
-    """The modern triple of a legacy request, and how much of the log its client wants."""
+    """The stateless `_meta` of a session request: revision, client, capabilities, log level."""
     session = exchange.session
     client = None
     if session is not None and session.client_name is not None:
@@ -139,7 +139,7 @@ def _meta(exchange: Exchange) -> dict[str, msgspec.Raw]:
 
 
 def _meta_text(exchange: Exchange) -> bytes:
-    """The same as JSON text; a session's requests have mostly the same."""
+    """The same as JSON text, cached: the requests of a session mostly share it."""
     session = exchange.session
     if session is None:
         return jsonrpc.dumps(_meta(exchange))
@@ -154,7 +154,7 @@ def _meta_text(exchange: Exchange) -> bytes:
 
 
 def mode_headers(exchange: Exchange) -> dict[str, str]:
-    """The tool mode that a request asks for, as headers; a header hides the query member."""
+    """The tool mode that a request asks for, as headers; a header beats the query."""
     sent = {name.decode("latin-1").lower(): value for name, value in exchange.passed_headers}
     query = parse_qs(exchange.passed_query.removeprefix("?"), keep_blank_values=True, errors="replace")
     found = {}
@@ -167,7 +167,7 @@ def mode_headers(exchange: Exchange) -> dict[str, str]:
 
 
 def _of_session(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
-    """What a legacy session stands for: its mode where the request says nothing, and who calls."""
+    """The headers of a session: its tool mode unless the request sets one, and the caller."""
     session = exchange.session
     if session is None:
         return ()
@@ -179,7 +179,7 @@ def _of_session(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def caller_header(session: str) -> tuple[bytes, bytes]:
-    """What tells a workspace server which calls belong together, without telling it the session's id."""
+    """The header that identifies the calls of one session without revealing the session id."""
     return headers.CALLER.encode(), hashlib.sha256(session.encode()).hexdigest()[:32].encode()
 
 

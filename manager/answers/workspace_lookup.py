@@ -27,9 +27,9 @@ async def look_up_workspace(workspaces: Workspaces, claims: Claims) -> Located |
     explicit = claims.explicit_claims()
     if explicit:
         return await _explicit(workspaces, explicit)
-    standing = claims.session_claim()
-    if standing is not None and (bound := workspaces.get(str(standing.text))) is not None:
-        return Located(bound, standing.source)
+    binding = claims.session_claim()
+    if binding is not None and (bound := workspaces.get(str(binding.text))) is not None:
+        return Located(bound, binding.source)
     problem: Refusal | None = None
     for claim in claims.ambient_claims():
         found = (

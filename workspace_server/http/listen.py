@@ -80,22 +80,18 @@ async def serve(  # noqa: PLR0917  everything that changes can come from
     try:
         kinds, uris = _filter(request.inbound.params.get("notifications"))
     except ValueError as problem:
-        refused = request.invalid(str(problem))
-        await stream.finish(refused.status, refused.body())
+        await _refuse(stream, request.invalid(str(problem)))
         return
     task_changes = await tasks.subscribe(request, changes.wake.set)
     if isinstance(task_changes, Rejection):
-        await stream.finish(task_changes.status, task_changes.body())
+        await _refuse(stream, task_changes)
         return
-    unsubscribe: list[Unsubscribe] = [
-        toolset.listen(changes.lists_changed),
-        life.on_stop(changes.wake.set),
-    ]
-    if task_changes is not None:
-        unsubscribe.append(task_changes.end)
+    unsubscribe = [toolset.listen(changes.lists_changed), life.on_stop(changes.wake.set)]
     meta = {names.META_SUBSCRIPTION: msgspec.Raw(request.id)}
     try:
         accepted: dict[str, Any] = dict.fromkeys(kinds, True)
+        if task_changes is not None:
+            unsubscribe.append(task_changes.end)
         if uris is not None:
             accepted[_RESOURCES] = await _subscribe(uris, await toolset.current(), changes, unsubscribe)
         if task_changes is not None:
@@ -109,6 +105,10 @@ async def serve(  # noqa: PLR0917  everything that changes can come from
             end()
     result: dict[str, Any] = {"resultType": "complete", "_meta": meta}
     await stream.finish(200, jsonrpc.result(request.id, result))
+
+
+async def _refuse(stream: Stream, rejection: Rejection) -> None:
+    await stream.finish(rejection.status, rejection.body())
 
 
 async def _subscribe(

@@ -27,6 +27,7 @@ class ConnectionContext:
 
     Attributes:
         server: head reader, caps and deadlines.
+        limits: deadlines of connections.
         log: of refusals.
         peer_check: whether the peer of a connection is served; None to serve all.
         make_aiohttp_protocol: makes the protocol for a request that is not for an MCP route.
@@ -36,17 +37,13 @@ class ConnectionContext:
     """
 
     server: ServerContext[ClientHead]
+    limits: Limits
     log: RefusalLog
     peer_check: PeerCheck | None
     make_aiohttp_protocol: Callable[[], asyncio.Protocol]
     serve: Callable[[HttpRequest], None] | None
     route_cache: RouteCache | None
     keep_alives: KeepAlives
-
-    @property
-    def limits(self) -> Limits:
-        """Deadlines of connections."""
-        return self.server.connections.limits
 
     def refuse_peer(self, transport: asyncio.BaseTransport) -> AdmissionRefusal | None:
         """Return why the peer of a connection is not served; None where it is."""

@@ -54,6 +54,7 @@ class Connections(OpenConnections):
         server = ServerContext(ClientHeadReader(self.rules), self.rules.body_cap, self, Deadlines(loop))
         context = ConnectionContext(
             server=server,
+            limits=self.limits,
             log=self.log,
             peer_check=self.peer_check,
             make_aiohttp_protocol=make_aiohttp_protocol,

@@ -10,7 +10,7 @@ from workspace_server.results import clean_text
 
 
 class TransportEnded(Exception):
-    """A connection is over; whatever was asked over it gets no answer.
+    """A connection ended; requests in flight get no response.
 
     `too_large`: it ended because a message went over the cap.
     """
@@ -32,7 +32,7 @@ class Unavailable(Exception):
     """
 
     undecided = False
-    """Whether the server did answer, if not in our protocol: to another request it may."""
+    """Whether the server answered outside the protocol, so that another request may succeed."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Unavailable(Exception):
         self.retry_after_ms = retry_after_ms
 
     def refusal(self, source: str, state: str) -> Refusal:
-        """What whoever asked this source reads; `state` is the source's."""
+        """The refusal for the caller; `state` is the source's."""
         error = clean_text(self.text)
         next_step = None
         if self.delivered == "unknown" and self.reason is Reason.SOURCE_UNAVAILABLE:
@@ -63,7 +63,7 @@ class Unavailable(Exception):
 class SessionFailed(Unavailable):
     """A connection was not made, or its handshake failed; nothing was delivered.
 
-    `final`: trying again by itself cannot help (the program is missing).
+    `final`: a retry cannot help (the program is missing).
     """
 
     def __init__(self, text: str, *, final: bool = False, retry_after_ms: int | None = None) -> None:

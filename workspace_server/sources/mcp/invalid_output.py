@@ -11,7 +11,7 @@ from workspace_server.results import clean_text
 KEPT: Final = 5
 MAX_CHARACTERS: Final = 200
 FLOOD: Final = 1_000
-"""More than so many within a minute are worth a warning."""
+"""More lines than this within a minute are reported as an issue."""
 _MINUTE_S: Final = 60.0
 
 
@@ -25,7 +25,7 @@ class InvalidOutput:
     _recent: deque[float] = field(default_factory=lambda: deque(maxlen=FLOOD + 1))
 
     def add(self, line: bytes, now: float) -> bool:
-        """Count one line; whether it made this a flood just now."""
+        """Count one line. Returns whether it is the line that exceeds the limit."""
         self.count += 1
         if len(self.first) < KEPT:
             text = line[: MAX_CHARACTERS * 4].decode(errors="replace")[:MAX_CHARACTERS]

@@ -11,7 +11,7 @@ from workspace_server.tool import TaskUse, Visibility
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """What the configuration says of a foreign source's tools.
+    """The settings of one MCP source.
 
     `namespace` names the source; unless it is `bare`, it stands before the names of its tools, too.
     `timeout_s` is the longest one call may take, `task` whether it may be a task. `visibilities` are those of

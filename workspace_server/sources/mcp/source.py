@@ -38,12 +38,12 @@ T = TypeVar("T")
 
 
 class McpSource(Source):
-    """A source that is another server.
+    """A source that is another MCP server.
 
     Attributes:
-        stale: whether the tools may be out of date: of an earlier life, or their server is down.
-        junk: what the server wrote that was no message.
-        lists: what it lists.
+        stale: whether the tools may be out of date: from the disk cache, or the server is down.
+        junk: output of the server that was no message.
+        lists: its four lists.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class McpSource(Source):
 
     @abstractmethod
     async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
-        """Do something with a session.
+        """Run something with a session.
 
         Args:
-            ask: what to do.
-            caller: for whom (`CallContext.caller`); None for the source itself, which has time.
+            ask: what to run.
+            caller: the caller (`CallContext.caller`); None for the source itself, which can wait longer.
 
         Raises:
             Unavailable: there is no session, or no answer.
@@ -114,13 +114,13 @@ class McpSource(Source):
 
     @property
     def is_shared(self) -> bool:
-        """Whether there is one session for everybody, which can tell of changed resources."""
+        """Whether all callers share one session, so that it can report changed resources."""
         return True
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The known list at once, if there is one; else the server is asked. Never raises.
+        """The known list at once if there is one, else the server's. Never raises.
 
-        Its other lists are asked for at the same time, and waited for a moment the first time.
+        The other lists are requested at the same time; the first time, the caller waits a moment for them.
         """
         lists = self.lists
         await lists.load_cached()
@@ -132,13 +132,13 @@ class McpSource(Source):
         return lists.tools.items or ()
 
     def cached_tools(self) -> Sequence[Tool] | None:
-        """The known list, unless one has to be read from the cache or refreshed first."""
+        """The known list, unless a list has to be loaded or refreshed first."""
         if any(not one.is_loaded or self._is_due(one) for one in self.lists.all):
             return None
         return self.lists.tools.items
 
     def extras(self) -> Extras:
-        """As they were listed last."""
+        """The last known prompts, resources and templates."""
         return self.lists.known_extras()
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
@@ -156,20 +156,20 @@ class McpSource(Source):
         return outcome
 
     async def forward(self, name: str, context: CallContext) -> CallOutcome:
-        """One call of the tool with the server's own name. Raises `Unavailable`."""
+        """Call the tool by the server's own name. Raises `Unavailable`."""
         return await self._run(lambda session: session.call(name, context), context.caller)
 
     async def relay(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
-        """As `Source.relay`; starts or connects the server where need be."""
+        """As `Source.relay`; starts or connects the server if necessary."""
         try:
             return await self._run(lambda session: session.relay(method, params, context), context.caller)
         except Unavailable as failure:
             return self.refusal(failure)
 
     async def greeting(self) -> HandshakeResult | None:
-        """As `Source.greeting`: of the last session, else of one that is opened for this."""
+        """As `Source.greeting`, from the last session, or from one opened for this."""
         if self._greeting is None:
             try:
                 await self._with_session(_only_open)
@@ -178,7 +178,7 @@ class McpSource(Source):
         return self._greeting
 
     async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
-        """As `Source.subscribe`; over new sessions, too. A process of one caller tells nobody else."""
+        """As `Source.subscribe`, also over new sessions. Only a shared session supports it."""
         greeting = await self.greeting() if self.is_shared else None
         offered = {} if greeting is None else greeting.capabilities.get("resources")
         if not isinstance(offered, Mapping) or offered.get("subscribe") is not True:
@@ -186,11 +186,11 @@ class McpSource(Source):
         return await self._subscriptions.add(uri, listener)
 
     def refusal(self, failure: Unavailable) -> Refusal:
-        """What the caller of a failed call reads."""
+        """The refusal for the caller of a failed call."""
         return failure.refusal(self.id, self.state)
 
     def set_state(self, state: SourceState, error: str | None) -> None:
-        """The connection's state is now this; `error` says why it is not what it should be."""
+        """Set the state of the session; `error` says why there is none."""
         self.state = state
         self._session_error = error
         if state not in _ALIVE:
@@ -202,21 +202,21 @@ class McpSource(Source):
         self._notify_if_changed()
 
     def list_changed(self, capability: str) -> None:
-        """The server says that its `tools`, `prompts` or `resources` changed."""
+        """Handle a change of the server's `tools`, `prompts` or `resources`."""
         self.lists.request(kinds.changed(capability), again=True)
 
     def resource_changed(self, uri: str) -> None:
-        """The server says that the content of a resource changed."""
+        """Handle a changed resource."""
         self._subscriptions.resource_changed(uri)
 
     async def refresh(self) -> None:
-        """Ask the server for its lists again, in the background."""
+        """Request all lists again, in the background."""
         self.lists.request((TOOLS, *EXTRAS), again=True)
         self.notify_changed()
 
     def issues(self) -> Sequence[Issue]:
-        """What is wrong with the lists, and junk."""
-        is_alive = self.state in _ALIVE  # other states say it by themselves
+        """Issues of the lists, and too much invalid output."""
+        is_alive = self.state in _ALIVE  # other states are issues themselves
         found = [issue for known in self.lists.all for issue in known.issues(is_alive=is_alive)]
         if self.junk.flooded:
             text = f"{self.id} wrote more than {FLOOD:,} lines within a minute that are no messages"
@@ -224,7 +224,7 @@ class McpSource(Source):
         return found
 
     def status(self) -> Mapping[str, Any]:
-        """What the server said of itself, junk, and the last call."""
+        """Server info, invalid output, and the last call."""
         members: dict[str, Any] = {
             "stale": self.stale,
             "junk": self.junk.count,
@@ -238,7 +238,7 @@ class McpSource(Source):
         return members
 
     async def stop_asking(self) -> None:
-        """End what the source asks by itself, and begin nothing more; call this first in `close`."""
+        """Stop listing and subscribing, and start no new requests; call this first in `close`."""
         self._closed = True
         await self.lists.stop()
         await self._subscriptions.stop()
@@ -256,7 +256,7 @@ class McpSource(Source):
         await self._run(ask, None)
 
     def _is_due(self, known: ServerList[Any]) -> bool:
-        """Whether a list is asked for again because somebody wants to see it."""
+        """Whether a list is requested again when a client lists."""
         if self.state not in _ALIVE or time.monotonic() - known.tried_at < LIST_AGAIN_S:
             return False
         old = self._max_age_s is not None and known.age_s() > self._max_age_s
@@ -267,7 +267,7 @@ class McpSource(Source):
         return self.state, self.error, self.stale, errors, self.lists.tools.items, self.lists.known_extras()
 
     def _notify_if_changed(self) -> None:
-        """Tell whoever watches, but only of what is new: they will list again."""
+        """Notify the registry if anything visible changed; it will list again."""
         tools = self.lists.tools
         error = self._session_error or tools.error
         self.error = None if error is None else clean_text(error)
@@ -278,7 +278,7 @@ class McpSource(Source):
 
 
 async def _only_open(session: Session) -> None:
-    """All that is wanted of the session is that it is there."""
+    """Open a session and do nothing with it."""
 
 
 def _outcome_word(outcome: CallOutcome | None) -> str:

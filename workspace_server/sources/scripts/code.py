@@ -14,7 +14,7 @@ from typing import Any, Final
 from workspace_server.call_context import CallContext
 from workspace_server.source import Source
 from workspace_server.sources.scripts.definition.bundle import Bundle
-from workspace_server.sources.scripts.execution.materials import Materials
+from workspace_server.sources.scripts.execution.bundle_store import BundleStore
 from workspace_server.sources.scripts.execution.private import PrivateFolder
 from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.sources.scripts.slots import Slots
@@ -61,7 +61,7 @@ class CodeSource(Source):
     ) -> None:
         self._root = root
         self._private = PrivateFolder(run_dir, NAME)
-        self._materials = Materials(self._private.path / "tools")
+        self._materials = BundleStore(self._private.path / "tools")
         self._runner = Runner(self._private.path / "c", root, environment, confined=True, term_s=term_s)
         self._slots = slots or Slots()
 

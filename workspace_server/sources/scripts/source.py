@@ -21,7 +21,7 @@ from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.definition.catalog import Catalog, Trust, working_folder
 from workspace_server.sources.scripts.definition.script import Script
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
-from workspace_server.sources.scripts.execution.materials import Materials
+from workspace_server.sources.scripts.execution.bundle_store import BundleStore
 from workspace_server.sources.scripts.execution.private import PrivateFolder
 from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.sources.scripts.slots import Slots
@@ -68,7 +68,7 @@ class ScriptSource(Source):
         self._libraries = tuple(libraries)
         self._catalog = Catalog(folders, root, trust, libraries=own_libraries)
         self._private = PrivateFolder(run_dir, identity)
-        self._materials = Materials(self._private.path / "tools")
+        self._materials = BundleStore(self._private.path / "tools")
         self._runner = Runner(
             self._private.path / "c", root, environment, confined=trust is not None, term_s=term_s
         )

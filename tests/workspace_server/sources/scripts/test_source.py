@@ -314,7 +314,7 @@ async def test_scripts_of_a_workspace_write_where_work_is_done_only(
     (home / ".ssh").mkdir()
     outside = Path("/var/lib") if os.access("/var/lib", os.W_OK) else home
     monkeypatch.setattr(
-        "workspace_server.sources.scripts.execution.fence._SHARED", ()
+        "workspace_server.sources.scripts.execution.script_confinement._SHARED", ()
     )  # home and project are in there
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()

@@ -35,7 +35,7 @@ _GROUPS = {
 }
 
 
-class Refused(Exception):
+class InvalidPattern(Exception):
     """Not a pattern; with the reason and the 0-based position, as far as known."""
 
     def __init__(self, reason: str, position: int | None) -> None:
@@ -47,15 +47,15 @@ def check_dialect(pattern: str) -> None:
     """Refuse what Python understands but ripgrep does not, so that a query means the same to both.
 
     Raises:
-        Refused: with the position of the offence.
+        InvalidPattern: with the position of the offence.
     """
     index, in_class = 0, False
     while index < len(pattern):
         if pattern[index] == "\\":
             if pattern[index + 1 : index + 2] in set("nr"):
-                raise Refused("a line end cannot be matched; lines are searched one by one", index)
+                raise InvalidPattern("a line end cannot be matched; lines are searched one by one", index)
             if pattern[index + 1 : index + 2] in set("123456789") and not in_class:
-                raise Refused("backreferences are not supported", index)
+                raise InvalidPattern("backreferences are not supported", index)
             index += 2
             continue
         if in_class:
@@ -64,11 +64,13 @@ def check_dialect(pattern: str) -> None:
             in_class = True
             index += len(re.match(r"\^?\]?", pattern[index + 1 :]).group())  # type: ignore[union-attr]  # may be empty
         elif pattern[index] == "{" and not re.match(r"\d+(,\d*)?\}", pattern[index + 1 :]):
-            raise Refused("repetition quantifier expects a valid decimal; write \\{ for the character", index)
+            raise InvalidPattern(
+                "repetition quantifier expects a valid decimal; write \\{ for the character", index
+            )
         else:
             for opening, reason in _GROUPS.items():
                 if pattern.startswith(opening, index):
-                    raise Refused(reason, index)
+                    raise InvalidPattern(reason, index)
         index += 1
 
 
@@ -76,7 +78,7 @@ def compile_query(pattern: str, *, literal: bool, ignore_case: bool) -> re.Patte
     """The compiled pattern.
 
     Raises:
-        Refused: it is none.
+        InvalidPattern: it is none.
     """
     if not literal:
         check_dialect(pattern)
@@ -85,9 +87,9 @@ def compile_query(pattern: str, *, literal: bool, ignore_case: bool) -> re.Patte
             warnings.simplefilter("error")
             return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
     except re.error as error:
-        raise Refused(error.msg, error.pos) from None
+        raise InvalidPattern(error.msg, error.pos) from None
     except (Warning, RecursionError, OverflowError, MemoryError) as error:
-        raise Refused(str(error) or "too complex", None) from None
+        raise InvalidPattern(str(error) or "too complex", None) from None
 
 
 def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
@@ -152,7 +154,7 @@ def main() -> None:
 
     try:
         regex = compile_query(request["pattern"], literal=literal, ignore_case=request["ignoreCase"])
-    except Refused as refused:
+    except InvalidPattern as refused:
         say({"error": str(refused), "position": refused.position})
         return
     for index, name in enumerate(request["files"]):

@@ -21,7 +21,7 @@ _MAX_DECIMALS = 308
 Number = int | float
 
 
-class Refused(Exception):
+class InvalidExpression(Exception):
     """Why an expression has no value, in words for the one who wrote it."""
 
 
@@ -56,14 +56,14 @@ _TOKEN_HINTS = {
 }
 
 
-def _strange(expression: str, tokens: list[str]) -> Refused | None:
+def _strange(expression: str, tokens: list[str]) -> InvalidExpression | None:
     """What is said of the first character that is in no expression, if there is one."""
     if _STRANGE.search(expression) is None and "." not in tokens:
         return None
     index = next(at for at, text in enumerate(tokens) if text == "." or _STRANGE.match(text))
     char = tokens[index]
     at = _position(expression, index)
-    return Refused(f"Unexpected character {char!r} at position {at}{_HINTS.get(char, '')}")
+    return InvalidExpression(f"Unexpected character {char!r} at position {at}{_HINTS.get(char, '')}")
 
 
 def _position(expression: str, index: int) -> int:
@@ -101,7 +101,9 @@ def _power(base: Number, exponent: Number) -> Number:
 
 def _round(value: Number, decimals: Number = 0) -> Number:
     if not isinstance(decimals, int) or abs(decimals) > _MAX_DECIMALS:
-        raise Refused(f"round takes a whole number of decimals between -{_MAX_DECIMALS} and {_MAX_DECIMALS}")
+        raise InvalidExpression(
+            f"round takes a whole number of decimals between -{_MAX_DECIMALS} and {_MAX_DECIMALS}"
+        )
     return round(value, decimals)
 
 
@@ -157,7 +159,7 @@ class _Reader:
         self._next = 0
         self._word = tokens[0]
         self._nesting = 0
-        self.failure: Refused | None = None
+        self.failure: InvalidExpression | None = None
 
     def read(self) -> Number:
         """The value; 0 where there is a failure."""
@@ -173,10 +175,10 @@ class _Reader:
     def _place(self, index: int) -> int:
         return _position(self._text, index)
 
-    def _unexpected(self) -> Refused:
+    def _unexpected(self) -> InvalidExpression:
         text, index = self._word, self._next
         if not text:
-            return Refused("Expression is incomplete")
+            return InvalidExpression("Expression is incomplete")
         before = self._tokens[index - 1] if index else "("
         follows_value = before not in _OPERATORS or before == ")"
         hint = _TOKEN_HINTS.get((text, follows_value), "")
@@ -184,13 +186,15 @@ class _Reader:
             hint = _TOKEN_HINTS[",", True]
         elif follows_value and (text not in _OPERATORS or text == "("):
             hint = "; an operator is missing before it"
-        return Refused(f"Unexpected '{text}' at position {self._place(index)}{hint}")
+        return InvalidExpression(f"Unexpected '{text}' at position {self._place(index)}{hint}")
 
     def _expression(self, weakest: int) -> Number:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
             position = self._place(self._next)
-            raise Refused(f"Expression is nested too deeply at position {position}; split it into steps")
+            raise InvalidExpression(
+                f"Expression is nested too deeply at position {position}; split it into steps"
+            )
         value = self._operand()
         while (rule := _BINARY.get(self._word)) is not None and rule[0] >= weakest:
             sign = self._next
@@ -227,14 +231,16 @@ class _Reader:
         if known is None:
             return self._constant(name, index)
         if self._word != "(":
-            raise Refused(f"'{name}' at position {self._place(index)} is a function; write {name}(…)")
+            raise InvalidExpression(
+                f"'{name}' at position {self._place(index)} is a function; write {name}(…)"
+            )
         self._advance()
         values = self._arguments()
         least, most, function = known
         if least <= len(values) <= most:
             return self._applied(function, index, *values)
         wanted = str(least) if least == most else f"{least} or {most}" if most == 2 else f"at least {least}"
-        raise Refused(
+        raise InvalidExpression(
             f"{name} at position {self._place(index)} takes {wanted} argument(s), got {len(values)}"
         )
 
@@ -244,7 +250,9 @@ class _Reader:
         close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
         guess = f" did you mean {close[0]}?" if close else ""
         at = self._place(index)
-        raise Refused(f"Unknown name '{cut(name)}' at position {at};{guess} known are {', '.join(_NAMES)}")
+        raise InvalidExpression(
+            f"Unknown name '{cut(name)}' at position {at};{guess} known are {', '.join(_NAMES)}"
+        )
 
     def _arguments(self) -> list[Number]:
         values: list[Number] = []
@@ -259,7 +267,7 @@ class _Reader:
     def _decimal(self, token: str, index: int) -> float:
         value = float(token)
         if math.isinf(value):
-            raise Refused(f"Number is too large at position {self._place(index)}")
+            raise InvalidExpression(f"Number is too large at position {self._place(index)}")
         return value
 
     def _applied(self, function: Callable[..., Number], sign: int, *values: Number) -> Number:
@@ -268,40 +276,40 @@ class _Reader:
             return 0
         try:
             return _bounded(function(*values))
-        except (ZeroDivisionError, OverflowError, ValueError, Refused) as error:
+        except (ZeroDivisionError, OverflowError, ValueError, InvalidExpression) as error:
             self.failure = self._explained(error, sign, values)
             return 0
 
-    def _explained(self, error: Exception, sign: int, values: Sequence[Number]) -> Refused:
+    def _explained(self, error: Exception, sign: int, values: Sequence[Number]) -> InvalidExpression:
         match error:
-            case Refused():
+            case InvalidExpression():
                 return error
             case ZeroDivisionError():
-                return Refused("Division by zero")
+                return InvalidExpression("Division by zero")
             case OverflowError():
-                return Refused(f"Result is too large at position {self._place(sign)}")
+                return InvalidExpression(f"Result is too large at position {self._place(sign)}")
         given = cut(", ".join(number_text(value) for value in values))
         where = f"'{self._tokens[sign]}' at position {self._place(sign)}"
-        return Refused(f"Result of {where} is not a real number for {given}")
+        return InvalidExpression(f"Result of {where} is not a real number for {given}")
 
 
 def evaluate(expression: str) -> Number:
     """The value of `expression`.
 
     Raises:
-        Refused: the text is outside the grammar or has no bounded real value.
+        InvalidExpression: the text is outside the grammar or has no bounded real value.
     """
     if len(expression) > MAX_LENGTH:
-        raise Refused(
+        raise InvalidExpression(
             f"Expression has {len(expression)} characters, {MAX_LENGTH} are allowed; split it into steps"
         )
     tokens: list[str] = _TOKEN.findall(expression)
     reader = _Reader(expression, tokens)
     try:
         value = reader.read()
-    except Refused as refused:
+    except InvalidExpression as refused:
         if not expression.strip():
-            raise Refused("Expression is empty; write one such as 2 + 2") from None
+            raise InvalidExpression("Expression is empty; write one such as 2 + 2") from None
         raise _strange(expression, tokens) or refused from None
     if reader.failure is not None:
         raise reader.failure

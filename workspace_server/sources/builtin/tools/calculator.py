@@ -6,7 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from workspace_server.sources.builtin.tools.arithmetic import MAX_LENGTH, Refused, cut, evaluate, number_text
+from workspace_server.sources.builtin.tools.arithmetic import (
+    MAX_LENGTH,
+    InvalidExpression,
+    cut,
+    evaluate,
+    number_text,
+)
 from workspace_server.tool import Tool, ToolError, ToolResult
 
 _EXACT = 2**53 - 1
@@ -63,7 +69,7 @@ def call_nowait(arguments: Mapping[str, Any]) -> ToolResult:
     expression: str = arguments["expression"]
     try:
         value = evaluate(expression)
-    except Refused as refused:
+    except InvalidExpression as refused:
         shown = cut(" ".join(expression[:MAX_LENGTH].split()))
         raise ToolError(
             f"Error: Invalid expression '{shown}'- {refused}",

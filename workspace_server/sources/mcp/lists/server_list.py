@@ -29,11 +29,11 @@ class ServerList(Generic[Item]):
     Attributes:
         kind: which list it is.
         items: its entries, None as long as no list is known.
-        stale: whether it may be out of date: of an earlier life, or its server is down.
-        error: why it could not be had last time; None while all is well.
-        is_loaded: whether the list of an earlier life was looked for.
-        tried_at: when it was last asked for, in monotonic seconds.
-        settled: set when it is not being asked for.
+        stale: whether it may be out of date: from the disk cache, or the server is down.
+        error: why the last request failed; None while all is well.
+        is_loaded: whether the disk cache was read.
+        tried_at: when it was last requested, in monotonic seconds.
+        settled: set while no request for it is in flight.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class ServerList(Generic[Item]):
             return
         saved = await asyncio.to_thread(self._cache.load, self._cache_key)
         if self.is_loaded:
-            return  # somebody else was here meanwhile
+            return  # another caller was faster
         self.is_loaded = True
         pages = Pages(self.kind.member)
         try:

@@ -24,17 +24,17 @@ from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.tool import Entry, Extras, Tool
 
 LIST_AGAIN_S: Final = 5.0
-"""A list that could not be had is asked for again at most that often."""
+"""Shortest time in seconds between two requests for a list that failed."""
 EXTRAS_S: Final = 10.0
-"""How long a list of anything but tools may take; tools that change meanwhile wait for it."""
+"""Time limit of all lists but tools, in seconds."""
 FIRST_EXTRAS_S: Final = 0.5
-"""How long those who want tools wait for a first list of something else."""
+"""How long listing tools waits for the first lists of other kinds, in seconds."""
 
 WithSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
 
 
 class ServerLists:
-    """What a server lists.
+    """The lists of one server.
 
     Attributes:
         tools: the list of its tools.
@@ -97,12 +97,12 @@ class ServerLists:
         return Extras(of[PROMPTS], of[RESOURCES], of[TEMPLATES])
 
     async def load_cached(self) -> None:
-        """Take the lists of an earlier life, where nothing newer is known."""
+        """Load the lists from the disk cache where nothing newer is known."""
         for known in self.all:
             await known.load_cached()
 
     def request(self, kinds: Iterable[ListKind], *, again: bool = False) -> None:
-        """Ask the server for these lists; `again` also for one that is being asked for at this moment."""
+        """Request these lists; with `again` also those with a request in flight."""
         wanted = set(kinds) if again else set(kinds) - self._under_way
         for known in self.all:
             if known.kind in wanted:
@@ -112,7 +112,7 @@ class ServerLists:
             self._task = asyncio.create_task(self._refresh_all(), name=f"list-{self._source}")
 
     async def wait_for_extras(self) -> None:
-        """Give those that are asked for the first time a moment; they are not worth more."""
+        """Wait a moment for lists that are requested for the first time."""
         asked = [one for one in self.extras.values() if one.items is None and not one.settled.is_set()]
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_EXTRAS_S if asked else None):
@@ -120,7 +120,7 @@ class ServerLists:
                     await known.settled.wait()
 
     async def stop(self) -> None:
-        """End what is under way, and ask for nothing more; nobody waits any longer. Idempotent."""
+        """Cancel what is in flight and request nothing more. Idempotent."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -137,7 +137,7 @@ class ServerLists:
                 known.settled.set()
 
     async def _refresh(self, lists: Sequence[ServerList[Any]]) -> None:
-        """Ask for some lists at once, over one session."""
+        """Request some lists at the same time over one session."""
         missing: dict[ServerList[Any], str | None] = dict.fromkeys(lists)
         for known in lists:
             known.tried_at = time.monotonic()

@@ -12,14 +12,14 @@ from workspace_server.sources.mcp.session.session import Session
 from workspace_server.tool import RpcError
 
 FIRST_S: Final = 5.0
-"""How long the first who wants to hear of a resource waits for the server's word."""
+"""How long a first subscription waits for the server's answer, in seconds."""
 
 Listener = Callable[[str], None]
 WithSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
 
 
 class Subscriptions:
-    """Who listens to which resource of a source."""
+    """The listeners of each resource of a source."""
 
     def __init__(self, source: str, with_session: WithSession) -> None:
         """Nobody listens yet.
@@ -54,18 +54,18 @@ class Subscriptions:
         return lambda: self._remove(uri, listener)
 
     def resource_changed(self, uri: str) -> None:
-        """The server says that this resource changed."""
+        """Notify the listeners of a changed resource."""
         for listener in tuple(self._listeners.get(uri, ())):
             listener(uri)
 
     def renew(self) -> None:
-        """There is a new session, which knows of nothing."""
+        """Subscribe again, because there is a new session."""
         self._session = None
         if self._listeners:
             self._start()
 
     async def stop(self) -> None:
-        """Ask the server for nothing more. Idempotent."""
+        """Stop sending subscriptions. Idempotent."""
         self._closed = True
         if self._task is not None:
             self._task.cancel()
@@ -85,11 +85,11 @@ class Subscriptions:
 
     async def _sync(self) -> None:
         try:
-            await asyncio.sleep(0)  # whoever comes or goes at the same time is settled in one go
+            await asyncio.sleep(0)  # changes made in the same loop turn are sent together
             while not self._closed and self._is_out_of_sync():
                 await self._with_session(self._sync_session)
         except Unavailable:
-            return  # there will be a new session, or nothing to hear of
+            return  # a new session will subscribe again
         except Exception as fault:  # noqa: BLE001  a server that breaks this costs only its own news
             log.fault("source_subscriptions_failed", fault, source=self._source)
         finally:

@@ -134,7 +134,7 @@ def refusal_reason(address: Address, allow_private: bool) -> str | None:
 
 
 def _shell(address: Address) -> Address | None:
-    """The address itself where it only wraps another one, which is judged instead of it."""
+    """The address itself where it only wraps another one, which is checked instead."""
     return address if _embedded(address) else None
 
 

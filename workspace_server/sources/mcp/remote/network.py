@@ -56,7 +56,7 @@ class BadEncoding(Exception):
 
 
 class CheckedBackend(httpcore2.AsyncNetworkBackend):
-    """Connects to addresses that were judged, whatever the name resolves to a moment later.
+    """Connects to checked addresses only, even if the name resolves differently a moment later.
 
     Name, TLS server name and `Host` stay as they are in the URL.
     """

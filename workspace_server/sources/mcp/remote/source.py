@@ -33,7 +33,7 @@ from workspace_server.sources.mcp.source import McpSource, T
 from workspace_server.tool import CallOutcome, RpcError
 
 MAX_AGE_S: Final = 60.0
-"""How old a list may be before it is read again."""
+"""Age in seconds after which a list is read again."""
 CALL_WAIT_S: Final = 4.5
 """How long a call waits for a session that is being opened."""
 SEARCH, EXECUTE = "tool_search", "execute_tool"
@@ -140,7 +140,7 @@ class RemoteSource(McpSource):
         await super().refresh()
 
     def refusal(self, failure: Unavailable) -> Refusal:
-        """As for every foreign source; without credentials, what the user can do about it."""
+        """As `McpSource.refusal`; without credentials, with the user's next step."""
         refusal = super().refusal(failure)
         if isinstance(failure, HttpFailure) and failure.kind == "unauthorized" and self._opener.authorization:
             return replace(refusal, next_step=self._opener.authorization.next_step)
@@ -157,7 +157,7 @@ class RemoteSource(McpSource):
         return found
 
     def status(self) -> Mapping[str, Any]:
-        """Also where it is, and how its connection fares. Neither path nor query: they may be secret."""
+        """Adds origin, connections and failures. Path and query may be secret and are left out."""
         breaker = self._policy.breaker
         return {
             **super().status(),
@@ -176,9 +176,7 @@ class RemoteSource(McpSource):
         return self._schema(original) is not None
 
     async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
-        """As `McpSource.with_session`; once more over a new session where the old one is unknown to the
-        server.
-        """
+        """As `McpSource.with_session`; retries over a new session if the server does not know the old one."""
         try:
             return await self._ask(ask, caller is None)
         except HttpFailure as failure:

@@ -210,7 +210,7 @@ class RemoteTransport:
         self._inbox.put_nowait(end)
 
     def _headers(self, message: Any) -> dict[str, str]:
-        """What HTTP is told of a message beside itself."""
+        """The HTTP headers of a message."""
         method = getattr(message, "method", None)
         params = getattr(message, "params", None) or {}
         meta = params.get("_meta") or {}

@@ -22,11 +22,11 @@ ACKNOWLEDGED_S: Final = 5.0
 _KINDS: Final = ("tools", "prompts", "resources")
 
 Request = Callable[[str, Mapping[str, Any]], Awaitable[msgspec.Raw | RpcError]]
-"""Makes a request that takes as long as it takes; raises `Unavailable`."""
+"""Sends a request without a time limit; raises `Unavailable`."""
 
 
 class ChangeFeed:
-    """The news of one session.
+    """The change notifications of one session.
 
     Args:
         on_change: called with `tools`, `prompts` or `resources`, at most once in 250 ms.
@@ -46,7 +46,7 @@ class ChangeFeed:
         self._accepted: asyncio.Future[frozenset[str]] | None = None
 
     def handle(self, method: str, params: msgspec.Raw) -> None:
-        """A notification that is not about a single request."""
+        """Handle a notification that belongs to no single request."""
         if method == names.RESOURCE_UPDATED:
             uri = jsonrpc.text_of(jsonrpc.members_of(params).get("uri", b""))
             if uri is not None and not self._stopped:
@@ -57,7 +57,7 @@ class ChangeFeed:
             self._changes.handle(method)
 
     def listen_to_lists(self, request: Request, capabilities: Mapping[str, Any]) -> None:
-        """From now on, listen to the lists of a server of the newer era that tells of them."""
+        """Listen to list changes of a stateless server, if it declares them."""
         wanted = {
             f"{kind}ListChanged": True
             for kind in _KINDS
@@ -67,10 +67,10 @@ class ChangeFeed:
             self._lists = self._start(request, wanted)
 
     async def listen_to(self, request: Request, uris: Sequence[str]) -> frozenset[str] | None:
-        """From now on, listen to exactly these resources; gives those that the server accepted to tell of.
+        """Listen to exactly these resources. Returns those that the server accepts.
 
-        The request before stays open until there is the new one, so that nothing is lost in between; it goes
-        on where the server refuses or does not say (None).
+        The previous request stays open until the new one is acknowledged, so that no change is lost. If the
+        server refuses or does not acknowledge (None), the previous one goes on.
         """
         before, now = self._resources, None
         accepted = self._accepted = asyncio.get_running_loop().create_future()
@@ -89,7 +89,7 @@ class ChangeFeed:
         return accepted.result() if accepted.done() else None
 
     async def stop(self) -> None:
-        """Tell nothing more, and listen to nothing. Idempotent."""
+        """Stop listening and reporting. Idempotent."""
         self._stopped = True
         self._changes.stop()
         tasks = [task for task in (self._lists, self._resources) if task is not None]
@@ -110,7 +110,7 @@ class ChangeFeed:
         return asyncio.create_task(self._listen(request, wanted), name=f"listen-{self._source}")
 
     async def _listen(self, request: Request, wanted: Mapping[str, Any]) -> None:
-        """Until the server refuses; a stream that breaks is opened again."""
+        """Listen until the server refuses; reopen a stream that breaks."""
         while True:
             try:
                 answer = await request(names.LISTEN, {"notifications": wanted})
@@ -122,7 +122,7 @@ class ChangeFeed:
             self._report_all(wanted)
 
     def _report_all(self, wanted: Mapping[str, Any]) -> None:
-        """What happened while nobody listened was told to nobody."""
+        """Report everything as changed, because notifications between two streams are lost."""
         for kind in _KINDS:
             if f"{kind}ListChanged" in wanted:
                 self._changes.add(kind)

@@ -17,7 +17,7 @@ _KINDS: Final = {
 
 
 class Changes:
-    """Collects the lists that changed. `on_change` gets `tools`, `prompts` or `resources`."""
+    """Collects changed lists. `on_change` gets `tools`, `prompts` or `resources`."""
 
     def __init__(self, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change
@@ -25,18 +25,18 @@ class Changes:
         self._timer: asyncio.TimerHandle | None = None
 
     def handle(self, method: str) -> None:
-        """A notification that is not about a single request."""
+        """Handle a notification that belongs to no single request."""
         if method in _KINDS:
             self.add(_KINDS[method])
 
     def add(self, kind: str) -> None:
-        """Tell of this kind within 250 ms."""
+        """Report this list within 250 ms."""
         self._kinds.add(kind)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._report)
 
     def stop(self) -> None:
-        """Say nothing more."""
+        """Stop reporting."""
         if self._timer is not None:
             self._timer.cancel()
         self._on_change = _ignore
@@ -49,4 +49,4 @@ class Changes:
 
 
 def _ignore(_kind: str) -> None:
-    """Whoever hears of changes after the end."""
+    """Receives changes after the end."""

@@ -16,9 +16,9 @@ class Client:
 
     Attributes:
         context: its call.
-        meta: the members of the `_meta` it sent.
-        token: its progress token as JSON text, None where it wants no progress.
-        level: the least severe log messages it wants; None for none at all.
+        meta: the members of the request's `_meta`.
+        token: its progress token as JSON text; None without one.
+        level: the least severe level of log messages it wants; None for none.
     """
 
     def __init__(self, context: CallContext) -> None:
@@ -29,15 +29,15 @@ class Client:
         self.level = level if level in LOG_LEVELS else None
 
     def wants(self, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
-        """Whether it wants to hear a notification that concerns it."""
+        """Whether the client wants a notification that belongs to its request."""
         if method == names.PROGRESS:
             return self.token is not None
         if method == names.MESSAGE:
             said = jsonrpc.text_of(params.get("level", b""))
             return self.level is not None and said in LOG_LEVELS[LOG_LEVELS.index(self.level) :]
-        return method == names.ELICITED and self.context.caller != ""  # 2026-07-28 knows no such thing
+        return method == names.ELICITED and self.context.caller != ""  # not part of 2026-07-28
 
     async def notify(self, method: str, params: Mapping[str, msgspec.Raw]) -> None:
-        """Pass a notification on; progress gets its own token back."""
+        """Forward a notification, progress with the client's own token."""
         own = {"progressToken": self.token} if method == names.PROGRESS else {}
         await self.context.notify(method, {**params, **own})

@@ -29,24 +29,25 @@ _CAPABILITIES: Final[Mapping[str, Any]] = {
     "sampling": {},
     "elicitation": {"form": {}, "url": {}},
 }
-"""Ours, once and for all clients; one that cannot do what is asked of it says so then."""
+"""Declared for all clients; a client that lacks one refuses the request itself."""
 PROBE_S: Final = 5.0
-"""How long a server may take that was asked what it does not know; some never answer that."""
+"""How long a server may take to answer `server/discover`; some never answer unknown methods."""
 
 
 async def negotiate(
     rpc: RpcConnection, transport: Transport, version: str, timeout_s: float, first: Era
 ) -> HandshakeResult:
-    """The whole handshake.
+    """Perform the whole handshake.
 
     Args:
-        rpc: the connection. transport: below it; is told what was agreed.
+        rpc: the connection.
+        transport: the transport below it; gets the negotiated revision.
         version: of this product.
-        timeout_s: how long all of it may take.
+        timeout_s: limit of the handshake in seconds.
         first: the era that is tried first.
 
     Raises:
-        SessionFailed: the server refuses, speaks nothing we do, or gave no answer.
+        SessionFailed: the server refuses, supports no revision of ours, or did not answer.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -81,7 +82,7 @@ async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> HandshakeR
 
 
 async def _try_discover(rpc: RpcConnection, version: str) -> HandshakeResult | None:
-    """The greeting of a server that speaks a newer revision we do; None for any other."""
+    """The greeting of a stateless server; None for any other."""
     try:
         async with asyncio.timeout(PROBE_S):
             discovery = await _discover(rpc, version)

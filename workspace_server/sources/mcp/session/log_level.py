@@ -14,11 +14,11 @@ from typing import Final
 from protocol.names import LOG_LEVELS
 
 SET_S: Final = 5.0
-"""How long a server may take to set it; a request is not made to wait longer."""
+"""How long a request waits for the server to set the level, in seconds."""
 
 
 class LogLevel:
-    """The level of one session. `set_level` tells the server, and may take its time."""
+    """The log level of one session. `set_level` sends it to the server."""
 
     def __init__(self, set_level: Callable[[str], Awaitable[object]]) -> None:
         self._set_level = set_level
@@ -28,7 +28,7 @@ class LogLevel:
 
     @asynccontextmanager
     async def wanted(self, level: str | None) -> AsyncIterator[None]:
-        """The server logs at least this during the block; None wants nothing."""
+        """Make the server log at least this level during the block; None changes nothing."""
         if level is None:
             yield
             return

@@ -20,14 +20,14 @@ from workspace_server.tool import RpcError
 
 OUR_NAME: Final = "lm-tools-bridge"
 _HOP: Final = "io.modelcontextprotocol/"
-"""`_meta` keys with this prefix belong to one hop and are set anew for the next."""
+"""`_meta` keys with this prefix belong to one hop and are set again for the next."""
 _NOTHING: Final = msgspec.Raw()
 ANSWERS: Final = ("inputResponses", "requestState")
 CACHEABLE: Final = frozenset(
     {names.DISCOVER, names.TOOLS_LIST, names.PROMPTS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST,
      names.RESOURCES_READ}
 )  # fmt: skip
-"""Methods whose results say how long they are good (2026-07-28)."""
+"""Methods whose results carry caching hints (2026-07-28)."""
 _COMPLETE: Final = {"resultType": b'"complete"'}
 _UNCACHED: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 

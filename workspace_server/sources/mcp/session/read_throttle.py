@@ -10,20 +10,20 @@ from typing import Final
 
 MESSAGE_S: Final = 10e-6
 BYTE_S: Final = 2e-9
-"""About what it takes to read a message, and a byte of it; counted instead of measured."""
+"""Estimated time to read a message, and one byte of it."""
 BURST_S: Final = 0.002
 REST: Final = 9
-"""So many times as long as it was read it then rests: it gets a tenth of the loop's time at most."""
+"""Pause per reading time: such a server gets at most a tenth of the event loop's time."""
 
 
 class ReadThrottle:
-    """The time that one connection has used."""
+    """Measures the reading time of one connection's unsolicited messages."""
 
     def __init__(self) -> None:
         self._spent = 0.0
 
     async def unsolicited(self, size: int) -> None:
-        """A message of so many bytes was read that nobody waited for: rest, if it was time."""
+        """Count an unsolicited message of `size` bytes, and pause when the budget is used up."""
         self._spent += MESSAGE_S + size * BYTE_S
         if self._spent >= BURST_S:
             rest, self._spent = self._spent * REST, 0.0

@@ -38,7 +38,7 @@ MAX_PROGRESS_BYTES: Final = 4 * 1024 * 1024
 MAX_LOG_MESSAGES: Final = 20
 
 Notified = Callable[[str, msgspec.Raw], None]
-"""Hears method and parameters of what concerns no single request."""
+"""Gets method and parameters of notifications that belong to no single request."""
 _Notification = tuple[str, Mapping[str, msgspec.Raw]]
 
 
@@ -48,7 +48,7 @@ class InvalidResponseError(Exception):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request under way, the client it is made for, and how many bytes of notifications wait for it."""
+    """A request in flight, its client, and the size in bytes of its waiting notifications."""
 
     client: Client | None
     size: int = 0
@@ -58,12 +58,12 @@ class _Waiting:
 
 
 class RpcConnection:
-    """The traffic of one session. Owns its transport.
+    """The JSON-RPC connection of one session. Owns its transport.
 
     Attributes:
-        ended: why it is over, None while it lives.
-        unmatched: answers and progress that nobody waited for.
-        said: the last log messages of the server as (level, text).
+        ended: why the connection ended; None while it is open.
+        unmatched: how many responses and progress notifications no request waited for.
+        log_messages: the last log messages of the server as (level, text).
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RpcConnection:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are under way."""
+        """How many requests are in flight."""
         return len(self._waiting)
 
     @property
@@ -101,25 +101,25 @@ class RpcConnection:
         return self._server_requests.roots_sent
 
     def watch(self, on_end: Callable[[str], None]) -> None:
-        """Call `on_end` with the reason when it ends by itself; at once if it has."""
+        """Call `on_end` with the reason when the connection ends by itself; at once if it has ended."""
         self._on_end = on_end
         if self.ended is not None:
             asyncio.get_running_loop().call_soon(on_end, self.ended.reason)
 
     def next_id(self) -> int:
-        """The id of the next request, which is its progress token, too."""
+        """The id of the next request, also its progress token."""
         return next(self._numbers)
 
     async def request(
         self, number: int, method: str, params: Mapping[str, Any], client: Client | None = None
     ) -> msgspec.Raw | RpcError:
-        """One request and its answer; before that, its client hears what concerns it, and is asked.
+        """Send one request and return its response; the client gets related notifications before it.
 
-        Cancelling it tells the server (`notifications/cancelled`), except about `initialize`.
+        Cancelling the task sends `notifications/cancelled`, except for `initialize`.
 
         Raises:
-            Unavailable: there will be no answer.
-            InvalidResponseError: there was one, but it cannot be read.
+            Unavailable: there will be no response.
+            InvalidResponseError: the response cannot be read.
         """
         if self.ended is not None:
             raise Unavailable(self.ended.reason)
@@ -143,7 +143,7 @@ class RpcConnection:
             raise Unavailable(end.reason) from end
         except Unavailable:
             raise
-        except BaseException:  # cancelled, or whoever heard the progress has gone
+        except BaseException:  # cancelled, or the receiver of the progress has gone
             if method != names.INITIALIZE and key in self._waiting:
                 cancelled = {"requestId": number, "reason": "nobody waits for the answer any more"}
                 self._send_later(jsonrpc.notification(names.CANCELLED, cancelled))
@@ -152,11 +152,11 @@ class RpcConnection:
             self._waiting.pop(key, None)
 
     async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        """One notification; raises as `Transport.send`."""
+        """Send one notification; raises as `Transport.send`."""
         await self._transport.send(jsonrpc.notification(method, params))
 
     async def close(self) -> None:
-        """Stop, and close the transport. What is under way ends as `Unavailable`; `on_end` is not called."""
+        """Close the transport. Requests in flight fail with `Unavailable`; `on_end` is not called."""
         self._on_end = None
         self._end(TransportEnded("the connection was closed"))
         self._reader.cancel()
@@ -190,7 +190,7 @@ class RpcConnection:
         self._end(end)
 
     def _end(self, end: TransportEnded) -> None:
-        """Once: everybody who waits learns of it."""
+        """Fail all requests in flight, once."""
         if self.ended is not None:
             return
         self.ended = end
@@ -248,7 +248,7 @@ class RpcConnection:
         self.log_messages.append((clean_text(level[:20]), clean_text(data)))
 
     def _forward(self, waiting: _Waiting | None, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
-        """Give a notification to the client it concerns, in order with the answer, if it wants it."""
+        """Queue a notification for its client, in order with the response, if the client wants it."""
         if waiting is None or waiting.client is None or not waiting.client.wants(method, params):
             self.unmatched += method == names.PROGRESS
             return False
@@ -261,11 +261,11 @@ class RpcConnection:
         return True
 
     def _candidates(self, related_to: int | None) -> list[tuple[Client, _Waiting]]:
-        """The requests that the server may mean with what it says by itself; nobody knows which of several.
+        """The requests in flight that a message without an id may belong to.
 
-        HTTP tells by the stream it came on. Otherwise it is one that is under way, most likely the last.
-        Parked ones count only where there is no other: a server that waits for an answer says nothing, and
-        the client may never give one.
+        Over HTTP the stream tells. Otherwise any request in flight may be meant, most likely the last one.
+        Suspended calls count only if there is no other: a server that waits for an answer sends nothing, and
+        the client may never answer.
         """
         keys = tuple(self._waiting) if related_to is None else (b"%d" % related_to,)
         under_way = [self._waiting[key] for key in keys if key in self._waiting]
@@ -273,7 +273,7 @@ class RpcConnection:
         return [one for one in all_of_them if not one[0].context.is_suspended()] or all_of_them
 
     def _send_later(self, message: bytes) -> None:
-        """Send without making anybody wait; a message that cannot be sent any more is not missed."""
+        """Send in the background; failures are ignored."""
         task = asyncio.create_task(self._send_quietly(message), name=f"send-{self._source}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -292,6 +292,6 @@ def _size(heard: _Notification) -> int:
 
 
 def _unavailable(end: TransportEnded) -> Unavailable:
-    """What calls under way learn of the end of their connection."""
+    """The failure of requests in flight when their connection ends."""
     reason = Reason.RESPONSE_TOO_LARGE if end.too_large else Reason.SOURCE_UNAVAILABLE
     return Unavailable(end.reason, "unknown", reason)

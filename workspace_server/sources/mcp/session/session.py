@@ -30,15 +30,15 @@ from workspace_server.sources.mcp.session.transport import Transport
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 REQUEST_S: Final = 30.0
-"""How long the answer to anything but a call may take."""
+"""Time limit of every request but calls, in seconds."""
 FIRST_ANSWER_S: Final = 0.25
-"""How long a server that does not answer a ping keeps its first caller."""
+"""How long the first caller waits for a server's answer to `ping`, in seconds."""
 ROOTS_S: Final = 0.1
-"""How long a server that asked for the roots may take until it goes by them; 20 to 50 ms were seen."""
+"""How long a server that requested the roots needs to apply them; 20 to 50 ms were measured."""
 
 
 def _ignore_update(uri: str) -> None:
-    """The news of a resource that nobody subscribed to."""
+    """Drops updates of resources without a subscription."""
 
 
 class Session:
@@ -46,7 +46,7 @@ class Session:
 
     Attributes:
         greeting: era, revision, and what the server said of itself.
-        rpc: its traffic, for status.
+        rpc: its JSON-RPC connection, for status.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class Session:
         junk: InvalidOutput | None = None,
         first: Era = Era.LEGACY,
     ) -> Session:
-        """Shake hands in the era the server speaks.
+        """Open a session with the newest revision the server supports.
 
         Args:
             transport: a fresh connection; it is closed if this raises.
             source: id of the source, for texts and logs.
             root: absolute path of the workspace, the answer to `roots/list`.
-            timeout_s: how long all of it may take.
+            timeout_s: limit of the handshake in seconds.
             on_change: called with `tools`, `prompts` or `resources` when the server says that list changed,
                 at most once in 250 ms.
             on_end: called once, with the reason, when the open session ends by itself.
@@ -116,11 +116,11 @@ class Session:
 
     @property
     def ended(self) -> str | None:
-        """Why the session is over, None while it lives."""
+        """Why the session ended; None while it is open."""
         return None if self.rpc.ended is None else self.rpc.ended.reason
 
     def status(self) -> dict[str, Any]:
-        """What is spoken, and what the server said of itself, cleaned, for status."""
+        """Revision and server info with cleaned texts, for status."""
         info = self.greeting.server_info
         texts = {key: info[key] for key in ("name", "title", "version") if isinstance(info.get(key), str)}
         return {
@@ -131,10 +131,10 @@ class Session:
         }
 
     async def wait_for_roots(self) -> None:
-        """Let a server take its roots in before anybody calls it.
+        """Wait until a server has applied its roots.
 
-        Servers ask for them after `initialized`, and refuse what lies outside until they have the answer; no
-        message says when that is. One that asked nothing by its first answer is not waited for.
+        Servers request them after `initialized`, and refuse paths outside until they have the answer; no
+        message says when that is. A server without such a request by its first answer is not waited for.
         """
         if self.greeting.era is not Era.LEGACY:
             return

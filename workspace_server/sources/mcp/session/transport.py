@@ -11,7 +11,7 @@ from workspace_server.sources.mcp.failures import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The request with this id got no answer, while the connection lives on (one HTTP exchange failed)."""
+    """The request with this id failed, while the connection stays open (one HTTP request failed)."""
 
     id: int
     failure: Unavailable
@@ -19,16 +19,16 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class ResponseStreamMessage:
-    """A text that came on the answer to the request with this id, in front of it (HTTP)."""
+    """A message that came on the response stream of the request with this id, before the response (HTTP)."""
 
     id: int
     text: bytes
 
 
 class Transport(Protocol):
-    """One connection to one MCP server; made anew for each session.
+    """A connection to one MCP server, for one session.
 
-    Whoever makes a transport hands it to `Session.open`, which owns it from then on and closes it.
+    `Session.open` takes ownership of a transport and closes it.
     """
 
     async def send(self, message: bytes) -> None:
@@ -40,16 +40,16 @@ class Transport(Protocol):
         """
 
     async def receive(self) -> bytes | ResponseStreamMessage | RequestFailed:
-        """The next text that may be a message; what is none is counted as junk by the session.
+        """The next text that may be a message; the session counts any other text as invalid output.
 
-        Asked again only after the text before it was dealt with.
+        Called again only after the previous text was handled.
 
         Raises:
             TransportEnded: there will be no more.
         """
 
     def negotiated(self, era: Era, revision: str) -> None:
-        """The server was found to speak this; told before the next message (HTTP headers need it)."""
+        """Called with the negotiated revision before the next message (HTTP headers need it)."""
 
     async def close(self) -> None:
         """End the connection and everything that belongs to it. Idempotent, in bounded time."""

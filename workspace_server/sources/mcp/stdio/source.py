@@ -30,13 +30,13 @@ from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.transport import WRITE_S, StdioTransport
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
-"""What every child sees, the PATH of the login shell included."""
+"""Returns the variables of every child, with the PATH of the login shell."""
 STDERR_LINES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long the source waits, in seconds: for a handshake, for a message to be taken, for an end."""
+    """Time limits in seconds: handshake, writing a message, the stages of ending, idle processes."""
 
     start_s: float = 30.0
     write_s: float = WRITE_S
@@ -73,7 +73,7 @@ class StdioSource(McpSource):
             version: of this product.
             cache: where the last good list is kept.
             confinement: what its processes are held to.
-            timeouts: how long is waited for what.
+            timeouts: time limits.
             policy: makes the rules by which a server that ended is started again.
         """
         identity = {"command": server.command, "env": dict(server.env), "cwd": server.cwd, "root": root}
@@ -112,7 +112,7 @@ class StdioSource(McpSource):
         await super().refresh()
 
     def status(self) -> Mapping[str, Any]:
-        """Beside what all foreign sources say: pid, starts, and the last lines of stderr."""
+        """Adds pid, restarts and the last lines of stderr to the status of `McpSource`."""
         child = self._child
         running = child is not None and child.returncode is None
         return {
@@ -191,7 +191,7 @@ class StdioSource(McpSource):
         return [redaction.mask(line, self._server.env.values()) for line in lines]
 
     def _heard(self, line: str) -> None:
-        """A line of standard error, for the log, without what the entry set."""
+        """Log a line of standard error without the values that the entry set."""
         log.info("source_stderr", source=self.id, line=redaction.mask(line, self._server.env.values()))
 
 

@@ -18,7 +18,7 @@ from workspace_server.files.file_identity import is_settled
 from workspace_server.sources.scripts.definition import bundle as bundles
 from workspace_server.sources.scripts.definition.bundle import Bundle, Unreadable
 from workspace_server.sources.scripts.definition.folders import MANIFEST, Survey, Tree
-from workspace_server.sources.scripts.definition.manifest import Invalid, Manifest
+from workspace_server.sources.scripts.definition.manifest import InvalidManifest, Manifest
 from workspace_server.sources.scripts.definition.script import Libraries, Script, script, shown
 from workspace_server.sources.scripts.definition.snapshot import Draft, Snapshot
 from workspace_server.trust.item import Verdict
@@ -37,7 +37,7 @@ class _Entry:
     survey: Survey
     settled: bool
     libraries: Libraries
-    current: Script | Invalid
+    current: Script | InvalidManifest
     whole: Script | None = None
     broken_since: float = 0.0
 
@@ -46,7 +46,7 @@ class _Entry:
 class _Library:
     survey: Survey
     settled: bool
-    bundle: Bundle | Invalid
+    bundle: Bundle | InvalidManifest
 
 
 class Catalog:
@@ -154,13 +154,13 @@ class Catalog:
             bundle = before.bundle  # the same object, so that nobody looks further
         return _Library(survey, settled, bundle)
 
-    def _read(self, survey: Survey) -> tuple[Bundle | Invalid, bool]:
+    def _read(self, survey: Survey) -> tuple[Bundle | InvalidManifest, bool]:
         """The files of a folder, and whether they are what the survey saw and will not change unseen."""
         now = self._wall_ns()
         try:
             bundle, stamps = bundles.read(survey)
         except Unreadable as error:
-            return Invalid(str(error)), False
+            return InvalidManifest(str(error)), False
         settled = all(is_settled(stamp, now) for stamp in survey.stamps)
         return bundle, settled and set(stamps) <= set(survey.stamps)
 
@@ -176,7 +176,7 @@ class Catalog:
                 shown(survey.folder, self._root), survey, settled, libraries, current
             )
         elif isinstance(entry.current, Script):
-            if isinstance(current, Invalid):
+            if isinstance(current, InvalidManifest):
                 entry.broken_since = self._clock()
             elif current.is_same(entry.current):
                 current = entry.current  # the same object, so that nobody looks further
@@ -185,8 +185,10 @@ class Catalog:
             entry.whole = current
         return entry
 
-    def _made(self, folder: str, bundle: Bundle | Invalid, libraries: Libraries) -> Script | Invalid:
-        if isinstance(bundle, Invalid):
+    def _made(
+        self, folder: str, bundle: Bundle | InvalidManifest, libraries: Libraries
+    ) -> Script | InvalidManifest:
+        if isinstance(bundle, InvalidManifest):
             return bundle
         place = shown(folder, self._root)
         return script(folder, place, bundle, libraries, of_workspace=self._trust is not None)

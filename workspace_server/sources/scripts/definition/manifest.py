@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from workspace_server.results import clean_text
 from workspace_server.sources.scripts.definition.parameters import (
-    Bad,
+    ManifestError,
     Parameter,
     json_value,
     one_line,
@@ -69,13 +69,13 @@ class Manifest:
 
 
 @dataclass(frozen=True, slots=True)
-class Invalid:
+class InvalidManifest:
     """Why a folder is no tool, for whoever wrote it."""
 
     reason: str
 
 
-def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest | Invalid:
+def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest | InvalidManifest:
     """Read a `tool.toml`.
 
     Args:
@@ -87,21 +87,21 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
     import tomllib  # noqa: PLC0415
 
     if len(content) > MAX_BYTES:
-        return Invalid(f"tool.toml is larger than {MAX_BYTES // 1024} KiB")
+        return InvalidManifest(f"tool.toml is larger than {MAX_BYTES // 1024} KiB")
     try:
         table = tomllib.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return Invalid("tool.toml is not UTF-8")
+        return InvalidManifest("tool.toml is not UTF-8")
     except tomllib.TOMLDecodeError as error:
-        return Invalid(f"tool.toml is not valid TOML{_position(error)}")
+        return InvalidManifest(f"tool.toml is not valid TOML{_position(error)}")
     except RecursionError:
-        return Invalid("tool.toml is nested too deep")
+        return InvalidManifest("tool.toml is nested too deep")
     except ValueError:  # an integer of more digits than Python reads
-        return Invalid("tool.toml holds a number that is too long")
+        return InvalidManifest("tool.toml holds a number that is too long")
     try:
         return _manifest(table, folder_name, of_workspace)
-    except Bad as bad:
-        return Invalid(str(bad))
+    except ManifestError as bad:
+        return InvalidManifest(str(bad))
 
 
 def _position(error: ValueError) -> str:
@@ -117,12 +117,12 @@ def _manifest(table: dict[str, Any], folder_name: str, of_workspace: bool) -> Ma
     members["env"] = _environment(table.get("env", {}), of_workspace)
     for key in ("description", "script"):
         if key not in members:
-            raise Bad(f"{key} is missing")
+            raise ManifestError(f"{key} is missing")
     if "name" not in members:
         members["name"] = _name(folder_name)
     longest = _MAX_TIMEOUT_S if members.get("task", "forbidden") == "forbidden" else _MAX_TASK_S
     if members.get("timeout_s", TIMEOUT_S) > longest:
-        raise Bad(f"timeout_s must be a number from 1 to {longest}")
+        raise ManifestError(f"timeout_s must be a number from 1 to {longest}")
     return Manifest(
         **members,
         visibility=_visibility(table),
@@ -132,36 +132,36 @@ def _manifest(table: dict[str, Any], folder_name: str, of_workspace: bool) -> Ma
 
 def _name(value: object) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise Bad(f"name {quoted(value)} must be 1 to 64 of A-Z a-z 0-9 _ -")
+        raise ManifestError(f"name {quoted(value)} must be 1 to 64 of A-Z a-z 0-9 _ -")
     return value
 
 
 def _description(value: object) -> str:
     text = one_line(clean_text(value)) if isinstance(value, str) else ""
     if not text:
-        raise Bad("description must be a text that is not empty")
+        raise ManifestError("description must be a text that is not empty")
     return text
 
 
 def _keywords(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-        raise Bad("keywords must be an array of strings")
+        raise ManifestError("keywords must be an array of strings")
     return tuple(one_line(clean_text(word)) for word in value)
 
 
 def _script(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise Bad("script must be the name of a file")
+        raise ManifestError("script must be the name of a file")
     path = PurePosixPath(value)
     if path.is_absolute() or ".." in path.parts:
-        raise Bad("script must lie in the tool's own folder, and be relative to it")
+        raise ManifestError("script must lie in the tool's own folder, and be relative to it")
     return str(path)
 
 
 def _flag(key: str) -> Callable[[object], bool]:
     def read(value: object) -> bool:
         if not isinstance(value, bool):
-            raise Bad(f"{key} must be true or false")
+            raise ManifestError(f"{key} must be true or false")
         return value
 
     return read
@@ -169,7 +169,7 @@ def _flag(key: str) -> Callable[[object], bool]:
 
 def _timeout(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= _MAX_TASK_S:
-        raise Bad(f"timeout_s must be a number from 1 to {_MAX_TIMEOUT_S}")
+        raise ManifestError(f"timeout_s must be a number from 1 to {_MAX_TIMEOUT_S}")
     return float(value)
 
 
@@ -177,13 +177,13 @@ def _task(value: object) -> TaskUse:
     if value == "required":
         return "required"
     if not isinstance(value, bool):
-        raise Bad('task must be true, false or "required"')
+        raise ManifestError('task must be true, false or "required"')
     return "optional" if value else "forbidden"
 
 
 def _cwd(value: object) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise Bad("cwd must be the name of a folder")
+        raise ManifestError("cwd must be the name of a folder")
     return value
 
 
@@ -192,39 +192,39 @@ def _visibility(table: Mapping[str, Any]) -> Visibility:
     said: set[Visibility] = set()
     if "visibility" in table:
         if table["visibility"] not in words:
-            raise Bad(f"visibility {quoted(table['visibility'])} is not one of {', '.join(words)}")
+            raise ManifestError(f"visibility {quoted(table['visibility'])} is not one of {', '.join(words)}")
         said.add(table["visibility"])
     for key, meaning in _SHORTHANDS.items():
         if _flag(key)(table.get(key, False)):
             said.add(meaning)
     if len(said) > 1:
-        raise Bad("visibility, discoverable and always_visible say different things")
+        raise ManifestError("visibility, discoverable and always_visible say different things")
     return said.pop() if said else "native"
 
 
 def _environment(value: object, of_workspace: bool) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise Bad("env must be a table")
+        raise ManifestError("env must be a table")
     for name, text in value.items():
         if not _VARIABLE.fullmatch(name):
-            raise Bad(f"env: {quoted(name)} is no name of a variable")
+            raise ManifestError(f"env: {quoted(name)} is no name of a variable")
         if not isinstance(text, str) or "\0" in text:
-            raise Bad(f"env.{name} must be a string")
+            raise ManifestError(f"env.{name} must be a string")
         if name.startswith(_OURS):
-            raise Bad(f"env.{name}: names beginning with {_OURS} are ours")
+            raise ManifestError(f"env.{name}: names beginning with {_OURS} are ours")
         if of_workspace and (name in _REFUSED or name.startswith(_REFUSED_PREFIXES) or text.startswith("()")):
-            raise Bad(f"env.{name} cannot be set by a file of the workspace")
+            raise ManifestError(f"env.{name} cannot be set by a file of the workspace")
     return value
 
 
 def _annotations(value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise Bad("annotations must be a table")
+        raise ManifestError("annotations must be a table")
     for key, hint in value.items():
         if key in _HINTS and not isinstance(hint, bool):
-            raise Bad(f"annotations.{key} must be true or false")
+            raise ManifestError(f"annotations.{key} must be true or false")
     if not isinstance(value.get("title", ""), str):
-        raise Bad("annotations.title must be a string")
+        raise ManifestError("annotations.title must be a string")
     plain: Mapping[str, Any] = json_value(value, "annotations")
     return plain
 
@@ -232,7 +232,7 @@ def _annotations(value: object) -> Mapping[str, Any]:
 def _output_schema(value: object) -> Mapping[str, Any]:
     # clients of older revisions drop a whole list in which one result may be something else
     if not isinstance(value, dict) or value.get("type") != "object":
-        raise Bad('output_schema must be a JSON Schema with type = "object"')
+        raise ManifestError('output_schema must be a JSON Schema with type = "object"')
     schema: Mapping[str, Any] = json_value(value, "output_schema")
     # loaded for the few tools that promise a shape
     from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
@@ -240,7 +240,7 @@ def _output_schema(value: object) -> Mapping[str, Any]:
     try:
         validator_for(schema)
     except ValueError as error:
-        raise Bad(f"output_schema: {one_line(clean_text(str(error)))[:200]}") from None
+        raise ManifestError(f"output_schema: {one_line(clean_text(str(error)))[:200]}") from None
     return schema
 
 

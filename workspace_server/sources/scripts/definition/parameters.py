@@ -34,7 +34,7 @@ _KEYS: Final = frozenset({"type", "description", "required", "default", "enum", 
 _MAX_DEPTH: Final = 32
 
 
-class Bad(Exception):
+class ManifestError(Exception):
     """Something in the file is not as it must be; the text says what, for whoever wrote it."""
 
 
@@ -51,21 +51,21 @@ def parameters(value: object, unknown: list[str]) -> tuple[Parameter, ...]:
     """The arguments in file order; keys nobody knows are added to `unknown`.
 
     Raises:
-        Bad: something is not as it must be.
+        ManifestError: something is not as it must be.
     """
     found: dict[str, Parameter] = {}
     for name, table in _tables(value):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise Bad(f"parameter name {quoted(name)} must be 1 to 64 of A-Z a-z 0-9 _ . -")
+            raise ManifestError(f"parameter name {quoted(name)} must be 1 to 64 of A-Z a-z 0-9 _ . -")
         if name in found:
-            raise Bad(f"parameter {name} is there twice")
+            raise ManifestError(f"parameter {name} is there twice")
         if not isinstance(table, dict):
-            raise Bad(f"parameters.{name} must be a table")
+            raise ManifestError(f"parameters.{name} must be a table")
         unknown += [f"parameters.{name}.{key}" for key in table if key not in _KEYS]
         try:
             found[name] = _parameter(name, table)
-        except Bad as bad:
-            raise Bad(f"parameters.{name}: {bad}") from None
+        except ManifestError as bad:
+            raise ManifestError(f"parameters.{name}: {bad}") from None
     return tuple(found.values())
 
 
@@ -76,38 +76,38 @@ def _tables(value: object) -> Iterator[tuple[object, object]]:
     elif isinstance(value, list):
         for table in value:
             if not isinstance(table, dict) or "name" not in table:
-                raise Bad("each of [[parameters]] needs a name")
+                raise ManifestError("each of [[parameters]] needs a name")
             if any(isinstance(item, dict) for key, item in table.items() if key not in _KEYS):
                 # what TOML makes of [parameters.NAME] after [[parameters]]
-                raise Bad("[parameters.NAME] and [[parameters]] cannot be used in one file")
+                raise ManifestError("[parameters.NAME] and [[parameters]] cannot be used in one file")
             yield table["name"], table
     else:
-        raise Bad("parameters must be tables: [parameters.NAME] or [[parameters]]")
+        raise ManifestError("parameters must be tables: [parameters.NAME] or [[parameters]]")
 
 
 def _parameter(name: str, table: Mapping[str, Any]) -> Parameter:
     schema = _typed(table.get("type"))
     if (description := table.get("description")) is not None:
         if not isinstance(description, str):
-            raise Bad("description must be a string")
+            raise ManifestError("description must be a string")
         if text := one_line(description):
             schema["description"] = text
     if "items" in table:
         if schema["type"] != "array" or "items" in schema:
-            raise Bad("items is for the type array only, and array:T has them already")
+            raise ManifestError("items is for the type array only, and array:T has them already")
         schema["items"] = _items(table["items"])
     if "enum" in table:
         values = table["enum"]
         if not isinstance(values, list) or not values:
-            raise Bad("enum must be an array with at least one value")
+            raise ManifestError("enum must be an array with at least one value")
         schema["enum"] = [_fitting(schema, value, "enum") for value in values]
     if "default" in table:
         schema["default"] = _fitting(schema, table["default"], "default")
         if schema["default"] not in schema.get("enum", [schema["default"]]):
-            raise Bad("default is none of enum")
+            raise ManifestError("default is none of enum")
     required = table.get("required", False)
     if not isinstance(required, bool):
-        raise Bad("required must be true or false")
+        raise ManifestError("required must be true or false")
     return Parameter(name, schema, required)
 
 
@@ -121,14 +121,14 @@ def _typed(word: object, depth: int = 0) -> dict[str, Any]:
     if isinstance(word, str) and word.startswith("array:") and depth < _MAX_DEPTH:
         return {"type": "array", "items": _typed(word.removeprefix("array:"), depth + 1)}
     said = "is missing; it" if word is None else quoted(word)
-    raise Bad(f"type {said} must be one of {LISTED}")
+    raise ManifestError(f"type {said} must be one of {LISTED}")
 
 
 def _items(value: object) -> dict[str, Any]:
     if isinstance(value, str):
         return _typed(value)
     if not isinstance(value, dict):
-        raise Bad("items must be a JSON Schema or a type")
+        raise ManifestError("items must be a JSON Schema or a type")
     plain: dict[str, Any] = json_value(value, "items")
     return plain
 
@@ -137,7 +137,7 @@ def _fitting(schema: Mapping[str, Any], value: object, key: str) -> Any:
     kind = schema["type"]
     fits = isinstance(value, _FITS[kind]) and (kind == "boolean") is isinstance(value, bool)
     if not fits:
-        raise Bad(f"{key} {quoted(value)} is not of type {kind}")
+        raise ManifestError(f"{key} {quoted(value)} is not of type {kind}")
     return json_value(value, key)
 
 
@@ -145,17 +145,17 @@ def json_value(value: Any, key: str, depth: int = 0) -> Any:
     """A value of TOML as JSON has it.
 
     Raises:
-        Bad: JSON has no word for it (a date, infinity), or it is nested too deep.
+        ManifestError: JSON has no word for it (a date, infinity), or it is nested too deep.
     """
     if depth > _MAX_DEPTH:
-        raise Bad(f"{key} is nested deeper than {_MAX_DEPTH} levels")
+        raise ManifestError(f"{key} is nested deeper than {_MAX_DEPTH} levels")
     if isinstance(value, dict):
         return {name: json_value(item, key, depth + 1) for name, item in value.items()}
     if isinstance(value, list):
         return [json_value(item, key, depth + 1) for item in value]
     if isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise Bad(f"{key}: JSON has no word for {quoted(value)}; write it as a string")
+    raise ManifestError(f"{key}: JSON has no word for {quoted(value)}; write it as a string")
 
 
 def one_line(text: str) -> str:

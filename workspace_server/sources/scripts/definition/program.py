@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from workspace_server.results import clean_text
 from workspace_server.sources.scripts.definition.bundle import Bundle
-from workspace_server.sources.scripts.definition.parameters import Bad
+from workspace_server.sources.scripts.definition.parameters import ManifestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +32,22 @@ def program(bundle: Bundle, script: str) -> Program:
     """The program of a tool.
 
     Raises:
-        Bad: it is not there, or nothing says how to run it.
+        ManifestError: it is not there, or nothing says how to run it.
     """
     name = bundle.find(script)
     if name is None:
-        raise Bad(f"script {script} is not in its folder, or no file")
+        raise ManifestError(f"script {script} is not in its folder, or no file")
     content = bundle.contents[name]
     if not content:
-        raise Bad(f"script {script} is empty")
+        raise ManifestError(f"script {script} is empty")
     if PurePosixPath(script).suffix == ".py":
         return Program(name, is_python=True)
     if content.startswith(b"#!"):
         return Program(name, _interpreter(script, content))
     if b"\0" not in content[:1024]:
-        raise Bad(f"script {script} is no .py file and does not begin with #! and an interpreter")
+        raise ManifestError(f"script {script} is no .py file and does not begin with #! and an interpreter")
     if name not in bundle.executable:
-        raise Bad(f"script {script} is not executable; chmod +x would make it so")
+        raise ManifestError(f"script {script} is not executable; chmod +x would make it so")
     return Program(name)
 
 
@@ -55,13 +55,13 @@ def _interpreter(script: str, content: bytes) -> tuple[str, ...]:
     """The words of a `#!` line as the kernel reads them: a program and at most one argument."""
     line = content[2:].partition(b"\n")[0]
     if line.endswith(b"\r"):
-        raise Bad(f"the #! line of {script} ends with CR LF; write the file with LF line ends")
+        raise ManifestError(f"the #! line of {script} ends with CR LF; write the file with LF line ends")
     try:
         words = line.decode().strip().split(maxsplit=1)
     except UnicodeDecodeError:
-        raise Bad(f"the #! line of {script} is not UTF-8") from None
+        raise ManifestError(f"the #! line of {script} is not UTF-8") from None
     if not words or not words[0].startswith("/") or "\0" in line.decode():
-        raise Bad(f"the #! line of {script} must name its interpreter by an absolute path")
+        raise ManifestError(f"the #! line of {script} must name its interpreter by an absolute path")
     if clean_text(words[0]) != words[0]:
-        raise Bad(f"the #! line of {script} holds characters nobody can see")
+        raise ManifestError(f"the #! line of {script} holds characters nobody can see")
     return tuple(words)

@@ -11,8 +11,8 @@ from workspace_server.sources.scripts.definition import manifest as manifests
 from workspace_server.sources.scripts.definition import schema
 from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.definition.folders import MANIFEST
-from workspace_server.sources.scripts.definition.manifest import Invalid, Manifest
-from workspace_server.sources.scripts.definition.parameters import Bad
+from workspace_server.sources.scripts.definition.manifest import InvalidManifest, Manifest
+from workspace_server.sources.scripts.definition.parameters import ManifestError
 from workspace_server.sources.scripts.definition.program import Program, program
 from workspace_server.tool import Tool
 from workspace_server.trust.item import TrustItem
@@ -40,7 +40,7 @@ class Script:
 
 def script(
     folder: str, shown: str, bundle: Bundle, libraries: Libraries, *, of_workspace: bool
-) -> Script | Invalid:
+) -> Script | InvalidManifest:
     """The tool that a folder's files are, or the reason why they are none.
 
     Args:
@@ -52,14 +52,14 @@ def script(
     """
     name = bundle.find(MANIFEST)
     if name is None:
-        return Invalid(f"{MANIFEST} is no file of this folder")
+        return InvalidManifest(f"{MANIFEST} is no file of this folder")
     manifest = manifests.parse(bundle.contents[name], PurePosixPath(folder).name, of_workspace=of_workspace)
-    if isinstance(manifest, Invalid):
+    if isinstance(manifest, InvalidManifest):
         return manifest
     try:
         runs = program(bundle, manifest.script)
-    except Bad as bad:
-        return Invalid(str(bad))
+    except ManifestError as bad:
+        return InvalidManifest(str(bad))
     usable = libraries if runs.is_python else {}
     item = _item(shown, manifest, bundle, runs, usable)
     tool = schema.tool(manifest, item.digest())

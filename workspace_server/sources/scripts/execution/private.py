@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-from workspace_server.sources.scripts.execution.materials import remove
+from workspace_server.sources.scripts.execution.bundle_store import remove
 
 _LOCK: Final = ".lock"
 

@@ -24,9 +24,9 @@ from workspace_server.call_context import Toolbox
 from workspace_server.processes import confinement
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 from workspace_server.sources.scripts.execution import bridge, prelude
-from workspace_server.sources.scripts.execution.fence import fence
-from workspace_server.sources.scripts.execution.materials import remove
+from workspace_server.sources.scripts.execution.bundle_store import remove
 from workspace_server.sources.scripts.execution.outcome import MAX_RESULT, MAX_STDOUT, Ended, outcome
+from workspace_server.sources.scripts.execution.script_confinement import script_confinement
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import CallOutcome, Tool, ToolError
 
@@ -77,7 +77,7 @@ class Runner:
             long for a socket in them, they are in the temporary folder, under names nobody can guess.
         root: the workspace.
         environment: what every script sees.
-        confined: whether scripts are held to `fence`.
+        confined: whether scripts are held to `script_confinement`.
         term_s: seconds between TERM and KILL.
     """
 
@@ -177,7 +177,7 @@ class Runner:
             "LMTB_TOOL_RESULT_FILE": str(folder / RESULT),
         }
         # not by what the script declares for itself
-        limits = fence(self._root, folder, given) if self._confined else None
+        limits = script_confinement(self._root, folder, given) if self._confined else None
         return Command(job.argv, env, str(job.cwd), limits)
 
     async def _run(self, command: Command, given: bytes, name: str) -> Ended:

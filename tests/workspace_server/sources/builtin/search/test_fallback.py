@@ -17,7 +17,7 @@ from support.processes.timeouts import within
 from support.projects.file_tree import settings_of, workspace_of, write_tree
 from workspace_server.sources.builtin.search import fallback, line_matcher
 from workspace_server.sources.builtin.search.engine import Where, find_text
-from workspace_server.sources.builtin.search.line_matcher import Refused, compile_query
+from workspace_server.sources.builtin.search.line_matcher import InvalidPattern, compile_query
 from workspace_server.sources.builtin.search.query import TextQuery
 
 HOSTILE = TextQuery("^(a+)+$", regex=True)
@@ -110,7 +110,7 @@ async def test_cancelled_search_leaves_no_matcher_behind(root: Path, tmp_path: P
     ["a{b", "{", "(?>a)", "(?#c)", "(?P<n>a)(?P=n)", "(a)(?(1)b)", "[[:alpha:]]", "[a&&b]", "a" + "(" * 5000],
 )
 def test_what_only_python_understands_is_refused(pattern: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(InvalidPattern):
         compile_query(pattern, literal=False, ignore_case=False)
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from workspace_server.sources.scripts.definition.manifest import MAX_BYTES, Invalid, Manifest, parse
+from workspace_server.sources.scripts.definition.manifest import MAX_BYTES, InvalidManifest, Manifest, parse
 
 LEAST = 'description = "d"\nscript = "s.py"\n'
 
 
-def parsed(text: str, folder: str = "folder", *, of_workspace: bool = True) -> Manifest | Invalid:
+def parsed(text: str, folder: str = "folder", *, of_workspace: bool = True) -> Manifest | InvalidManifest:
     return parse(text.encode(), folder, of_workspace=of_workspace)
 
 
@@ -23,7 +23,7 @@ def good(text: str, **options: Any) -> Manifest:
 
 def reason(text: str, **options: Any) -> str:
     manifest = parsed(text, **options)
-    assert isinstance(manifest, Invalid), manifest
+    assert isinstance(manifest, InvalidManifest), manifest
     return manifest.reason
 
 
@@ -184,7 +184,7 @@ def test_a_file_that_is_not_in_order_is_no_tool_and_says_why(text: str, word: st
 
 
 def test_bytes_that_are_not_utf_8_are_no_tool() -> None:
-    assert parse(b"\xff\xfe", "f", of_workspace=True) == Invalid("tool.toml is not UTF-8")
+    assert parse(b"\xff\xfe", "f", of_workspace=True) == InvalidManifest("tool.toml is not UTF-8")
 
 
 def test_a_huge_or_deeply_nested_file_is_no_tool() -> None:

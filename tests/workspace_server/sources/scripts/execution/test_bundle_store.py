@@ -13,7 +13,7 @@ import pytest
 from support.projects.script_tools import Judge, write_tool
 from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.definition.catalog import Catalog
-from workspace_server.sources.scripts.execution.materials import KEPT, Materials
+from workspace_server.sources.scripts.execution.bundle_store import KEPT, BundleStore
 
 BUNDLE = Bundle(
     {"a.py": b"1", "d/run": b"#!/bin/sh\n", "d/tool": b"\0"}, frozenset({"d/tool"}), {"d/l": "../a.py"}
@@ -21,8 +21,8 @@ BUNDLE = Bundle(
 
 
 @pytest.fixture
-def materials(tmp_path: Path) -> Iterator[Materials]:
-    made = Materials(tmp_path / "private" / "tools")
+def materials(tmp_path: Path) -> Iterator[BundleStore]:
+    made = BundleStore(tmp_path / "private" / "tools")
     yield made
     made.close()
     assert not (tmp_path / "private" / "tools").exists()
@@ -32,7 +32,7 @@ def mode(path: Path) -> str:
     return oct(stat.S_IMODE(path.lstat().st_mode))
 
 
-def test_files_are_closed_to_writing_and_to_others(materials: Materials) -> None:
+def test_files_are_closed_to_writing_and_to_others(materials: BundleStore) -> None:
     (folder,) = materials.place([BUNDLE])
     assert {name: (folder / name).read_bytes() for name in BUNDLE.contents} == BUNDLE.contents
     assert [mode(folder / name) for name in ("a.py", "d/run", "d/tool")] == ["0o400", "0o500", "0o500"]
@@ -40,12 +40,12 @@ def test_files_are_closed_to_writing_and_to_others(materials: Materials) -> None
     assert (folder / "d" / "l").read_bytes() == b"1"
 
 
-def test_an_untouched_folder_is_used_again(materials: Materials) -> None:
+def test_an_untouched_folder_is_used_again(materials: BundleStore) -> None:
     assert materials.place([BUNDLE]) == materials.place([BUNDLE])
 
 
 @pytest.mark.parametrize("change", ["content", "mode", "added", "removed", "same content"])
-def test_a_folder_that_somebody_touched_is_not_used_again(materials: Materials, change: str) -> None:
+def test_a_folder_that_somebody_touched_is_not_used_again(materials: BundleStore, change: str) -> None:
     (folder,) = materials.place([BUNDLE])
     folder.chmod(0o700)
     file = folder / "a.py"
@@ -67,7 +67,7 @@ def test_a_folder_that_somebody_touched_is_not_used_again(materials: Materials, 
     assert not (again / "json.py").exists()
 
 
-def test_only_what_is_unused_makes_room(materials: Materials) -> None:
+def test_only_what_is_unused_makes_room(materials: BundleStore) -> None:
     with materials.held([BUNDLE]):
         (kept,) = materials.place([BUNDLE])
         others = [
@@ -77,7 +77,7 @@ def test_only_what_is_unused_makes_room(materials: Materials) -> None:
         assert [folder.exists() for folder in others] == [False] * 5 + [True] * KEPT
 
 
-def test_nothing_is_placed_after_the_end(materials: Materials) -> None:
+def test_nothing_is_placed_after_the_end(materials: BundleStore) -> None:
     materials.place([BUNDLE])
     materials.close()
     with pytest.raises(OSError):
@@ -85,7 +85,7 @@ def test_nothing_is_placed_after_the_end(materials: Materials) -> None:
 
 
 def test_of_a_file_that_flips_only_trusted_bytes_are_ever_placed(
-    tmp_path: Path, materials: Materials
+    tmp_path: Path, materials: BundleStore
 ) -> None:
     """A file flipped a thousand times between looks, 0 unapproved runs."""
     root = tmp_path / "project"

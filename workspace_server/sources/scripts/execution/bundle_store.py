@@ -30,7 +30,7 @@ class _Placed:
     stamps: tuple[Stamp, ...]
 
 
-class Materials:
+class BundleStore:
     """Folders with the content of bundles, below `folder`, which is made when it is needed."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,8 +1,8 @@
-"""What scripts of a workspace are held to: a fence, for the user has trusted them and may have been wrong.
+"""Defines where scripts of a workspace may write, in case the user trusted a script by mistake.
 
-They read what the user can read, and write where work is done: the workspace, temporary folders, caches of
-build tools. Not the rest of the home folder: keys, start-up files, folders on the PATH, our own state.
-Scripts of the user are held to nothing. What enforces it is `processes/confinement.py`.
+Scripts may read what the user can read, and write to the workspace, temporary folders and caches of build
+tools, but not to the rest of the home folder: keys, start-up files, folders on the PATH, our own state.
+Scripts of the user are not confined. `processes/confinement.py` enforces the limits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CACHES: Final = (
 """Below the home folder; none holds anything that runs by itself."""
 
 
-def fence(root: Path, call_folder: Path, environment: Mapping[str, str]) -> Confinement:
+def script_confinement(root: Path, call_folder: Path, environment: Mapping[str, str]) -> Confinement:
     """The limits of one call.
 
     Args:

@@ -1,4 +1,4 @@
-"""Changing a file of ours without losing what a person wrote."""
+"""Edits of `workspace.toml` keep comments and formatting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ command = [ "x" ]
 """
 
 
-def test_a_tool_is_switched_off_and_the_rest_stays_as_it_was(home: ConfigHome) -> None:
+def test_disabling_a_tool_keeps_the_rest_of_the_file(home: ConfigHome) -> None:
     file = home.user(WRITTEN)
     saved = edit.set_tool_enabled(file, "gh__b", False, defaults=DEFAULTS)
     assert saved == PolicyDeltas(disabled=("gh__a", "gh__b", "zz__gone"))
@@ -43,7 +43,7 @@ def test_a_tool_is_switched_off_and_the_rest_stays_as_it_was(home: ConfigHome) -
     assert home.current().deltas == saved
 
 
-def test_a_tool_is_switched_on_again(home: ConfigHome) -> None:
+def test_a_tool_is_enabled_again(home: ConfigHome) -> None:
     """A save holds only what differs from the defaults."""
     file = home.user(WRITTEN)
     edit.set_tool_enabled(file, "gh__a", True, defaults=DEFAULTS)
@@ -75,7 +75,7 @@ def test_a_new_file_is_private(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_decision_is_changed_and_forgotten(home: ConfigHome) -> None:
+def test_an_approval_is_changed_and_removed(home: ConfigHome) -> None:
     file = home.user('[approvals]\nother = "ask" # why\n')
     file.chmod(0o640)
     edit.set_approval(file, "rm", "allow")
@@ -98,14 +98,14 @@ def test_a_linked_file_stays_a_link(home: ConfigHome, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["[tools", "a = 1\na = 2", 'tools = "text"'])
-def test_a_broken_file_is_left_alone(home: ConfigHome, text: str) -> None:
+def test_an_invalid_file_is_not_changed(home: ConfigHome, text: str) -> None:
     file = home.user(text)
     with pytest.raises(edit.ConfigEditError):
         edit.set_tool_enabled(file, "gh__a", False, defaults=DEFAULTS)
     assert file.read_text() == text
 
 
-def test_a_full_disk_leaves_the_old_file(home: ConfigHome, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_the_old_file_stays(home: ConfigHome, monkeypatch: pytest.MonkeyPatch) -> None:
     file = home.user(WRITTEN)
 
     def full(_: int) -> None:
@@ -118,7 +118,7 @@ def test_a_full_disk_leaves_the_old_file(home: ConfigHome, monkeypatch: pytest.M
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_two_who_write_at_once_lose_nothing(home: ConfigHome) -> None:
+def test_concurrent_writers_lose_no_change(home: ConfigHome) -> None:
     file = home.user(WRITTEN)
     names = [f"tool_{number}" for number in range(4)]
 
@@ -135,7 +135,7 @@ def test_two_who_write_at_once_lose_nothing(home: ConfigHome) -> None:
     after=st.lists(st.sampled_from("abcdef"), max_size=5, unique=True).map(sorted),
     style=st.sampled_from(["{}", "{},", "\n  {},\n", " # c\n  {}, # d\n"]),
 )
-def test_any_list_becomes_any_other(
+def test_any_list_can_be_rewritten_to_any_other(
     tmp_path_factory: pytest.TempPathFactory, before: list[str], after: list[str], style: str
 ) -> None:
     items = [f'"{name}"' for name in before]

@@ -1,4 +1,4 @@
-"""The configuration in force, from real files."""
+"""The configuration is loaded and reloaded from real files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ command = ["{name}-server", "--x"]
 """
 
 
-def test_without_files_everything_is_as_usual(home: ConfigHome) -> None:
+def test_without_files_defaults_apply(home: ConfigHome) -> None:
     found = home.current()
     assert found == Configuration(policy_file=home.user_file, grouping_rules=DEFAULT_RULES)
     assert home.current() is found
@@ -39,7 +39,7 @@ def test_servers_come_in_configuration_order(home: ConfigHome) -> None:
     assert found.issues == ()
 
 
-def test_every_change_is_seen_at_the_next_look(home: ConfigHome) -> None:
+def test_every_change_is_seen_at_the_next_refresh(home: ConfigHome) -> None:
     """Same length, same second; appearing, disappearing."""
     assert home.current().stdio == ()
     file = home.workspace(STDIO.format(name="a"))
@@ -53,7 +53,7 @@ def test_every_change_is_seen_at_the_next_look(home: ConfigHome) -> None:
 
 
 @pytest.mark.parametrize(("age_ns", "seen"), [(0, True), (3_600 * 10**9, False)])
-def test_only_a_file_that_has_settled_is_believed_to_be_unchanged(
+def test_a_file_changed_less_than_2_s_ago_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_ns: int, seen: bool
 ) -> None:
     """Two changes within what a file system calls the same moment."""
@@ -69,9 +69,7 @@ def test_only_a_file_that_has_settled_is_believed_to_be_unchanged(
     assert not watched.refresh()
 
 
-def test_a_file_that_could_not_be_read_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x"
     file.write_bytes(b"a")
     watched = WatchedFile(file, bytes, b"", later)
@@ -98,7 +96,7 @@ def _too_many(*_: object) -> int:
         (".cursor/mcp.json", '{"mcpServers": {"a": {"command": "x"}}}', '{"mcpServers": {\n', 1),
     ],
 )
-def test_a_broken_file_keeps_what_it_said_last(
+def test_an_invalid_file_keeps_its_last_valid_content(
     home: ConfigHome, name: str, good: str, bad: str, line: int
 ) -> None:
     home.put(name, good)
@@ -115,7 +113,7 @@ def test_a_broken_file_keeps_what_it_said_last(
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "large", "latin-1", "array", "deep"])
-def test_a_file_that_is_none_is_named_and_spoils_nothing(home: ConfigHome, kind: str) -> None:
+def test_a_path_that_is_not_a_file_is_reported_and_others_are_used(home: ConfigHome, kind: str) -> None:
     home.user(STDIO.format(name="a"))
     file = home.root / ".mcp.json"
     if kind == "folder":
@@ -130,7 +128,7 @@ def test_a_file_that_is_none_is_named_and_spoils_nothing(home: ConfigHome, kind:
     assert [issue.code for issue in found.issues] == ["CONFIG_UNREADABLE"]
 
 
-def test_empty_files_and_byte_order_marks_are_fine(home: ConfigHome) -> None:
+def test_empty_files_and_byte_order_marks_are_accepted(home: ConfigHome) -> None:
     (home.root / ".mcp.json").write_bytes(b"")
     home.put(".vscode/mcp.json", "\ufeff// nothing yet\n")
     home.user("\ufeff" + STDIO.format(name="a"))
@@ -138,7 +136,7 @@ def test_empty_files_and_byte_order_marks_are_fine(home: ConfigHome) -> None:
     assert home.codes() == []
 
 
-def test_unknown_keys_are_named_and_nothing_else_happens(home: ConfigHome) -> None:
+def test_unknown_keys_are_reported_and_ignored(home: ConfigHome) -> None:
     home.user(
         'colour = "red"\n[tools]\nsmell = 1\n[mcp]\nother = 1\n' + STDIO.format(name="a") + "taste = 1\n"
     )
@@ -149,7 +147,7 @@ def test_unknown_keys_are_named_and_nothing_else_happens(home: ConfigHome) -> No
     assert all(key in text for key in ("colour", "tools.smell", "mcp.other", "taste"))
 
 
-def test_a_workspace_cannot_give_itself_rights(home: ConfigHome) -> None:
+def test_a_workspace_cannot_grant_itself_rights(home: ConfigHome) -> None:
     home.workspace(
         'trusted = true\ninternal_prefix = "x_"\nautoApprove = ["*"]\n'
         '[scripts]\nexecute_code = true\ntools_path = ["/usr/share", "sub", "../other"]\n'
@@ -167,7 +165,7 @@ def test_a_workspace_cannot_give_itself_rights(home: ConfigHome) -> None:
     )
 
 
-def test_a_link_out_of_the_workspace_is_no_folder_of_scripts(home: ConfigHome) -> None:
+def test_a_link_out_of_the_workspace_is_not_a_script_folder(home: ConfigHome) -> None:
     (home.root / "linked").symlink_to(home.user_dir)
     home.workspace('[scripts]\ntools_path = ["linked"]\nlibraries_path = ["linked/x"]\n')
     assert home.current().scripts == ScriptSettings()
@@ -205,12 +203,12 @@ def test_a_bad_value_is_ignored_with_a_warning(home: ConfigHome, text: str) -> N
     assert (found.call_timeout_s, found.internal_prefix, found.debug) == (120.0, "openllm_", "off")
 
 
-def test_a_decision_that_cannot_be_read_is_no_permission(home: ConfigHome) -> None:
+def test_an_invalid_approval_permits_nothing(home: ConfigHome) -> None:
     home.user('[approvals]\nrm = "denied"\n')
     assert home.current().approvals == {"rm": "ask"}
 
 
-def test_looking_at_unchanged_files_costs_next_to_nothing(tmp_path: Path) -> None:
+def test_unchanged_files_are_not_read_again(tmp_path: Path) -> None:
     """At most 0.3 ms on an idle machine; here with slack."""
     import time
 
@@ -240,7 +238,7 @@ def _timed(home: ConfigHome, clock: object) -> float:
         ("", "enable = false", True, ["CONFIG_UNKNOWN_KEY"]),
     ],
 )
-def test_either_file_can_switch_the_built_in_tools_off(
+def test_either_file_can_disable_the_built_in_tools(
     home: ConfigHome, user: str, workspace: str, there: bool, codes: list[str]
 ) -> None:
     home.user(f"[builtin]\n{user}")

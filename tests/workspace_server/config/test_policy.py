@@ -1,4 +1,4 @@
-"""The policy formulas, against a plain transcription of them."""
+"""The policy is compared with a direct transcription of its formulas."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def transcribed(defaults: dict[str, Default], lists: PolicyDeltas) -> set[str]:
 
 
 @given(worlds, deltas)
-def test_what_is_visible_is_what_the_formulas_say(defaults: dict[str, Default], lists: PolicyDeltas) -> None:
+def test_visible_tools_follow_the_policy_formulas(defaults: dict[str, Default], lists: PolicyDeltas) -> None:
     assert visible(defaults, lists) == transcribed(defaults, lists)
 
 
@@ -66,7 +66,7 @@ def test_every_hidden_name_has_a_reason_and_no_visible_one(
 
 
 @given(worlds, deltas)
-def test_pruning_changes_nothing_visible_and_is_done_once(
+def test_pruning_keeps_visible_tools_and_is_idempotent(
     defaults: dict[str, Default], lists: PolicyDeltas
 ) -> None:
     pruned = policy.prune(defaults, lists)
@@ -82,7 +82,7 @@ def test_pruning_changes_nothing_visible_and_is_done_once(
 
 
 @given(worlds, deltas, st.sampled_from([*WORLD]), st.booleans())
-def test_a_switched_tool_is_what_was_asked_for_and_no_other_changes(
+def test_switching_one_tool_changes_no_other(
     defaults: dict[str, Default], lists: PolicyDeltas, name: str, enabled: bool
 ) -> None:
     after = policy.with_tool(defaults, lists, name, enabled)
@@ -103,7 +103,7 @@ def test_a_switched_tool_is_what_was_asked_for_and_no_other_changes(
     ],
     ids="abcde",
 )
-def test_the_examples_of_the_contract(lists: PolicyDeltas, hidden: set[str], shown: set[str]) -> None:
+def test_documented_examples(lists: PolicyDeltas, hidden: set[str], shown: set[str]) -> None:
     found = visible(WORLD, lists)
     assert found >= shown
     assert not found & hidden
@@ -144,7 +144,7 @@ def test_reasons_tell_the_layers_apart() -> None:
     assert reasons["lm_clangd_status"] == "disabled: its source is not enabled by default"
 
 
-def test_thirty_six_names_are_disabled_for_good() -> None:
+def test_thirty_six_names_are_always_disabled() -> None:
     assert len(policy.BUILT_IN_DISABLED) == 36
     assert "copilot_getErrors" not in policy.BUILT_IN_DISABLED
     assert len(policy.REQUIRED) == 6

@@ -1,4 +1,4 @@
-"""The grammar of schema defaults."""
+"""Schema defaults are parsed."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def test_values_of_the_grammar(entry: str, value: object) -> None:
         'a.b="open', "a.b={1", "a.b=1}", "a.b={{1}}", "a.b=null", "a.b=1e999", "a.b=0x1", "a.b=NaN", 'a.b="a" "b"',
     ],
 )  # fmt: skip
-def test_everything_else_is_none(entry: str) -> None:
+def test_invalid_syntax_is_none(entry: str) -> None:
     assert parse(entry) is None
 
 
 @given(st.text(alphabet='ab.={}",\\ 1-', max_size=40))
 @settings(max_examples=80, deadline=None)
-def test_no_text_breaks_it(entry: str) -> None:
+def test_no_text_raises(entry: str) -> None:
     parse(entry)
     parse("a.b=" + entry)
 

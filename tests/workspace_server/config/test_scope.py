@@ -1,4 +1,4 @@
-"""Whose settings count."""
+"""Settings of the user and of the workspace are merged by precedence and trust."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALL = PolicyDeltas(("x",), ("u",), ("e",), ("d",))
 USE = "useWorkspaceSettings = true\n"
 
 
-def test_the_users_file_counts_by_default(home: ConfigHome) -> None:
+def test_the_users_settings_apply_by_default(home: ConfigHome) -> None:
     home.user(LISTS)
     home.workspace('[tools]\ndisabledDelta = ["w"]\n')
     found = home.current()
@@ -23,7 +23,7 @@ def test_the_users_file_counts_by_default(home: ConfigHome) -> None:
     assert home.codes() == ["CONFIG_SCOPE_UNUSED"]
 
 
-def test_an_untrusted_workspace_narrows_at_once_and_widens_later(home: ConfigHome) -> None:
+def test_an_untrusted_workspace_can_only_restrict_until_it_is_trusted(home: ConfigHome) -> None:
     home.workspace(USE + LISTS)
     found = home.current()
     assert found.deltas == PolicyDeltas(unexposed=("u",), disabled=("d",))
@@ -33,7 +33,7 @@ def test_an_untrusted_workspace_narrows_at_once_and_widens_later(home: ConfigHom
     assert found.policy_file == home.own_file
 
 
-def test_taking_over_the_scope_frees_nothing_that_the_user_hid(home: ConfigHome) -> None:
+def test_workspace_settings_do_not_show_what_the_user_hid(home: ConfigHome) -> None:
     """The workspace's scope replaces the user's only once it is trusted."""
     home.user('[tools]\ndisabledDelta = ["mine", "both"]\nenabledDelta = ["wanted", "shared"]\n')
     home.workspace(USE + '[tools]\ndisabledDelta = ["both"]\nenabledDelta = ["shared"]\n')
@@ -43,7 +43,7 @@ def test_taking_over_the_scope_frees_nothing_that_the_user_hid(home: ConfigHome)
     assert apply_widening(found).deltas == PolicyDeltas(enabled=("shared",), disabled=("both",))
 
 
-def test_schema_defaults_of_a_workspace_wait_likewise(home: ConfigHome) -> None:
+def test_schema_defaults_of_a_workspace_are_pending(home: ConfigHome) -> None:
     home.user('[tools]\nschemaDefaults = ["a.b=1"]\n')
     home.workspace(USE + '[tools]\nschemaDefaults = [\'a.b={"x,y",2}\', "no", "t.p=[1]"]\n')
     found = home.current()
@@ -52,7 +52,7 @@ def test_schema_defaults_of_a_workspace_wait_likewise(home: ConfigHome) -> None:
     assert home.codes() == ["CONFIG_SCHEMA_DEFAULT", "CONFIG_SCHEMA_DEFAULT"]
 
 
-def test_nothing_waits_where_nothing_is_widened(home: ConfigHome) -> None:
+def test_settings_that_only_restrict_are_not_pending(home: ConfigHome) -> None:
     home.user(LISTS)
     found = home.current()
     assert apply_widening(found) is found
@@ -76,7 +76,7 @@ def test_settings_are_read_from_an_editors_files(home: ConfigHome, project: bool
     assert home.codes() == []
 
 
-def test_a_project_file_that_appears_later_counts_from_then_on(home: ConfigHome) -> None:
+def test_a_code_workspace_file_is_used_once_it_appears(home: ConfigHome) -> None:
     home.put(
         ".vscode/settings.json", {"lmToolsBridge.useWorkspaceSettings": True, "lmToolsBridge.debug": "simple"}
     )
@@ -87,7 +87,7 @@ def test_a_project_file_that_appears_later_counts_from_then_on(home: ConfigHome)
     assert home.current().debug == "simple"
 
 
-def test_our_file_wins_over_the_editors_and_says_so(home: ConfigHome) -> None:
+def test_workspace_toml_takes_precedence_over_editor_settings(home: ConfigHome) -> None:
     home.put(
         ".vscode/settings.json",
         {
@@ -103,7 +103,7 @@ def test_our_file_wins_over_the_editors_and_says_so(home: ConfigHome) -> None:
     assert "tools.disabledDelta" in issue.message
 
 
-def test_what_has_no_place_in_the_users_file_is_removed(home: ConfigHome) -> None:
+def test_misplaced_keys_are_removed_from_the_users_file(home: ConfigHome) -> None:
     home.user(USE + '# mine\n[tools]\nenabled = ["x"]\nblacklist = ["y"]\nblacklistPatterns = "z"\n')
     found = home.current()
     assert home.user_file.read_text() == "# mine\n"
@@ -113,13 +113,13 @@ def test_what_has_no_place_in_the_users_file_is_removed(home: ConfigHome) -> Non
     assert home.current() is found
 
 
-def test_obsolete_keys_of_a_workspace_are_named_once(home: ConfigHome) -> None:
+def test_obsolete_keys_of_a_workspace_are_reported_once(home: ConfigHome) -> None:
     file = home.workspace('[tools]\nenabled = ["x"]\nblacklist = ["y"]\n')
     assert home.codes() == ["CONFIG_OBSOLETE_KEY"]
     assert "blacklist" in file.read_text()
 
 
-def test_bad_grouping_rules_are_named_and_the_good_ones_stay(home: ConfigHome) -> None:
+def test_invalid_grouping_rules_are_reported_and_valid_ones_used(home: ConfigHome) -> None:
     rules = [
         {"id": "gh", "label": "GitHub", "pattern": "^GH__", "flags": "gi"},
         {"id": "gh", "label": "again", "pattern": "x"},

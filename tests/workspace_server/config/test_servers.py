@@ -1,4 +1,4 @@
-"""Servers of configuration files."""
+"""Servers are read from all configuration files and merged."""
 
 from __future__ import annotations
 
@@ -138,7 +138,9 @@ def test_every_key_of_a_remote_server(home: ConfigHome) -> None:
         ('namespace = "bad"\nurl = "https://x.example"\nauth = "basic"', "remote"),
     ],
 )  # fmt: skip
-def test_a_bad_entry_is_skipped_by_name_and_spoils_no_other(home: ConfigHome, line: str, kind: str) -> None:
+def test_an_invalid_entry_is_skipped_by_name_and_others_are_used(
+    home: ConfigHome, line: str, kind: str
+) -> None:
     table = "remote_servers" if kind == "remote" else "stdio_servers"
     home.workspace(f'[[mcp.{table}]]\n{line}\n[[mcp.stdio_servers]]\nnamespace = "good"\ncommand = ["g"]\n')
     found = home.current()
@@ -242,7 +244,7 @@ def test_entries_for_cursor(home: ConfigHome) -> None:
     assert home.codes() == []
 
 
-def test_a_file_of_variables_is_looked_at_as_well(home: ConfigHome) -> None:
+def test_a_changed_environment_file_reloads_the_configuration(home: ConfigHome) -> None:
     home.put("x.env", "A=1")
     home.put(".vscode/mcp.json", {"servers": {"a": {"command": "a", "envFile": "${workspaceFolder}/x.env"}}})
     assert home.current().stdio[0].env == {"A": "1"}
@@ -308,7 +310,7 @@ def test_values_are_not_expanded_again(home: ConfigHome) -> None:
         del environ["TWICE"]
 
 
-def test_a_workspace_cannot_decide_what_programs_load(home: ConfigHome) -> None:
+def test_a_workspace_cannot_set_variables_that_control_loading(home: ConfigHome) -> None:
     env = {
         "PATH": "/evil",
         "LD_PRELOAD": "x",
@@ -337,7 +339,7 @@ def test_a_workspace_cannot_decide_what_programs_load(home: ConfigHome) -> None:
         {"command": "C:\\bin\\lmtb.exe", "args": ["connect"]},
     ],
 )  # fmt: skip
-def test_entries_that_lead_back_are_skipped(home: ConfigHome, entry: dict[str, Any]) -> None:
+def test_entries_that_point_to_the_manager_are_skipped(home: ConfigHome, entry: dict[str, Any]) -> None:
     home.configurations._ports.add(4711)
     home.put(".mcp.json", {"mcpServers": {"me": entry}})
     found = home.current()
@@ -353,14 +355,14 @@ def test_entries_that_lead_back_are_skipped(home: ConfigHome, entry: dict[str, A
         {"command": "connect", "args": ["lmtb"]}, {"command": "x", "args": ["http://[bad/mcp"]},
     ],
 )  # fmt: skip
-def test_entries_that_only_look_like_it_stay(home: ConfigHome, entry: dict[str, Any]) -> None:
+def test_entries_that_only_resemble_the_manager_are_kept(home: ConfigHome, entry: dict[str, Any]) -> None:
     home.put(".mcp.json", {"mcpServers": {"me": entry}})
     found = home.current()
     assert len(found.stdio) + len(found.remote) == 1
     assert found.issues == ()
 
 
-def test_one_namespace_twice(home: ConfigHome) -> None:
+def test_a_namespace_used_twice_gets_a_suffix_with_a_warning(home: ConfigHome) -> None:
     """Alike is one server, the first; different ones share no name, whatever their kind."""
     home.user('[[mcp.stdio_servers]]\nnamespace = "a"\ncommand = ["x"]\ntimeout_s = 9\n')
     home.put(

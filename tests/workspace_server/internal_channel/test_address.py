@@ -1,4 +1,4 @@
-"""Where the internal channel lies, and who can see it."""
+"""The internal channel's socket and file are created, private and removed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_file_leads_to_a_private_socket(tmp_path: Path) -> None:
     assert list((tmp_path / "internal").iterdir()) == []
 
 
-def test_socket_is_private_from_its_first_moment_and_the_umask_is_left_alone(
+def test_the_socket_is_private_from_the_start_without_a_umask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The mode is right even if nothing after the bind ever ran."""
@@ -70,7 +70,7 @@ def test_a_later_run_replaces_the_file_and_the_earlier_one_leaves_it(tmp_path: P
         assert json.loads(later.file.read_text())["auth"] == later.auth
 
 
-def test_sockets_of_dead_runs_are_swept_and_living_ones_are_not(tmp_path: Path) -> None:
+def test_stale_sockets_are_removed_and_live_ones_kept(tmp_path: Path) -> None:
     dead, living, other = (new_address(tmp_path, name) for name in ("w", "w", "w-2"))
     addresses.listen(dead).close()
     addresses.listen(other).close()
@@ -81,14 +81,14 @@ def test_sockets_of_dead_runs_are_swept_and_living_ones_are_not(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("workspace", ["../../x", "a/b", "", ".hidden", "ü", "w" * 200])
-def test_an_odd_workspace_id_cannot_lead_elsewhere(tmp_path: Path, workspace: str) -> None:
+def test_an_odd_workspace_id_cannot_leave_the_folder(tmp_path: Path, workspace: str) -> None:
     address = new_address(tmp_path, workspace)
     assert address.file.parent == tmp_path / "internal"
     assert address.file == new_address(tmp_path, workspace).file
     assert len(address.file.name) < 140
 
 
-def test_a_socket_path_that_is_too_long_moves_to_a_private_folder_elsewhere(tmp_path: Path) -> None:
+def test_a_too_long_socket_path_moves_to_another_private_folder(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 90)
     home = Path("/tmp/lmtb-test-home")  # short; nothing is made
     address = new_address(deep, "w", home)

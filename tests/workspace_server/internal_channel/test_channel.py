@@ -1,4 +1,4 @@
-"""The internal channel over a real socket: who may talk, in which form, about what."""
+"""The internal channel over a real socket: authentication, framing, methods, limits."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def peer(server: Running) -> Peer:
 
 
 @pytest.mark.parametrize("auth", ["", "0" * 64, "ü", 7, None, ["x"]])
-async def test_wrong_token_is_unauthorized_and_nothing_is_evaluated(server: Running, auth: Any) -> None:
+async def test_a_wrong_token_is_refused_before_anything_is_evaluated(server: Running, auth: Any) -> None:
     peer = await server.peer()
     for method in ("tools/list", "tools/call", "secrets/get", "no/such/method"):
         peer.send(method, {"auth": auth, "name": "read", "key": "k"})
@@ -156,7 +156,7 @@ async def test_ping_needs_no_token(server: Running) -> None:
     assert (await peer.ask("lifecycle/ping"))["result"] == {"ok": True, "version": "1.2.3"}
 
 
-async def test_another_users_program_is_not_let_in(tmp_path: Path) -> None:
+async def test_another_users_program_is_refused(tmp_path: Path) -> None:
     """Whoever holds the token, the kernel says whose process it is."""
     async with running(tmp_path) as server:
         server.channel._own_uid = os.geteuid() + 1
@@ -165,7 +165,7 @@ async def test_another_users_program_is_not_let_in(tmp_path: Path) -> None:
         assert await stranger.is_closed()
 
 
-async def test_guessing_ends_the_connection(tmp_path: Path) -> None:
+async def test_repeated_wrong_tokens_close_the_connection(tmp_path: Path) -> None:
     async with running(tmp_path, replace(QUICK, failures=3)) as server:
         peer = await server.peer("wrong")
         for _ in range(3):
@@ -183,7 +183,7 @@ async def test_more_connections_than_allowed_are_closed_and_the_others_live(tmp_
         assert "result" in await first.ask("secrets/list")
 
 
-async def test_silence_without_a_token_and_half_a_message_end_a_connection(tmp_path: Path) -> None:
+async def test_a_missing_token_or_incomplete_message_times_out(tmp_path: Path) -> None:
     async with running(tmp_path, replace(QUICK, unauthenticated_s=0.05, message_s=0.1)) as server:
         silent, known, slow = [await server.peer() for _ in range(3)]
         assert "result" in await known.ask("secrets/list")
@@ -193,7 +193,7 @@ async def test_silence_without_a_token_and_half_a_message_end_a_connection(tmp_p
         assert "result" in await known.ask("secrets/list"), "a peer that has shown the token may be silent"
 
 
-def test_the_other_event_loop_serves_just_as_well(tmp_path: Path) -> None:
+def test_both_event_loops_work(tmp_path: Path) -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def talk() -> None:
@@ -243,9 +243,7 @@ async def test_two_messages_at_once_are_both_answered(server: Running, peer: Pee
         (b"\xff", -32700),
     ],
 )
-async def test_a_message_that_is_none_gets_an_error_with_a_null_id(
-    peer: Peer, line: bytes, code: int
-) -> None:
+async def test_an_invalid_message_gets_an_error_with_a_null_id(peer: Peer, line: bytes, code: int) -> None:
     peer.writer.write(line + b"\n")
     said = await peer.receive()
     assert (said["id"], said["error"]["code"]) == (None, code)
@@ -290,7 +288,7 @@ async def test_list_has_internal_and_user_tools_or_user_tools_only(peer: Peer) -
     assert (await peer.ask("tools/list", {"includeInternal": "no"}))["error"]["code"] == -32602
 
 
-async def test_a_models_view_has_three_members_and_nothing_internal(peer: Peer) -> None:
+async def test_tools_for_models_have_three_members_and_no_internal_ones(peer: Peer) -> None:
     assert (await peer.ask("get_llm_tools"))["result"] == {
         "tools": [
             {"name": "read", "description": "Reads", "inputSchema": SCHEMA},
@@ -315,7 +313,7 @@ async def test_a_call_that_fails_is_a_result_that_says_so(server: Running, name:
     assert "openllm_forged" not in server.tools.called
 
 
-async def test_malformed_calls_are_protocol_errors_and_a_fault_is_not_told(peer: Peer) -> None:
+async def test_malformed_calls_are_protocol_errors_and_faults_are_not_shown(peer: Peer) -> None:
     for params in ({}, {"name": 1}, {"name": "read", "arguments": []}, {"name": "read", "arguments": "{}"}):
         assert (await peer.ask("tools/call", params))["error"]["code"] == -32602
     error = (await peer.ask("tools/call", {"name": "fault"}))["error"]
@@ -323,7 +321,7 @@ async def test_malformed_calls_are_protocol_errors_and_a_fault_is_not_told(peer:
     assert "boom" not in error["message"]
 
 
-async def test_a_slow_tool_delays_nobody(server: Running) -> None:
+async def test_a_slow_tool_delays_no_other_request(server: Running) -> None:
     peer = await server.peer()
     peer.send("tools/call", {"name": "wait"}, id=7)
     assert (await peer.ask("lifecycle/ping"))["id"] == 1
@@ -340,7 +338,7 @@ async def test_stop_cancels_what_runs_and_removes_the_address(tmp_path: Path) ->
     assert list((tmp_path / "run" / "internal").iterdir()) == []
 
 
-async def test_a_call_ends_when_its_peer_is_gone_for_long(tmp_path: Path) -> None:
+async def test_a_call_is_cancelled_some_time_after_its_peer_has_gone(tmp_path: Path) -> None:
     async with running(tmp_path, replace(QUICK, linger_s=0.02)) as server:
         peer = await server.peer()
         peer.send("tools/call", {"name": "wait"})
@@ -349,7 +347,7 @@ async def test_a_call_ends_when_its_peer_is_gone_for_long(tmp_path: Path) -> Non
         await asyncio.wait_for(server.tools.cancelled.wait(), within(5))
 
 
-async def test_a_peer_that_says_no_more_still_gets_its_answer(server: Running) -> None:
+async def test_a_peer_that_closed_its_sending_side_still_gets_its_answer(server: Running) -> None:
     peer = await server.peer()
     peer.send("tools/call", {"name": "wait"}, id=7)
     await peer.ask("lifecycle/ping")
@@ -394,7 +392,7 @@ async def test_secrets_by_tool_and_by_method_are_the_same(peer: Peer) -> None:
         ("config_set", {"provider": "p", "scope": "user", "config": {"enabled": 1}}, "/config/enabled"),
     ],
 )
-async def test_arguments_that_do_not_fit_are_named_without_their_values(
+async def test_invalid_arguments_are_reported_without_their_values(
     peer: Peer, tool: str, arguments: dict[str, Any], pointer: str
 ) -> None:
     said = await peer.call(f"openllm_{tool}", **arguments)
@@ -448,7 +446,7 @@ async def test_the_prefix_is_configurable(tmp_path: Path) -> None:
 # notifications --------------------------------------------------------------------------------------------
 
 
-async def test_changes_are_told_to_every_peer_with_the_token_and_nobody_else(server: Running) -> None:
+async def test_only_authenticated_peers_are_notified_of_changes(server: Running) -> None:
     first, second, stranger = await server.peer(), await server.peer(), await server.peer("wrong")
     await first.ask("secrets/list")
     await second.ask("secrets/list")
@@ -471,7 +469,7 @@ async def test_changes_are_told_to_every_peer_with_the_token_and_nobody_else(ser
     assert (await stranger.receive())["id"] == 5, "it was sent nothing before this"
 
 
-async def test_changes_made_elsewhere_are_told_too(server: Running) -> None:
+async def test_changes_by_other_processes_are_notified(server: Running) -> None:
     elsewhere = open_store(server.folder / "state", {})
     await elsewhere.set("k", "before anybody listens")
     peer = await server.peer()

@@ -1,4 +1,4 @@
-"""Messages on the internal channel are cut by bytes, in either form."""
+"""A byte stream is split into messages in both forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A secret is in the store, in the answer to who asked for it, and nowhere else."""
+"""A secret appears in the store and in the answer to its request, and nowhere else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ asyncio.run(main(Path(sys.argv[1])), debug=True)
 """
 
 
-async def test_canary_is_nowhere_but_in_the_answer(tmp_path: Path) -> None:
+async def test_a_secret_appears_in_the_answer_only(tmp_path: Path) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, str(tmp_path), cwd=Path(__file__).resolve().parents[3],
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Provider configuration in two files, whose other content survives."""
+"""Provider configuration is read and changed in two files; their other content is kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def config(tmp_path: Path) -> ProviderConfig:
     return ProviderConfig(tmp_path / "config", tmp_path / "project", tmp_path / "locks")
 
 
-def test_nothing_configured_is_an_empty_list(config: ProviderConfig) -> None:
+def test_without_configuration_the_list_is_empty(config: ProviderConfig) -> None:
     assert config.providers("user") == config.providers("workspace") == []
 
 
@@ -64,7 +64,7 @@ def test_change_finds_the_name_in_any_case_and_keeps_every_other_member(
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"providers": {}}', "\xff", "[" * 2000])
-def test_a_broken_file_is_named_and_left_as_it_is(
+def test_an_invalid_file_is_reported_and_unchanged(
     config: ProviderConfig, tmp_path: Path, content: str
 ) -> None:
     file = tmp_path / "config" / "providers.json"
@@ -111,7 +111,7 @@ def test_without_a_workspace_there_is_nothing_to_change(tmp_path: Path) -> None:
         config.change("workspace", "a", {})
 
 
-def test_changes_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_changes_lose_nothing(tmp_path: Path) -> None:
     configs = [ProviderConfig(tmp_path / "config", None, tmp_path / "locks") for _ in range(4)]
     threads = [
         threading.Thread(target=configs[number % 4].change, args=("user", f"p{number}", {}))

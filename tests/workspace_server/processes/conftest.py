@@ -1,4 +1,4 @@
-"""Both event loops, and no descriptor or process of ours left behind."""
+"""Runs tests on both event loops, and checks that no descriptor or process is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child from its start to its end, as its owner sees it."""
+"""Child processes: start, pipes, environment, exit."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _file(folder: Path, name: str, text: str, mode: int) -> str:
     return str(path)
 
 
-def test_what_cannot_start_says_why_and_no_more_than_its_name(run: Any, tmp_path: Path) -> None:
+def test_a_start_error_names_the_reason_and_the_program_only(run: Any, tmp_path: Path) -> None:
     plain = _file(tmp_path, "plain", "x", stat.S_IRUSR)
     headless = _file(tmp_path, "headless", "#!/no/interpreter\n", 0o700)
     shapeless = _file(tmp_path, "shapeless", "\x7fnothing", 0o700)
@@ -128,7 +128,7 @@ def test_what_cannot_start_says_why_and_no_more_than_its_name(run: Any, tmp_path
     run(scenario())
 
 
-def test_launcher_that_does_not_come_to_run_is_a_failure(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_that_does_not_run_is_a_start_error(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(ChildStartError, match="sh: its launcher ended before the program started"):
         run(ChildProcess.start(sh("echo")))
@@ -166,7 +166,7 @@ def test_wait_returns_when_the_leader_ended_though_others_hold_its_pipes(run: An
     run(scenario())
 
 
-def test_last_words_after_a_flood_are_there_when_it_has_ended(run: Any) -> None:
+def test_the_end_of_stderr_after_a_flood_is_available_at_exit(run: Any) -> None:
     async def scenario() -> None:
         for _ in range(5):
             child = await ChildProcess.start(sh("head -c 65536 /dev/zero >&2; echo >&2; echo last words >&2"))
@@ -188,7 +188,7 @@ def test_signal_is_a_negative_code(run: Any) -> None:
     assert run(scenario()) == -10
 
 
-def test_full_pipe_is_a_failure_after_the_deadline_and_the_loop_goes_on(run: Any) -> None:
+def test_a_full_pipe_fails_after_the_deadline_without_blocking_the_loop(run: Any) -> None:
     async def scenario() -> None:
         child = await ChildProcess.start(sh("sleep 60"))
         begun = time.monotonic()
@@ -208,7 +208,7 @@ def test_full_pipe_is_a_failure_after_the_deadline_and_the_loop_goes_on(run: Any
     run(scenario())
 
 
-def test_message_of_a_cancelled_writer_arrives_whole_and_others_wait_for_it(run: Any) -> None:
+def test_a_cancelled_writers_message_arrives_complete_before_others(run: Any) -> None:
     """One cancelled call must not spoil the stream for all the others."""
 
     async def scenario() -> bytes:
@@ -241,7 +241,7 @@ def test_write_to_a_child_that_has_gone_fails_at_once(run: Any) -> None:
     run(scenario())
 
 
-def test_writer_that_waits_learns_of_a_closed_pipe_at_once(run: Any) -> None:
+def test_a_waiting_writer_fails_at_once_if_the_pipe_is_closed(run: Any) -> None:
     async def scenario() -> None:
         child = await ChildProcess.start(sh("read line; exec <&-; sleep 60"))
         async with asyncio.timeout(within(1)):
@@ -252,7 +252,7 @@ def test_writer_that_waits_learns_of_a_closed_pipe_at_once(run: Any) -> None:
     run(scenario())
 
 
-def test_reader_that_is_cancelled_loses_nothing(run: Any) -> None:
+def test_a_cancelled_reader_loses_no_data(run: Any) -> None:
     async def scenario() -> None:
         child = await ChildProcess.start(sh("cat"))
         for turns in range(4):
@@ -269,7 +269,7 @@ def test_reader_that_is_cancelled_loses_nothing(run: Any) -> None:
     run(scenario())
 
 
-def test_flood_waits_in_the_pipe_until_somebody_reads(run: Any) -> None:
+def test_unread_output_stays_in_the_pipe(run: Any) -> None:
     """Whatever a child writes, our memory stays as it is."""
 
     async def scenario() -> None:
@@ -296,7 +296,7 @@ def _waiting(child: ChildProcess) -> int:
     return answer
 
 
-def test_flood_on_stderr_is_drained_kept_small_and_logged_slowly(run: Any) -> None:
+def test_a_flood_on_stderr_is_drained_and_logged_at_a_bounded_rate(run: Any) -> None:
     """With line ends, without, and the child is never held up."""
     heard: list[str] = []
 
@@ -316,7 +316,7 @@ def test_flood_on_stderr_is_drained_kept_small_and_logged_slowly(run: Any) -> No
     assert "lines left out" in heard[-1] or heard[-1] == "end"
 
 
-def test_listener_that_fails_does_not_stop_the_draining(run: Any) -> None:
+def test_a_failing_listener_does_not_stop_draining(run: Any) -> None:
     def broken(line: str) -> None:
         raise ValueError(line)
 

@@ -1,4 +1,4 @@
-"""The fence around a child, tried from inside."""
+"""Confinement is tested from inside a confined child."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _folders(base: Path) -> tuple[Path, Path]:
 
 
 @landlock(3)
-def test_only_its_own_folder_can_be_changed(run: Any, tmp_path: Path) -> None:
+def test_only_allowed_folders_can_be_written(run: Any, tmp_path: Path) -> None:
     inside, outside = _folders(tmp_path)
     fence = Confinement(read_write=(inside, tmp_path / "missing"))
     found = json.loads(run(output(python(_TRY, str(inside), str(outside), confinement=fence))))
@@ -69,7 +69,7 @@ def test_only_its_own_folder_can_be_changed(run: Any, tmp_path: Path) -> None:
 
 
 @landlock(3)
-def test_what_it_may_read_can_be_named(run: Any, tmp_path: Path) -> None:
+def test_readable_folders_can_be_restricted(run: Any, tmp_path: Path) -> None:
     inside, outside = _folders(tmp_path)
     readable = tuple(Path(name) for name in ("/usr", "/bin", "/lib", "/lib64", sys.base_prefix, sys.prefix))
     fence = Confinement(read_write=(inside,), read_only=readable)
@@ -78,14 +78,14 @@ def test_what_it_may_read_can_be_named(run: Any, tmp_path: Path) -> None:
 
 
 @landlock(3)
-def test_program_that_may_not_be_read_does_not_start(run: Any) -> None:
+def test_a_program_that_cannot_be_read_does_not_start(run: Any) -> None:
     with pytest.raises(ChildStartError, match="sh: Permission denied"):
         run(ChildProcess.start(Command(("/bin/sh",), ENV, "/", Confinement(read_only=()))))
 
 
 @landlock(4)
 @pytest.mark.parametrize(("network", "expected"), [(True, b"0 0\n"), (False, b"13 13\n")])
-def test_network_is_closed_where_that_is_said(run: Any, network: bool, expected: bytes) -> None:
+def test_the_network_can_be_blocked(run: Any, network: bool, expected: bytes) -> None:
     script = (
         "import socket, sys\n"
         "print(socket.socket().connect_ex(('127.0.0.1', int(sys.argv[1]))), end=' ')\n"
@@ -98,7 +98,7 @@ def test_network_is_closed_where_that_is_said(run: Any, network: bool, expected:
 
 
 @landlock(6)
-def test_processes_outside_get_no_signals(run: Any) -> None:
+def test_outside_processes_cannot_be_signalled(run: Any) -> None:
     script = (
         "import os\ntry: os.kill(os.getppid(), 0); print('reached')\nexcept PermissionError: print('refused')"
     )
@@ -107,12 +107,12 @@ def test_processes_outside_get_no_signals(run: Any) -> None:
 
 
 @landlock(1)
-def test_what_it_starts_is_held_to_the_same(run: Any, tmp_path: Path) -> None:
+def test_descendants_have_the_same_restrictions(run: Any, tmp_path: Path) -> None:
     script = f"setsid sh -c 'echo x > {tmp_path}/new'; ls {tmp_path}"
     assert run(output(sh(script, confinement=Confinement()))) == b""
 
 
-def test_limits_are_those_that_were_given(run: Any) -> None:
+def test_resource_limits_are_set(run: Any) -> None:
     fence = Confinement(max_file_bytes=4096, max_memory_bytes=1 << 30, cpu_s=7, max_open_files=33)
     script = (
         "import resource as r\n"
@@ -124,7 +124,7 @@ def test_limits_are_those_that_were_given(run: Any) -> None:
     assert run(output(python(script, confinement=fence))) == expected.encode()
 
 
-def test_limits_end_what_goes_beyond_them(run: Any, tmp_path: Path) -> None:
+def test_exceeding_a_resource_limit_ends_the_process(run: Any, tmp_path: Path) -> None:
     async def code(script: str, fence: Confinement) -> int:
         child = await ChildProcess.start(sh(script, confinement=fence), stdin=False)
         await everything(child)
@@ -151,7 +151,7 @@ def test_confined_child_has_no_other_environment_and_descriptors(run: Any) -> No
     assert run(output(command)) == b"[0, 1, 2, 3] [b'LC_ALL', b'LMTB_CHILD']\n"
 
 
-def test_layers_are_told_as_they_are() -> None:
+def test_available_layers_are_reported() -> None:
     layers = available_layers()
     assert {"rlimits", "no-new-privs", "pdeathsig"} <= set(layers)
     assert len(layers) == 3 + bool(_LANDLOCK)

@@ -1,4 +1,4 @@
-"""What a child's environment begins with."""
+"""A child inherits selected variables only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PATH of the user's login shell, whatever that shell does."""
+"""The PATH is read from the user's login shell, whatever the shell does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _shell(folder: Path, script: str) -> str:
     return str(path)
 
 
-def test_profile_of_the_user_counts_and_what_it_prints_does_not(run: Any, tmp_path: Path) -> None:
+def test_the_users_profile_is_used_and_its_output_ignored(run: Any, tmp_path: Path) -> None:
     (tmp_path / ".profile").write_text(
         'echo "welcome PATH=/junk"; PATH="/from/profile:$PATH:relative:"; export PATH; echo noise >&2'
     )
@@ -51,7 +51,7 @@ def test_shell_starts_in_the_home_folder_without_our_secrets(run: Any, tmp_path:
     ],
     ids=["fails", "hangs", "leaves", "floods", "deaf"],
 )
-def test_path_of_ours_where_the_shell_does_not_tell(run: Any, tmp_path: Path, script: str) -> None:
+def test_our_path_is_used_if_the_shell_fails(run: Any, tmp_path: Path, script: str) -> None:
     environ = {"HOME": str(tmp_path), "SHELL": _shell(tmp_path, script), "PATH": "/a:rel:/b:/a"}
     begun = time.monotonic()
     assert run(login_path(environ, deadline_s=0.2)) == "/a:/b"
@@ -59,6 +59,6 @@ def test_path_of_ours_where_the_shell_does_not_tell(run: Any, tmp_path: Path, sc
 
 
 @pytest.mark.parametrize("shell", ["/no/shell", "relative/sh"])
-def test_path_of_ours_where_there_is_no_shell(run: Any, tmp_path: Path, shell: str) -> None:
+def test_our_path_is_used_without_a_shell(run: Any, tmp_path: Path, shell: str) -> None:
     environ = {"HOME": str(tmp_path), "SHELL": shell, "PATH": "/a:/b"}
     assert run(login_path(environ)) == "/a:/b"

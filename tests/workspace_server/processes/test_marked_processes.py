@@ -1,4 +1,4 @@
-"""Finding and killing what carries a mark."""
+"""Processes with a mark are found and killed."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def test_mark_is_the_whole_variable() -> None:
         assert marked_processes.find_marked(_NAME, value) == []
 
 
-def test_own_process_is_never_meant() -> None:
+def test_the_own_process_is_never_found() -> None:
     assert os.getpid() not in marked_processes.find_marked("PATH", os.environ["PATH"])
 
 
-def test_family_that_keeps_forking_is_ended() -> None:
+def test_processes_that_keep_forking_are_killed() -> None:
     value = os.urandom(8).hex()
     script = "echo; while :; do setsid sleep 60 & sleep 0.002; done"
     with _sleeper(script, **{_NAME: value}) as parent:
@@ -57,7 +57,7 @@ def test_family_that_keeps_forking_is_ended() -> None:
         assert marked_processes.find_marked(_NAME, value) == []
 
 
-def test_processes_without_any_environment_cost_little() -> None:
+def test_processes_without_environment_take_little_time() -> None:
     """They might be about to become another program; but some stay as they are."""
     with _sleeper("echo; exec env -i sleep 60") as bare:
         while Path(f"/proc/{bare.pid}/comm").read_text() != "sleep\n":
@@ -68,7 +68,7 @@ def test_processes_without_any_environment_cost_little() -> None:
         assert time.monotonic() - begun < within(0.2)
 
 
-def test_session_counts_where_it_is_given() -> None:
+def test_processes_of_a_given_session_are_killed() -> None:
     with _sleeper("env -i sleep 60 & echo; wait") as leader:
         assert len(marked_processes.find_group(leader.pid)) == 2
         assert marked_processes.kill_marked(_NAME, "nobody", session=leader.pid) == []

@@ -1,4 +1,4 @@
-"""The last of standard error, and its lines at a bounded rate."""
+"""The end of standard error is kept, and lines are logged at a bounded rate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_lines_are_clean_and_short(chunks: list[bytes], expected: list[str]) -> 
     assert ring.lines() == expected
 
 
-def test_oldest_are_forgotten_and_a_line_cut_in_two_is_not_shown() -> None:
+def test_the_oldest_bytes_are_dropped_and_a_cut_line_is_not_shown() -> None:
     ring = StderrTail()
     for number in range(20_000):
         ring.feed(b"line %d\n" % number)
@@ -60,7 +60,7 @@ class _Clock:
         return self.now
 
 
-def test_log_gets_a_hundred_lines_a_second_and_the_number_of_the_others() -> None:
+def test_the_log_gets_100_lines_per_second_and_the_number_left_out() -> None:
     clock, heard = _Clock(), list[str]()
     limiter = LineLimiter(heard.append, clock)
     limiter.feed(b"x\n" * 10_000)

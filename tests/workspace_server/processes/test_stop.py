@@ -1,4 +1,4 @@
-"""Stopping: as politely as promised, within the promised time, and nothing is left."""
+"""Stopping a child: signals in order, within the deadlines, and no process is left."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_nothing_is_left_after_stop(run: Any, script: str) -> None:
     run(scenario())
 
 
-def test_only_its_own_family_is_ended(run: Any) -> None:
+def test_only_its_own_descendants_are_ended(run: Any) -> None:
     async def scenario() -> None:
         one, other = await ChildProcess.start(sh("sleep 60")), await ChildProcess.start(sh("sleep 60"))
         await one.kill()
@@ -118,7 +118,7 @@ def test_only_its_own_family_is_ended(run: Any) -> None:
     run(scenario())
 
 
-def test_stop_again_and_beside_is_the_same_stop(run: Any) -> None:
+def test_repeated_and_concurrent_stops_are_one_stop(run: Any) -> None:
     async def scenario() -> None:
         child = await ChildProcess.start(sh("sleep 60"))
         await asyncio.gather(*(child.stop(polite_s=0.02, term_s=1) for _ in range(5)))
@@ -129,7 +129,7 @@ def test_stop_again_and_beside_is_the_same_stop(run: Any) -> None:
     run(scenario())
 
 
-def test_kill_ends_the_courtesy_of_a_stop(run: Any) -> None:
+def test_kill_shortens_a_running_stop(run: Any) -> None:
     async def scenario() -> None:
         child = await ChildProcess.start(python(_STUBBORN))
         await child.read()
@@ -142,7 +142,7 @@ def test_kill_ends_the_courtesy_of_a_stop(run: Any) -> None:
     run(scenario())
 
 
-def test_cancelled_stop_kills_and_is_cancelled_when_nothing_is_left(run: Any) -> None:
+def test_a_cancelled_stop_kills_everything_first(run: Any) -> None:
     async def scenario() -> None:
         child = await ChildProcess.start(python(_STUBBORN))
         await child.read()
@@ -176,7 +176,7 @@ def test_reader_may_go_on_reading_while_the_child_is_stopped(run: Any) -> None:
 
 
 @pytest.mark.parametrize("cancels", [1, 3, 6])
-def test_loop_that_ends_during_a_stop_leaves_nothing(run: Any, cancels: int) -> None:
+def test_a_loop_that_closes_during_a_stop_leaves_no_process(run: Any, cancels: int) -> None:
     """The loop cancels every task at its end, the stop's own included."""
 
     async def scenario() -> None:
@@ -198,7 +198,7 @@ def test_loop_that_ends_during_a_stop_leaves_nothing(run: Any, cancels: int) -> 
     run(scenario())
 
 
-def test_whoever_reads_or_writes_is_woken_by_the_stop(run: Any) -> None:
+def test_waiting_readers_and_writers_are_woken_by_a_stop(run: Any) -> None:
     async def scenario() -> None:
         child = await ChildProcess.start(sh("sleep 60"))
         reading = asyncio.create_task(child.read())

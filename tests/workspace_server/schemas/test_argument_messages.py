@@ -1,4 +1,4 @@
-"""What a model reads about the arguments it got wrong: every message says what to write."""
+"""Messages about invalid arguments say what to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mirrored parameter headers against arguments."""
+"""Mirrored headers are compared with the arguments."""
 
 from __future__ import annotations
 
@@ -56,5 +56,7 @@ def test_headers_that_repeat_the_arguments_pass(header: dict[str, str], argument
         ({"Mcp-Param-Id": "8"}, {"inner": {"id": "7"}}),
     ],
 )
-def test_headers_that_say_something_else_are_found(header: dict[str, str], arguments: dict[str, Any]) -> None:
+def test_headers_that_differ_from_the_arguments_are_found(
+    header: dict[str, str], arguments: dict[str, Any]
+) -> None:
     assert mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is not None

@@ -1,4 +1,4 @@
-"""What a schema's shape alone says about it."""
+"""Schemas are examined for secrets, references and cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments against input schemas: bounded, offline and for every origin alike."""
+"""Arguments are validated offline and within limits."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def nested(levels: int, inner: Any) -> Any:
     return inner
 
 
-def test_invalid_arguments_are_answered_with_the_agreed_text_and_object() -> None:
+def test_invalid_arguments_get_the_documented_text_and_object() -> None:
     problems = Validator(FIND_FILES).check({"maxResults": "ten", "glob": "*"})
     result = invalid_arguments_result(tool(FIND_FILES), problems)
     lines = result.text.split("\n")
@@ -98,7 +98,7 @@ def test_invalid_arguments_are_answered_with_the_agreed_text_and_object() -> Non
     }
 
 
-def test_invalid_arguments_of_a_tool_with_an_output_schema_are_described_in_meta() -> None:
+def test_with_an_output_schema_the_error_object_is_in_meta() -> None:
     result = invalid_arguments_result(
         tool(FIND_FILES, outputSchema={"type": "object"}), [ArgumentProblem("/query", "required", "required")]
     )
@@ -130,7 +130,9 @@ def test_tool_without_properties_says_so_only_if_it_takes_none(
         ({"type": "array", "items": {"$ref": "#/properties/v"}}, [[[]]], True),
     ],
 )
-def test_values_are_judged_as_json_schema_2020_12_does(schema: object, value: object, fits: bool) -> None:
+def test_values_are_validated_as_json_schema_2020_12_defines(
+    schema: object, value: object, fits: bool
+) -> None:
     assert (Validator(with_property(schema)).check({"v": value}) == []) is fits
 
 
@@ -157,7 +159,7 @@ def test_missing_arguments_are_an_empty_object() -> None:
     )
 
 
-def test_at_most_ten_problems_are_told() -> None:
+def test_at_most_ten_problems_are_returned() -> None:
     found = Validator({"type": "object", "additionalProperties": {"type": "string"}}).check(
         {str(number): number for number in range(50)}
     )
@@ -206,7 +208,7 @@ def test_secret_values_are_never_echoed(schema: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_unservable_schema_is_named(schema: dict[str, Any], problem: str) -> None:
+def test_an_unusable_schema_is_refused_with_the_reason(schema: dict[str, Any], problem: str) -> None:
     found = schema_problem(schema)
     assert found is not None
     assert problem in found
@@ -231,7 +233,7 @@ def test_schema_may_be_nested_32_deep(levels: int, kept: bool) -> None:
         with_property({"enum": [{"$ref": "http://data/not-a-reference"}]}),
     ],
 )
-def test_servable_schema_is_kept(schema: dict[str, Any]) -> None:
+def test_a_usable_schema_is_accepted(schema: dict[str, Any]) -> None:
     assert schema_problem(schema) is None
     assert validator_for(schema).unchecked is None
 
@@ -251,7 +253,7 @@ def doubling_references() -> dict[str, Any]:
         {"type": "object", "properties": {str(n): {"pattern": "a"} for n in range(257)}},
     ],
 )
-def test_schema_too_dear_to_check_is_kept_unchecked(schema: dict[str, Any]) -> None:
+def test_a_schema_too_expensive_to_check_is_accepted_unchecked(schema: dict[str, Any]) -> None:
     assert schema_problem(schema) is None
     validator = validator_for(schema)
     assert validator.unchecked
@@ -284,7 +286,7 @@ def test_check_ends_within_its_budget(schema: dict[str, Any], arguments: dict[st
     assert min(spent) < BUDGET
 
 
-def test_pattern_that_runs_out_of_steps_hides_no_other_problem() -> None:
+def test_a_pattern_over_its_step_limit_hides_no_other_problem() -> None:
     schema = {
         "type": "object",
         "properties": {"q": {"pattern": r"^(a|a)*\1$"}, "n": {"type": "integer"}},
@@ -304,7 +306,7 @@ def test_pattern_that_runs_out_of_steps_hides_no_other_problem() -> None:
         (nested(150, {}), ""),
     ],
 )
-def test_arguments_no_encoder_takes_are_a_problem_not_an_exception(
+def test_arguments_that_are_not_json_are_a_problem_not_an_exception(
     arguments: dict[str, Any], pointer: str
 ) -> None:
     found = Validator(with_property({"type": "array", "items": {"type": "string", "minLength": 1}})).check(
@@ -378,7 +380,9 @@ def test_no_schema_and_no_arguments_raise(schema: object, arguments: dict[str, A
 
 @settings(deadline=None, max_examples=400)
 @given(SUBSCHEMAS, ARGUMENTS)
-def test_every_refusal_of_a_sound_schema_is_told_in_full(schema: object, arguments: dict[str, Any]) -> None:
+def test_every_problem_of_a_valid_schema_has_a_complete_message(
+    schema: object, arguments: dict[str, Any]
+) -> None:
     whole = {**schema, "type": "object"} if isinstance(schema, dict) else with_property(schema)
     if schema_problem(whole) is None:
         found = validator_for(whole).check(arguments)

@@ -1,4 +1,4 @@
-"""Changes are told by key, whoever made them."""
+"""Changes are reported by key, whoever made them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workspace_server.secrets.changes import SecretChanges
 from workspace_server.secrets.store import open_store
 
 
-async def test_each_change_is_told_once_wherever_it_was_made(tmp_path: Path) -> None:
+async def test_each_change_is_reported_once_whoever_made_it(tmp_path: Path) -> None:
     mine, another = open_store(tmp_path, {}), open_store(tmp_path, {})
     await another.set("old", "1")
     changes = SecretChanges(mine)

@@ -1,4 +1,4 @@
-"""Which keyrings count, and that none of them can hold us up."""
+"""Only real keyrings are used, and none can block a call."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def backend(module: str, name: str = "Keyring", priority: Any = 5, **members: An
         ("somebodys.keyring", "Keyring", None),
     ],
 )
-def test_what_only_looks_like_a_keyring_is_turned_down(module: str, name: str, priority: Any) -> None:
+def test_backends_that_are_no_real_keyring_are_refused(module: str, name: str, priority: Any) -> None:
     assert real_backend(backend(module, name, priority)) is None
 
 
-def test_a_backend_built_on_an_unreal_one_is_turned_down() -> None:
+def test_a_subclass_of_a_refused_backend_is_refused() -> None:
     plain = type(backend("keyrings.alt.file", "PlaintextKeyring"))
     assert real_backend(type("Mine", (plain,), {"__module__": "mine", "priority": 9})()) is None
 
 
-def test_of_a_chain_the_first_real_one_is_taken() -> None:
+def test_the_first_real_backend_of_a_chain_is_used() -> None:
     real = backend("keyring.backends.SecretService")
     chain = [backend("keyrings.alt.file", "PlaintextKeyring"), real]
     assert real_backend(backend("keyring.backends.chainer", backends=chain)) is real
@@ -52,7 +52,7 @@ def test_without_the_library_there_is_no_keyring(monkeypatch: pytest.MonkeyPatch
         OsKeyring().get("a")
 
 
-def test_the_library_is_asked_and_its_faults_are_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_library_means_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     library, real = ModuleType("keyring"), backend("keyring.backends.macOS")
     vars(library)["get_keyring"] = lambda: real
     monkeypatch.setitem(sys.modules, "keyring", library)
@@ -65,7 +65,7 @@ def test_the_library_is_asked_and_its_faults_are_no_keyring(monkeypatch: pytest.
     assert find_backend() is None
 
 
-def test_a_keyring_that_does_not_answer_is_given_up_and_then_not_asked_for_ever() -> None:
+def test_an_unresponsive_keyring_is_given_up_and_the_calls_are_limited() -> None:
     released = threading.Event()
     asked = []
 
@@ -89,7 +89,7 @@ def test_a_keyring_that_does_not_answer_is_given_up_and_then_not_asked_for_ever(
         released.set()
 
 
-def test_looking_for_a_keyring_that_hangs_finds_none() -> None:
+def test_a_keyring_that_hangs_counts_as_missing() -> None:
     released = threading.Event()
 
     def hang() -> None:

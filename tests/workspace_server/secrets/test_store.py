@@ -1,4 +1,4 @@
-"""The secret store as a whole: where a value is found, where it goes, and what may never happen to it."""
+"""The secret store as a whole: precedence, storage, failures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def store_of(
     )
 
 
-async def test_values_come_back_and_go_away(tmp_path: Path) -> None:
+async def test_values_are_stored_and_deleted(tmp_path: Path) -> None:
     store = open_store(tmp_path, {})
     assert await store.list() == []
     assert await store.get("a") is None
@@ -67,7 +67,7 @@ async def test_values_come_back_and_go_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "a/b", "../a", "ä", "a\n", "k" * 129, CANARY + "/"])
-async def test_a_key_of_another_form_is_refused_and_not_repeated(tmp_path: Path, key: str) -> None:
+async def test_an_invalid_key_is_refused_and_not_quoted(tmp_path: Path, key: str) -> None:
     store = open_store(tmp_path, {})
     for asked in (store.get(key), store.set(key, CANARY), store.delete(key)):
         with pytest.raises(InvalidSecretError) as refused:
@@ -78,13 +78,13 @@ async def test_a_key_of_another_form_is_refused_and_not_repeated(tmp_path: Path,
 
 
 @pytest.mark.parametrize("value", ["x" * 65537, "é" * 32769, "\ud800"])
-async def test_a_value_that_cannot_be_kept_is_refused(tmp_path: Path, value: str) -> None:
+async def test_an_invalid_value_is_refused(tmp_path: Path, value: str) -> None:
     with pytest.raises(InvalidSecretError) as refused:
         await open_store(tmp_path, {}).set("k", value)
     assert refused.value.member == "value"
 
 
-async def test_files_are_private_and_tell_neither_names_nor_values(tmp_path: Path) -> None:
+async def test_files_are_private_and_show_neither_names_nor_values(tmp_path: Path) -> None:
     await open_store(tmp_path, {}).set("some-provider", CANARY)
     folder = tmp_path / "secrets"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -96,7 +96,7 @@ async def test_files_are_private_and_tell_neither_names_nor_values(tmp_path: Pat
         assert b"some-provider" not in content
 
 
-async def test_what_the_environment_gives_wins_and_cannot_be_changed_here(tmp_path: Path) -> None:
+async def test_environment_variables_take_precedence_and_are_read_only(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     await store.set("open-ai", "stored")
     provided = store_of(tmp_path, environ={"LMTB_SECRET_OPEN_AI": "given", "LMTB_SECRET_x": "", "OTHER": "1"})
@@ -127,7 +127,7 @@ async def test_credentials_of_the_service_are_read(tmp_path: Path) -> None:
     assert CredentialFiles(tmp_path / "absent").names() == set()
 
 
-async def test_with_a_keyring_the_file_has_the_names_only(tmp_path: Path) -> None:
+async def test_with_a_keyring_the_file_holds_names_only(tmp_path: Path) -> None:
     ring = Ring()
     store = store_of(tmp_path, ring)
     await store.set("a", CANARY)
@@ -139,7 +139,7 @@ async def test_with_a_keyring_the_file_has_the_names_only(tmp_path: Path) -> Non
     assert ring.values == {}
 
 
-async def test_a_value_set_while_the_keyring_was_away_beats_the_older_one_in_it(tmp_path: Path) -> None:
+async def test_a_value_set_without_the_keyring_replaces_the_older_one_in_it(tmp_path: Path) -> None:
     ring = Ring()
     with_ring, without = store_of(tmp_path, ring), store_of(tmp_path)
     await with_ring.set("a", "old")
@@ -154,7 +154,7 @@ async def test_a_value_set_while_the_keyring_was_away_beats_the_older_one_in_it(
     assert await with_ring.get("a") is None
 
 
-async def test_a_secret_that_only_the_keyring_has_is_never_said_to_be_absent(tmp_path: Path) -> None:
+async def test_a_secret_in_an_unreachable_keyring_is_an_error_not_missing(tmp_path: Path) -> None:
     ring = Ring()
     store = store_of(tmp_path, ring)
     await store.set("a", "1")
@@ -204,7 +204,7 @@ async def test_on_a_full_disk_the_call_fails_and_the_old_value_stays(
         assert await store.list() == ["a"]
 
 
-async def test_a_damaged_file_is_moved_aside_and_never_taken_for_an_empty_one(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_moved_aside_and_never_treated_as_empty(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     await store.set("a", "1")
     file = tmp_path / "secrets" / "secrets.sealed"
@@ -229,7 +229,7 @@ async def test_a_damaged_file_is_moved_aside_and_never_taken_for_an_empty_one(tm
 
 
 @pytest.mark.parametrize("content", [b"", b"lmtb-secrets 1\n", b"lmtb-secrets 2\n" + b"x" * 40, b"{}"])
-async def test_a_file_that_is_something_else_is_damaged(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_of_another_format_is_damaged(tmp_path: Path, content: bytes) -> None:
     store = store_of(tmp_path)
     await store.set("a", "1")
     (tmp_path / "secrets" / "secrets.sealed").write_bytes(content)
@@ -237,7 +237,7 @@ async def test_a_file_that_is_something_else_is_damaged(tmp_path: Path, content:
         await store.set("a", "2")
 
 
-async def test_a_missing_or_open_key_is_named_and_the_file_left_where_it_is(tmp_path: Path) -> None:
+async def test_a_missing_or_unsafe_key_is_reported_and_the_file_stays(tmp_path: Path) -> None:
     store = store_of(tmp_path)
     await store.set("a", "1")
     key = tmp_path / "secrets" / "secrets.key"
@@ -264,7 +264,9 @@ async def test_a_missing_or_open_key_is_named_and_the_file_left_where_it_is(tmp_
         (None, False),
     ],
 )
-async def test_name_and_version_are_sealed_in(tmp_path: Path, sealed_in: bytes | None, opens: bool) -> None:
+async def test_name_and_version_are_authenticated(
+    tmp_path: Path, sealed_in: bytes | None, opens: bool
+) -> None:
     """Content cannot be carried over from another file of the same key."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -280,7 +282,7 @@ async def test_name_and_version_are_sealed_in(tmp_path: Path, sealed_in: bytes |
             await store.get("a")
 
 
-async def test_many_writers_lose_nothing(tmp_path: Path) -> None:
+async def test_concurrent_writers_lose_no_secret(tmp_path: Path) -> None:
     stores = [store_of(tmp_path) for _ in range(4)]
     await asyncio.gather(*(stores[number % 4].set(f"k{number}", str(number)) for number in range(24)))
     assert await stores[0].list() == sorted(f"k{number}" for number in range(24))

@@ -1,4 +1,4 @@
-"""What a person reads before saying yes again: complete, bounded, and harmless to the terminal."""
+"""Differences are complete, limited in length, and escaped for the terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def only(changes: list[ItemChange]) -> ItemChange:
     return change
 
 
-def test_nothing_is_said_of_what_did_not_change() -> None:
+def test_unchanged_items_are_not_reported() -> None:
     item = script(b"a\n", cwd=".")
     assert differences(recorded(item), [item]) == []
 
@@ -83,7 +83,7 @@ def test_new_and_removed_items_are_told_apart() -> None:
     ],
     ids=lambda item: repr((item.facts, {name: content[:9] for name, content in item.files.items()})),
 )
-def test_every_difference_can_be_seen(now: TrustItem) -> None:
+def test_every_difference_is_visible(now: TrustItem) -> None:
     before = script(b"a\n")
     for one, two in ((before, now), (now, before)):
         lines = only(differences(recorded(one), [two])).lines
@@ -92,7 +92,7 @@ def test_every_difference_can_be_seen(now: TrustItem) -> None:
         assert removed != added
 
 
-def test_a_difference_far_to_the_right_is_seen() -> None:
+def test_a_difference_after_the_cut_of_a_line_is_visible() -> None:
     before, now = (script(b"x" * 10_000 + end, arg="y" * 10_000 + end.decode()) for end in (b"1", b"2"))
     lines = only(differences(recorded(before), [now])).lines
     assert sum(line.startswith("-x") for line in lines) == 1
@@ -110,7 +110,7 @@ def test_binary_and_large_files_are_sizes_and_hashes() -> None:
 HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b[2K\r\x9b1A\u202eevil\u2066\u200b\U000e0041\ud800\n+trusted\x0b\x85\u2028 \u3164"
 
 
-def test_hostile_text_cannot_play_with_the_terminal() -> None:
+def test_hostile_text_is_escaped_for_the_terminal() -> None:
     hostile = TrustItem(
         f"script:{HOSTILE}",
         HOSTILE,
@@ -124,21 +124,21 @@ def test_hostile_text_cannot_play_with_the_terminal() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.text())
-def test_printable_text_has_no_character_that_acts(text: str) -> None:
+def test_printable_text_has_no_control_characters(text: str) -> None:
     shown = printable(text)
     assert shown.isprintable()
     if text.isascii() and text.isprintable():
         assert shown == text
 
 
-def test_much_is_cut_and_says_so() -> None:
+def test_a_long_difference_is_cut_with_a_note() -> None:
     change = only(differences({}, [script(b"\n".join(b"%d" % n for n in range(1500)), words="w" * 5000)]))
     assert len(change.lines) == MAX_LINES + 1 and "cut here" in change.lines[-1]
     assert max(map(len, change.lines)) < MAX_WIDTH * 2
     assert any("more characters" in line for line in change.lines)
 
 
-def test_texts_that_are_hard_to_compare_take_no_long_time() -> None:
+def test_comparison_time_is_bounded() -> None:
     before = script(b"".join(b"%d\n" % (n % 7) for n in range(1900)))
     now = script(b"".join(b"%d\n" % (n % 5) for n in range(1900)))
     began = time.thread_time()
@@ -146,7 +146,7 @@ def test_texts_that_are_hard_to_compare_take_no_long_time() -> None:
     assert time.thread_time() - began < within(0.5)
 
 
-def test_texts_are_remembered_up_to_a_limit_only() -> None:
+def test_texts_are_recorded_up_to_a_limit() -> None:
     many = TrustItem("script:t", "t", {}, {f"{n}.txt": b"x" * 60_000 for n in range(200)})
     assert len(encode(record_of(FOLDER, [many]))) < 6_000_000
     assert recorded(many)["script:t"].files["199.txt"].text is None

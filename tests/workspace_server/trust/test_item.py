@@ -1,4 +1,4 @@
-"""What an approval is for: any change of content, however small, gives another digest."""
+"""Every change of content, however small, changes the digest of a trust item."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def test_a_change_of_what_runs_changes_the_digest(name: str) -> None:
     assert CHANGES[name].digest() != BASE.digest()
 
 
-def test_all_these_changes_give_different_digests() -> None:
+def test_different_changes_give_different_digests() -> None:
     assert len({item.digest() for item in CHANGES.values()}) == len(CHANGES)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_any_single_byte_changed_added_or_removed_changes_the_digest(data: st.DataObject) -> None:
+def test_any_changed_byte_changes_the_digest(data: st.DataObject) -> None:
     content = data.draw(st.binary(min_size=1, max_size=200))
     place = data.draw(st.integers(0, len(content) - 1))
     byte = bytes([data.draw(st.integers(0, 255).filter(lambda one: one != content[place]))])
@@ -90,7 +90,7 @@ def typed(value: object) -> object:
 
 @settings(max_examples=150, deadline=None)
 @given(st.tuples(json_values, file_maps), st.tuples(json_values, file_maps))
-def test_two_items_have_one_digest_exactly_if_they_are_the_same(
+def test_items_have_equal_digests_exactly_if_they_are_equal(
     one: tuple[Any, dict[str, bytes]], two: tuple[Any, dict[str, bytes]]
 ) -> None:
     same = typed(one[0]) == typed(two[0]) and one[1] == two[1]
@@ -98,28 +98,28 @@ def test_two_items_have_one_digest_exactly_if_they_are_the_same(
     assert (digests[0] == digests[1]) == same
 
 
-def test_the_order_in_which_things_were_found_does_not_matter() -> None:
+def test_the_order_of_facts_and_files_does_not_matter() -> None:
     turned = other(facts=dict(reversed(FACTS.items())), files=dict(reversed(FILES.items())))
     assert turned.digest() == BASE.digest()
 
 
-def test_the_title_is_only_for_reading() -> None:
+def test_the_title_does_not_change_the_digest() -> None:
     assert other(title="something else").digest() == BASE.digest()
 
 
-def test_names_that_are_no_utf_8_and_forms_of_one_letter_are_different_names() -> None:
+def test_non_utf_8_names_and_unicode_forms_are_different_names() -> None:
     names = [b"a\xff".decode("utf-8", "surrogateescape"), "a\ufffd", "\u00e9", "e\u0301"]
     assert len({other(files={name: b""}).digest() for name in names}) == len(names)
 
 
-def test_a_date_is_not_the_text_that_looks_like_it() -> None:
+def test_a_date_differs_from_its_text() -> None:
     import datetime
 
     day = datetime.date(2026, 1, 2)
     assert canonical({"a": day}) != canonical({"a": "2026-01-02"})
 
 
-def test_a_file_name_says_what_is_special_about_it() -> None:
+def test_a_file_name_carries_its_flags() -> None:
     assert split_name(file_name("a/b", executable=True)) == ("a/b", ("executable",))
     assert split_name(file_name("a", link=True)) == ("a", ("link",))
     assert split_name("plain") == ("plain", ())

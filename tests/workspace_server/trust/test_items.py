@@ -1,4 +1,4 @@
-"""Which parts of a configuration need consent, and what changes end it."""
+"""Which parts of a configuration need trust, and which changes revoke it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_another_target_of_a_link_is_another_digest(scene: Scene) -> None:
     assert scene.item().digest() != before
 
 
-def test_a_linked_interpreter_inside_the_workspace_counts_by_where_it_leads(scene: Scene) -> None:
+def test_a_linked_interpreter_is_compared_by_its_target(scene: Scene) -> None:
     inside = scene.root / "bin"
     inside.mkdir()
     (inside / "node").symlink_to(scene.bin / "node")
@@ -134,7 +134,7 @@ def test_a_linked_interpreter_inside_the_workspace_counts_by_where_it_leads(scen
     assert scene.item().digest() != before.digest()
 
 
-def test_a_program_of_the_workspace_counts_by_its_bytes(scene: Scene) -> None:
+def test_a_program_of_the_workspace_is_compared_by_its_bytes(scene: Scene) -> None:
     scene.program("serve", scene.root)
     scene.rewrite(command="./serve")
     before = scene.item()
@@ -147,14 +147,14 @@ def test_a_program_of_the_workspace_counts_by_its_bytes(scene: Scene) -> None:
     "argument",
     ["server.js", "--require=./server.js", "lib:./server.js", "sub/../server.js", "{root}/server.js"],
 )
-def test_a_file_counts_however_it_is_written(scene: Scene, argument: str) -> None:
+def test_a_file_is_found_in_every_spelling_of_its_path(scene: Scene, argument: str) -> None:
     (scene.root / "sub").mkdir()
     scene.rewrite(args=[argument.format(root=scene.root)])
     before = scene.item()
     assert before.files == {"server.js": b"serve()\n"}
 
 
-def test_files_outside_and_folders_are_no_content_of_the_workspace(scene: Scene) -> None:
+def test_folders_and_files_outside_are_not_content_of_the_workspace(scene: Scene) -> None:
     outside = scene.root.parent / "data.db"
     outside.write_text("1")
     scene.rewrite(args=[".", str(outside)])
@@ -176,18 +176,18 @@ def test_a_search_path_does_not_lead_into_the_workspace(
 
 
 @pytest.mark.parametrize("word", ["a\0b", "\ud800", "x" * 5000, "/", "", "~", "../" * 200])
-def test_strange_arguments_are_survived(scene: Scene, word: str) -> None:
+def test_odd_arguments_do_not_raise(scene: Scene, word: str) -> None:
     scene.rewrite(command=word or "node", args=[word, f"--x={word}"])
     assert len(scene.item().digest()) == 64
 
 
-def test_a_pipe_in_the_place_of_a_file_holds_nobody(scene: Scene) -> None:
+def test_a_pipe_in_place_of_a_file_does_not_block(scene: Scene) -> None:
     os.mkfifo(scene.root / "pipe")
     scene.rewrite(args=["pipe"])
     assert scene.item().files == {}
 
 
-def test_large_files_count_without_being_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_compared_by_hash(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_files, "MAX_KEPT", 10)
     scene.script.write_bytes(b"x" * 11)
     before = scene.item()
@@ -200,9 +200,7 @@ def test_large_files_count_without_being_kept(scene: Scene, monkeypatch: pytest.
     assert len({one.digest() for one in (before, hashed, by_status, scene.item())}) == 4
 
 
-def test_what_is_kept_of_one_server_does_not_depend_on_another(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_digest_does_not_depend_on_other_servers(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes that saw other things before come to the same digest."""
     monkeypatch.setattr(command_files, "MAX_KEPT", 12)
     (scene.root / "first").write_text("123456")
@@ -216,7 +214,7 @@ def test_what_is_kept_of_one_server_does_not_depend_on_another(
     assert list(fresh.files) == ["first"]
 
 
-def test_the_same_item_comes_back_while_nothing_changes(scene: Scene) -> None:
+def test_the_same_item_is_returned_while_nothing_changes(scene: Scene) -> None:
     maker = TrustItemFactory(scene.root)
     first = maker.stdio(scene.server, scene.path)
     assert maker.stdio(scene.server, scene.path) is first
@@ -272,7 +270,7 @@ def test_a_variable_that_leads_to_another_host_is_another_digest() -> None:
     assert remote(one).digest() != remote(two).digest()
 
 
-def test_a_renewed_secret_of_the_user_is_no_change_of_the_workspace(scene: Scene) -> None:
+def test_a_renewed_secret_of_the_user_keeps_the_digest(scene: Scene) -> None:
     scene.rewrite(env={"TOKEN": "${env:TOKEN}"}, args=["--token", "${env:TOKEN}"])
     old, new = (
         replace(scene.server, env={"TOKEN": value}, command=("node", "--token", value))
@@ -282,13 +280,13 @@ def test_a_renewed_secret_of_the_user_is_no_change_of_the_workspace(scene: Scene
     assert maker.stdio(old, scene.path).digest() == maker.stdio(new, scene.path).digest()
 
 
-def test_values_from_elsewhere_than_the_entry_count(scene: Scene) -> None:
+def test_values_of_environment_files_change_the_digest(scene: Scene) -> None:
     one, two = (replace(scene.server, env={"A": "1", "B": value}) for value in ("1", "2"))
     maker = TrustItemFactory(scene.root)
     assert maker.stdio(one, scene.path).digest() != maker.stdio(two, scene.path).digest()
 
 
-def test_settings_are_an_item_only_where_they_widen() -> None:
+def test_settings_are_an_item_only_if_they_allow_more() -> None:
     maker = TrustItemFactory(Path("/ws"))
     assert maker.settings(Configuration(deltas=PolicyDeltas(unexposed=("a",)))) is None
     widenings = [
@@ -305,7 +303,7 @@ def test_settings_are_an_item_only_where_they_widen() -> None:
     assert items[0] is not None and items[0].title == "settings: offer a"
 
 
-def test_only_what_the_workspace_brings_and_has_switched_on_needs_consent(scene: Scene) -> None:
+def test_only_enabled_entries_of_the_workspace_need_trust(scene: Scene) -> None:
     user = EntryOrigin(Path("/home/u/.config/lm-tools-bridge/workspace.toml"), "user")
     configuration = Configuration(
         stdio=(
@@ -320,7 +318,7 @@ def test_only_what_the_workspace_brings_and_has_switched_on_needs_consent(scene:
     assert keys == [stdio_key("gh"), remote_key("linear"), "settings"]
 
 
-def test_no_secret_is_in_what_is_shown_or_remembered(scene: Scene) -> None:
+def test_items_contain_no_secret(scene: Scene) -> None:
     scene.rewrite(
         args=["--token", SECRET, f"--api-key={SECRET}", "-e", f"GH_TOKEN={SECRET}"],
         env={"A": SECRET},

@@ -1,4 +1,4 @@
-"""Secrets are replaced by hashes; what runs never is."""
+"""Secrets are replaced by hashes; commands never are."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SECRET = "ghp_0123456789"
         ([SECRET], []),
     ],
 )
-def test_only_what_cannot_be_a_program_is_hidden_in_a_command(
+def test_only_values_that_cannot_be_programs_are_hidden_in_a_command(
     arguments: list[str], hidden: list[int]
 ) -> None:
     """A person decides by what is shown."""
@@ -62,7 +62,7 @@ def test_members_are_redacted_by_their_names(name: str, value: object, shown: ob
     assert redacted({name: value}, lambda _: False) == {name: shown}
 
 
-def test_another_value_stays_another_value() -> None:
+def test_different_secrets_have_different_hashes() -> None:
     texts = [
         "https://a/?k=1",
         "https://a/?k=2",
@@ -84,21 +84,21 @@ def test_another_value_stays_another_value() -> None:
         ("https://H/", "https://h"),
     ],
 )
-def test_an_origin_is_who_is_spoken_to(url: str, expected: str) -> None:
+def test_an_origin_is_scheme_host_and_port(url: str, expected: str) -> None:
     assert origin(url) == expected
 
 
-def test_an_address_that_is_none_does_not_fail() -> None:
+def test_an_invalid_url_does_not_raise() -> None:
     assert origin("http://h:99999/").startswith("sha256:")
 
 
-def test_nesting_without_end_is_survived() -> None:
+def test_deep_nesting_is_cut() -> None:
     value: object = "x"
     for _ in range(5000):
         value = {"a": [value]}
     assert redacted({"x": value, "env": value}, lambda _: False)
 
 
-def test_hashes_are_short_where_they_are_read() -> None:
+def test_hashes_are_shortened_for_display() -> None:
     assert len(shortened(f"a {hashed('x')} b")) < 25
     assert len(shortened(redacted_url("https://h/?k=v"))) < 60

@@ -1,4 +1,4 @@
-"""The trust store: what was trusted stays trusted, everything else does not, and every doubt counts as no."""
+"""The trust store: exactly what was trusted is trusted; every fault means not trusted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def record_in(folder: Path) -> Path:
     return next(folder.glob("*.json"))
 
 
-def test_nothing_is_trusted_in_the_beginning_and_asking_writes_nothing(
+def test_nothing_is_trusted_at_first_and_queries_write_nothing(
     store: TrustStore, root: Path, folder: Path
 ) -> None:
     assert store.verdict(root, TOOL) == "never"
@@ -52,7 +52,7 @@ def test_nothing_is_trusted_in_the_beginning_and_asking_writes_nothing(
     assert not folder.exists()
 
 
-def test_exactly_the_trusted_content_is_trusted_and_other_items_go_on(store: TrustStore, root: Path) -> None:
+def test_exactly_the_trusted_content_is_trusted(store: TrustStore, root: Path) -> None:
     store.trust(root, [TOOL, SERVER])
     assert store.verdict(root, TOOL) == "trusted"
     assert store.verdict(root, changed(TOOL)) == "changed"
@@ -60,7 +60,7 @@ def test_exactly_the_trusted_content_is_trusted_and_other_items_go_on(store: Tru
     assert store.verdict(root, TrustItem("stdio:new", "", {})) == "never"
 
 
-def test_an_approval_is_seen_by_other_processes_at_once(store: TrustStore, folder: Path, root: Path) -> None:
+def test_other_processes_see_new_trust_at_once(store: TrustStore, folder: Path, root: Path) -> None:
     other = TrustStore(folder)
     assert store.verdict(root, TOOL) == "never"
     other.trust(root, [TOOL])
@@ -83,7 +83,7 @@ def test_folder_and_files_are_private(store: TrustStore, folder: Path, root: Pat
     assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}
 
 
-def test_untrusting_says_whether_there_was_anything(store: TrustStore, root: Path) -> None:
+def test_untrust_returns_whether_there_was_a_record(store: TrustStore, root: Path) -> None:
     assert not store.untrust(root)
     store.trust(root, [TOOL])
     assert store.untrust(root)
@@ -91,7 +91,7 @@ def test_untrusting_says_whether_there_was_anything(store: TrustStore, root: Pat
     assert not store.untrust(root)
 
 
-def test_a_folder_that_is_gone_can_be_untrusted(store: TrustStore, root: Path) -> None:
+def test_a_missing_folder_can_be_untrusted(store: TrustStore, root: Path) -> None:
     store.trust(root, [TOOL])
     root.rmdir()
     assert store.verdict(root, TOOL) == "never"
@@ -111,9 +111,7 @@ def test_a_moved_folder_is_not_trusted_until_it_is_back(
     assert store.verdict(root, TOOL) == "trusted"
 
 
-def test_another_folder_in_its_place_is_not_trusted_and_says_why(
-    store: TrustStore, root: Path, tmp_path: Path
-) -> None:
+def test_a_replaced_folder_is_not_trusted_and_reported(store: TrustStore, root: Path, tmp_path: Path) -> None:
     store.trust(root, [TOOL])
     root.rename(tmp_path / "moved")
     root.mkdir()
@@ -144,7 +142,7 @@ def test_a_link_to_the_folder_is_the_folder(store: TrustStore, root: Path, tmp_p
     assert store.verdict(link, TOOL) == "never"
 
 
-def test_a_name_that_is_no_utf_8_is_kept(store: TrustStore, tmp_path: Path) -> None:
+def test_a_non_utf_8_name_is_kept(store: TrustStore, tmp_path: Path) -> None:
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/w\xffs"))
     root.mkdir()
     item = TrustItem("script:h", "h", {}, {os.fsdecode(b"\xff.py"): b""})
@@ -217,7 +215,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_record_that_cannot_be_believed_trusts_nothing_and_says_so(
+def test_an_invalid_record_trusts_nothing_and_is_reported(
     store: TrustStore, folder: Path, root: Path, name: str
 ) -> None:
     store.trust(root, [TOOL])
@@ -235,7 +233,7 @@ def test_a_record_that_cannot_be_believed_trusts_nothing_and_says_so(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 @pytest.mark.parametrize("which", ["file", "folder"])
-def test_a_record_that_somebody_else_wrote_trusts_nothing(
+def test_a_record_of_another_user_trusts_nothing(
     store: TrustStore, folder: Path, root: Path, which: str
 ) -> None:
     store.trust(root, [TOOL])
@@ -257,7 +255,7 @@ def test_a_damaged_record_is_replaced_by_trusting_again(store: TrustStore, folde
 
 
 @pytest.mark.parametrize("inside", ["", "state", ".hidden/deep"])
-def test_a_store_inside_the_workspace_is_not_believed(tmp_path: Path, root: Path, inside: str) -> None:
+def test_a_store_inside_the_workspace_is_refused(tmp_path: Path, root: Path, inside: str) -> None:
     """What comes with a repository cannot say what of it may run."""
     store = TrustStore(root / inside / "trust")
     with pytest.raises(TrustStoreError, match="inside this workspace"):
@@ -272,14 +270,14 @@ def test_a_store_inside_the_workspace_is_not_believed(tmp_path: Path, root: Path
     assert issue is not None and "inside this workspace" in issue.message
 
 
-def test_a_store_reached_by_a_link_into_the_workspace_is_not_believed(tmp_path: Path, root: Path) -> None:
+def test_a_store_linked_into_the_workspace_is_refused(tmp_path: Path, root: Path) -> None:
     (root / "state").mkdir()
     (tmp_path / "state").symlink_to(root / "state")
     with pytest.raises(TrustStoreError, match="inside this workspace"):
         TrustStore(tmp_path / "state" / "trust").trust(root, [TOOL])
 
 
-def test_when_writing_fails_the_old_approval_stays(
+def test_when_writing_fails_the_old_record_stays(
     store: TrustStore, folder: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.trust(root, [TOOL])
@@ -294,7 +292,7 @@ def test_when_writing_fails_the_old_approval_stays(
     assert sorted(one.suffix for one in folder.iterdir()) == ["", ".json"]
 
 
-def test_a_lock_that_is_not_given_back_is_not_waited_for_without_end(folder: Path, root: Path) -> None:
+def test_waiting_for_the_lock_is_bounded(folder: Path, root: Path) -> None:
     store = TrustStore(folder, lock_wait_s=0.05)
     store.trust(root, [TOOL])
     with private_files.locked(folder / "lock"):
@@ -305,13 +303,13 @@ def test_a_lock_that_is_not_given_back_is_not_waited_for_without_end(folder: Pat
         assert store.verdict(root, TOOL) == "trusted"
 
 
-def test_two_items_of_one_name_cannot_be_trusted(store: TrustStore, root: Path) -> None:
+def test_items_with_the_same_key_cannot_be_trusted(store: TrustStore, root: Path) -> None:
     with pytest.raises(ValueError, match="script:hello"):
         store.trust(root, [TOOL, changed(TOOL)])
     assert store.verdict(root, TOOL) == "never"
 
 
-def test_what_is_too_much_to_remember_is_not_trusted(store: TrustStore, root: Path) -> None:
+def test_a_record_that_is_too_large_is_refused(store: TrustStore, root: Path) -> None:
     huge = TrustItem("script:x", "x", {"words": "w" * MAX_RECORD})
     with pytest.raises(TrustStoreError, match="would exceed"):
         store.trust(root, [huge])
@@ -329,7 +327,7 @@ for number in range(60):
 """
 
 
-def test_two_processes_that_trust_at_once_leave_one_whole_record_at_every_moment(
+def test_concurrent_writers_always_leave_a_complete_record(
     store: TrustStore, folder: Path, root: Path
 ) -> None:
     items = {
@@ -359,7 +357,7 @@ def test_unchanged_records_are_not_read_again(
     assert store.verdict(root, TOOL) == "trusted"
 
 
-def test_what_was_trusted_can_be_compared_later_without_secrets(store: TrustStore, root: Path) -> None:
+def test_recorded_items_can_be_compared_and_contain_no_secrets(store: TrustStore, root: Path) -> None:
     store.trust(root, [TOOL])
     recorded = store.recorded(root)[TOOL.key]
     assert recorded.files["run.py"].text == "print(1)\n"

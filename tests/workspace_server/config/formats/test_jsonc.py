@@ -18,7 +18,7 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(alphabet='a/*,"\\', max_size=4), values, max_size=4))
-def test_plain_json_means_what_it_means(document: dict[str, object]) -> None:
+def test_plain_json_is_parsed_as_json(document: dict[str, object]) -> None:
     assert parse_object(json.dumps(document).encode()) == document
 
 
@@ -48,7 +48,7 @@ def test_comments_and_trailing_commas(text: str, value: object) -> None:
         (b'{"a":' * 100_000, None),
     ],
 )
-def test_a_fault_knows_its_line(data: bytes, line: int | None) -> None:
+def test_an_error_has_its_line(data: bytes, line: int | None) -> None:
     with pytest.raises(ConfigFileError) as caught:
         parse_object(data)
     assert caught.value.line == line

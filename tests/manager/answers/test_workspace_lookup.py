@@ -23,7 +23,7 @@ from protocol.errors import Reason, Refusal
 from support.processes.manager_in_process import make_project
 
 
-class Land:
+class Projects:
     """Three projects, the first two known already; nothing is ever started."""
 
     def __init__(self, workspaces: Workspaces, folder: Path) -> None:
@@ -41,14 +41,14 @@ class Land:
 
 
 @pytest.fixture
-async def land(tmp_path: Path) -> AsyncIterator[Land]:
+async def projects(tmp_path: Path) -> AsyncIterator[Projects]:
     store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
     await store.open()
     dependencies = Dependencies(Settings(match_wait_s=0), store, tmp_path, os.environ)
     examiner = FolderExaminer()
     registered_servers = RegisteredServers(dependencies, examiner)
     workspaces = Workspaces(dependencies, examiner, registered_servers, home=tmp_path / "home", windows=False)
-    yield Land(workspaces, tmp_path)
+    yield Projects(workspaces, tmp_path)
     await workspaces.close()
     await registered_servers.close()
     await store.close()
@@ -64,41 +64,44 @@ def refused(outcome: object) -> Refusal:
     return outcome
 
 
-async def test_every_claim_alone_leads_to_its_workspace(land: Land) -> None:
-    identity, a = await land.known(land.a), str(land.a)
-    assert at(await land.ask(path=identity)) == (a, WorkspaceSource.PATH)
-    assert at(await land.ask(argument_workspace=identity)) == (a, WorkspaceSource.ARGUMENT)
-    assert at(await land.ask(argument_cwd=a)) == (a, WorkspaceSource.ARGUMENT)
-    assert at(await land.ask(session=identity)) == (a, WorkspaceSource.SESSION)
-    assert at(await land.ask(query=a)) == (a, WorkspaceSource.QUERY)
-    assert at(await land.ask(header=a)) == (a, WorkspaceSource.HEADER)
+async def test_every_claim_alone_leads_to_its_workspace(projects: Projects) -> None:
+    identity, a = await projects.known(projects.a), str(projects.a)
+    assert at(await projects.ask(path=identity)) == (a, WorkspaceSource.PATH)
+    assert at(await projects.ask(argument_workspace=identity)) == (a, WorkspaceSource.ARGUMENT)
+    assert at(await projects.ask(argument_cwd=a)) == (a, WorkspaceSource.ARGUMENT)
+    assert at(await projects.ask(session=identity)) == (a, WorkspaceSource.SESSION)
+    assert at(await projects.ask(query=a)) == (a, WorkspaceSource.QUERY)
+    assert at(await projects.ask(header=a)) == (a, WorkspaceSource.HEADER)
 
 
-async def test_each_claim_beats_those_after_it(land: Land) -> None:
-    a, b, c = str(land.a), str(land.b), str(land.c)
-    ida, idb = await land.known(land.a), await land.known(land.b)
-    assert at(await land.ask(path=ida, session=idb, query=c, header=c)) == (a, WorkspaceSource.PATH)
-    assert at(await land.ask(argument_workspace=ida, session=idb, query=c)) == (a, WorkspaceSource.ARGUMENT)
-    assert at(await land.ask(argument_cwd=a, session=idb, header=c)) == (a, WorkspaceSource.ARGUMENT)
-    assert at(await land.ask(session=idb, query=a, header=c)) == (b, WorkspaceSource.SESSION)
-    assert at(await land.ask(query=a, header=c)) == (a, WorkspaceSource.QUERY)
+async def test_each_claim_beats_those_after_it(projects: Projects) -> None:
+    a, b, c = str(projects.a), str(projects.b), str(projects.c)
+    ida, idb = await projects.known(projects.a), await projects.known(projects.b)
+    assert at(await projects.ask(path=ida, session=idb, query=c, header=c)) == (a, WorkspaceSource.PATH)
+    assert at(await projects.ask(argument_workspace=ida, session=idb, query=c)) == (
+        a,
+        WorkspaceSource.ARGUMENT,
+    )
+    assert at(await projects.ask(argument_cwd=a, session=idb, header=c)) == (a, WorkspaceSource.ARGUMENT)
+    assert at(await projects.ask(session=idb, query=a, header=c)) == (b, WorkspaceSource.SESSION)
+    assert at(await projects.ask(query=a, header=c)) == (a, WorkspaceSource.QUERY)
 
 
-async def test_explicit_claims_can_agree(land: Land) -> None:
-    identity = await land.known(land.a)
-    found = await land.ask(path=identity, argument_workspace=identity, argument_cwd=str(land.a))
-    assert at(found) == (str(land.a), WorkspaceSource.PATH)
+async def test_explicit_claims_can_agree(projects: Projects) -> None:
+    identity = await projects.known(projects.a)
+    found = await projects.ask(path=identity, argument_workspace=identity, argument_cwd=str(projects.a))
+    assert at(found) == (str(projects.a), WorkspaceSource.PATH)
 
 
-async def test_explicit_claims_that_disagree_are_refused_naming_both(land: Land) -> None:
+async def test_explicit_claims_that_disagree_are_refused_naming_both(projects: Projects) -> None:
     """47110."""
-    ida, idb = await land.known(land.a), await land.known(land.b)
+    ida, idb = await projects.known(projects.a), await projects.known(projects.b)
     for claims in (
         {"path": ida, "argument_workspace": idb},
-        {"path": ida, "argument_cwd": str(land.b)},
-        {"argument_workspace": ida, "argument_cwd": str(land.b)},
+        {"path": ida, "argument_cwd": str(projects.b)},
+        {"argument_workspace": ida, "argument_cwd": str(projects.b)},
     ):
-        refusal = refused(await land.ask(**claims))
+        refusal = refused(await projects.ask(**claims))
         assert refusal.reason is Reason.CONFLICTING_WORKSPACE
         assert refusal.message == f"conflicting workspace: {ida} and {idb}"
         assert refusal.details == {"workspaces": [ida, idb]}
@@ -116,54 +119,60 @@ async def test_explicit_claims_that_disagree_are_refused_naming_both(land: Land)
     ],
 )
 async def test_an_unmatched_explicit_claim_is_refused(
-    land: Land, claims: dict[str, Any], reason: Reason
+    projects: Projects, claims: dict[str, Any], reason: Reason
 ) -> None:
     """Nothing below it is asked instead."""
-    identity = await land.known(land.a)
-    assert refused(await land.ask(session=identity, query=str(land.a), **claims)).reason is reason
+    identity = await projects.known(projects.a)
+    assert refused(await projects.ask(session=identity, query=str(projects.a), **claims)).reason is reason
 
 
-async def test_the_refusal_names_known_workspaces(land: Land) -> None:
+async def test_the_refusal_names_known_workspaces(projects: Projects) -> None:
     """The table of refusals."""
-    ids = [await land.known(land.a), await land.known(land.b)]
-    refusal = refused(await land.ask(argument_workspace="ghost"))
+    ids = [await projects.known(projects.a), await projects.known(projects.b)]
+    refusal = refused(await projects.ask(argument_workspace="ghost"))
     assert refusal.message == "workspace not matched: ghost"
     assert refusal.details == {"workspace": "ghost", "known": ids}
 
 
-async def test_an_unmatched_ambient_claim_falls_through(land: Land) -> None:
-    found = await land.ask(query="/no/such/folder", header=str(land.a))
-    assert at(found) == (str(land.a), WorkspaceSource.HEADER)
+async def test_an_unmatched_ambient_claim_falls_through(projects: Projects) -> None:
+    found = await projects.ask(query="/no/such/folder", header=str(projects.a))
+    assert at(found) == (str(projects.a), WorkspaceSource.HEADER)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "${PWD}", "$PWD", "%CD%", "{env:PWD}", "${workspaceFolder}"])
-async def test_an_unexpanded_placeholder_is_ignored(land: Land, text: str) -> None:
-    assert await land.ask(query=text) == Unlocated(None)
-    assert at(await land.ask(query=text, header=str(land.a))) == (str(land.a), WorkspaceSource.HEADER)
+async def test_an_unexpanded_placeholder_is_ignored(projects: Projects, text: str) -> None:
+    assert await projects.ask(query=text) == Unlocated(None)
+    assert at(await projects.ask(query=text, header=str(projects.a))) == (
+        str(projects.a),
+        WorkspaceSource.HEADER,
+    )
 
 
-async def test_an_unmatched_ambient_folder_is_named_in_the_refusal(land: Land) -> None:
-    outcome = await land.ask(query="/no/such/folder", header="also/bad")
+async def test_an_unmatched_ambient_folder_is_named_in_the_refusal(projects: Projects) -> None:
+    outcome = await projects.ask(query="/no/such/folder", header="also/bad")
     assert isinstance(outcome, Unlocated)
     refusal = workspace_not_set(outcome)
     assert refusal.reason is Reason.INVALID_CWD
     assert "/no/such/folder" in refusal.message
 
 
-async def test_without_claims_there_is_no_workspace(land: Land) -> None:
-    outcome = await land.ask()
+async def test_without_claims_there_is_no_workspace(projects: Projects) -> None:
+    outcome = await projects.ask()
     assert outcome == Unlocated(None)
     refusal = workspace_not_set(Unlocated(None))
     assert (refusal.reason, refusal.message) == (Reason.WORKSPACE_NOT_SET, "workspace not set")
 
 
-async def test_a_binding_to_a_removed_workspace_is_skipped(land: Land) -> None:
-    assert await land.ask(session="forgotten") == Unlocated(None)
-    assert at(await land.ask(session="forgotten", query=str(land.a))) == (str(land.a), WorkspaceSource.QUERY)
+async def test_a_binding_to_a_removed_workspace_is_skipped(projects: Projects) -> None:
+    assert await projects.ask(session="forgotten") == Unlocated(None)
+    assert at(await projects.ask(session="forgotten", query=str(projects.a))) == (
+        str(projects.a),
+        WorkspaceSource.QUERY,
+    )
 
 
-async def test_only_claims_of_the_address_are_pure(land: Land) -> None:
-    identity, a = await land.known(land.a), str(land.a)
+async def test_only_claims_of_the_address_are_pure(projects: Projects) -> None:
+    identity, a = await projects.known(projects.a), str(projects.a)
     claims = {
         "path": {"path": identity},
         "query": {"query": a},
@@ -171,6 +180,6 @@ async def test_only_claims_of_the_address_are_pure(land: Land) -> None:
         "argument": {"argument_cwd": a},
         "session": {"session": identity},
     }
-    located = {source: await land.ask(**claim) for source, claim in claims.items()}
+    located = {source: await projects.ask(**claim) for source, claim in claims.items()}
     pure = {source for source, found in located.items() if isinstance(found, Located) and found.is_pure}
     assert pure == {"path", "query", "header"}

@@ -19,13 +19,13 @@ def answer(identity: str, result: str = "{}") -> Response:
 
 
 async def test_a_request_carries_its_parameters_unchanged() -> None:
-    questions = PendingRequests()
-    put = questions.create(names.ELICIT, b'{"message":"?","n":1.10}')
-    message = jsonrpc.parse(put.message)
+    pending_requests = PendingRequests()
+    request = pending_requests.create(names.ELICIT, b'{"message":"?","n":1.10}')
+    message = jsonrpc.parse(request.message)
     assert isinstance(message, Request)
     assert (message.method, message.params) == (names.ELICIT, b'{"message":"?","n":1.10}')
-    assert json.loads(message.id) == put.id
-    assert b"params" not in questions.create(names.ROOTS_LIST).message
+    assert json.loads(message.id) == request.id
+    assert b"params" not in pending_requests.create(names.ROOTS_LIST).message
 
 
 async def test_request_ids_are_unique_over_restarts() -> None:
@@ -36,53 +36,53 @@ async def test_request_ids_are_unique_over_restarts() -> None:
 
 
 async def test_a_response_resolves_its_request_once() -> None:
-    questions = PendingRequests()
-    first, second = questions.create(names.ROOTS_LIST), questions.create(names.ROOTS_LIST)
+    pending_requests = PendingRequests()
+    first, second = pending_requests.create(names.ROOTS_LIST), pending_requests.create(names.ROOTS_LIST)
     response = answer(second.id, '{"roots":[]}')
-    assert questions.resolve(response)
+    assert pending_requests.resolve(response)
     assert second.answer.result() is response
     assert not first.answer.done()
-    assert not questions.resolve(answer(second.id)), "it is out no more"
-    assert len(questions) == 1
+    assert not pending_requests.resolve(answer(second.id)), "it is out no more"
+    assert len(pending_requests) == 1
 
 
 @pytest.mark.parametrize("identity", ["1", '"lmtb-"', '"another"', "-5"])
 async def test_an_unexpected_response_is_dropped(identity: str) -> None:
-    questions = PendingRequests()
-    put = questions.create(names.ROOTS_LIST)
+    pending_requests = PendingRequests()
+    request = pending_requests.create(names.ROOTS_LIST)
     parsed = jsonrpc.parse(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}'.encode())
     assert isinstance(parsed, Response)
-    assert not questions.resolve(parsed)
-    assert not put.answer.done()
+    assert not pending_requests.resolve(parsed)
+    assert not request.answer.done()
 
 
 async def test_a_response_counts_only_in_its_own_session() -> None:
     ours, theirs = PendingRequests(), PendingRequests()
-    put = ours.create(names.ROOTS_LIST)
-    assert not theirs.resolve(answer(put.id))
-    assert not put.answer.done()
+    request = ours.create(names.ROOTS_LIST)
+    assert not theirs.resolve(answer(request.id))
+    assert not request.answer.done()
 
 
 async def test_a_cancelled_request_cannot_be_answered() -> None:
-    questions = PendingRequests()
-    put, answered = questions.create(names.ELICIT), questions.create(names.ELICIT)
-    questions.resolve(answer(answered.id))
-    told = questions.cancel(put)
-    assert told is not None
-    assert json.loads(told)["method"] == names.CANCELLED
-    assert json.loads(told)["params"] == {"requestId": put.id}
-    assert questions.cancel(put) is None, "it is told once"
-    assert questions.cancel(answered) is None, "what was answered needs no taking back"
-    assert not questions.resolve(answer(put.id))
+    pending_requests = PendingRequests()
+    request, answered = pending_requests.create(names.ELICIT), pending_requests.create(names.ELICIT)
+    pending_requests.resolve(answer(answered.id))
+    notification = pending_requests.cancel(request)
+    assert notification is not None
+    assert json.loads(notification)["method"] == names.CANCELLED
+    assert json.loads(notification)["params"] == {"requestId": request.id}
+    assert pending_requests.cancel(request) is None, "it is notification once"
+    assert pending_requests.cancel(answered) is None, "what was answered needs no taking back"
+    assert not pending_requests.resolve(answer(request.id))
     with pytest.raises(asyncio.CancelledError):
-        await put.answer
+        await request.answer
 
 
 async def test_at_shutdown_all_requests_complete_with_none() -> None:
-    questions = PendingRequests()
-    put, answered = questions.create(names.ELICIT), questions.create(names.ELICIT)
+    pending_requests = PendingRequests()
+    request, answered = pending_requests.create(names.ELICIT), pending_requests.create(names.ELICIT)
     response = answer(answered.id)
-    questions.resolve(response)
-    questions.abandon()
-    assert (put.answer.result(), answered.answer.result()) == (None, response)
-    assert not questions.resolve(answer(put.id)), "it comes too late"
+    pending_requests.resolve(response)
+    pending_requests.abandon()
+    assert (request.answer.result(), answered.answer.result()) == (None, response)
+    assert not pending_requests.resolve(answer(request.id)), "it comes too late"

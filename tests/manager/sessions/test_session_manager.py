@@ -34,8 +34,8 @@ class Clock:
 
 
 @dataclass
-class Desk:
-    """A session_manager on a state file, and its successors on the same file."""
+class Setup:
+    """A session manager on a state file, and its successors on the same file."""
 
     path: Path
     clock: Clock
@@ -43,7 +43,7 @@ class Desk:
     store: Store
 
     async def restart(self, **settings: Any) -> None:
-        """As after a kill: a new session_manager reads what is on the disk; its monotonic clock began anew."""
+        """Restart as after a kill: a new session manager reads the file; its monotonic clock starts again."""
         await self.store.close()
         self.clock.now = 5.0
         await self.begin(**settings)
@@ -70,8 +70,8 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
-    made = Desk.__new__(Desk)
+async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
+    made = Setup.__new__(Setup)
     made.path, made.clock = tmp_path / "state.db", Clock()
     await made.begin()
     yield made
@@ -81,14 +81,14 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 # Opening -----------------------------------------------------------------------------------------------------
 
 
-async def test_ids_are_random_and_well_formed(desk: Desk) -> None:
-    ids = {(await desk.open()).id for _ in range(50)}
+async def test_ids_are_random_and_well_formed(setup: Setup) -> None:
+    ids = {(await setup.open()).id for _ in range(50)}
     assert len(ids) == 50
     assert all(is_well_formed(one) and len(one) >= 22 for one in ids)
 
 
-async def test_the_clients_name_and_version_are_kept(desk: Desk) -> None:
-    session = await desk.open()
+async def test_the_clients_name_and_version_are_kept(setup: Setup) -> None:
+    session = await setup.open()
     assert (session.client_name, session.client_version, session.capabilities) == (
         "codex",
         "0.169.0",
@@ -97,116 +97,116 @@ async def test_the_clients_name_and_version_are_kept(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("client", [b"", b"{}", b"[]", b'"x"', b'{"name":7,"version":null}'])
-async def test_a_client_without_a_name_has_none(desk: Desk, client: bytes) -> None:
-    session = await desk.session_manager.open("2025-11-25", client, b"{}")
+async def test_a_client_without_a_name_has_none(setup: Setup, client: bytes) -> None:
+    session = await setup.session_manager.open("2025-11-25", client, b"{}")
     assert session is not None
     assert (session.client_name, session.client_version) == (None, None)
 
 
-async def test_a_session_is_saved_before_its_id_is_returned(desk: Desk) -> None:
-    session = await desk.open()
-    row = (await desk.saved())[session.id]
-    assert (row.revision, row.used, row.workspace, row.seen) == ("2025-11-25", False, None, desk.clock.wall)
+async def test_a_session_is_saved_before_its_id_is_returned(setup: Setup) -> None:
+    session = await setup.open()
+    row = (await setup.saved())[session.id]
+    assert (row.revision, row.used, row.workspace, row.seen) == ("2025-11-25", False, None, setup.clock.wall)
 
 
-async def test_a_lost_session_can_be_opened_with_its_former_id(desk: Desk) -> None:
-    session = await desk.open("my-own-id")
+async def test_a_lost_session_can_be_opened_with_its_former_id(setup: Setup) -> None:
+    session = await setup.open("my-own-id")
     assert session.id == "my-own-id"
-    assert desk.session_manager.get("my-own-id") is session
+    assert setup.session_manager.get("my-own-id") is session
 
 
-async def test_a_session_above_the_limit_is_refused(desk: Desk) -> None:
-    await desk.restart(session_limit=2)
-    first, _ = await desk.open(), await desk.open()
-    assert await desk.session_manager.open("2025-11-25", CLIENT, b"{}") is None
-    assert len(await desk.saved()) == 2
-    await desk.session_manager.end(first)
-    assert await desk.session_manager.open("2025-11-25", CLIENT, b"{}") is not None
+async def test_a_session_above_the_limit_is_refused(setup: Setup) -> None:
+    await setup.restart(session_limit=2)
+    first, _ = await setup.open(), await setup.open()
+    assert await setup.session_manager.open("2025-11-25", CLIENT, b"{}") is None
+    assert len(await setup.saved()) == 2
+    await setup.session_manager.end(first)
+    assert await setup.session_manager.open("2025-11-25", CLIENT, b"{}") is not None
 
 
-async def test_expired_sessions_free_their_places_and_rows(desk: Desk) -> None:
-    await desk.restart(session_limit=2)
-    await desk.open("a")
-    await desk.open("b")
-    desk.clock.pass_(UNUSED)
-    await desk.open("a")
-    assert set(await desk.saved()) == {"a"}
-    assert [one.id for one in desk.session_manager.sessions] == ["a"]
+async def test_expired_sessions_free_their_places_and_rows(setup: Setup) -> None:
+    await setup.restart(session_limit=2)
+    await setup.open("a")
+    await setup.open("b")
+    setup.clock.pass_(UNUSED)
+    await setup.open("a")
+    assert set(await setup.saved()) == {"a"}
+    assert [one.id for one in setup.session_manager.sessions] == ["a"]
 
 
 # Ending ------------------------------------------------------------------------------------------------------
 
 
-async def test_sessions_expire_by_the_monotonic_clock(desk: Desk) -> None:
+async def test_sessions_expire_by_the_monotonic_clock(setup: Setup) -> None:
     """5 h used, 15 min never used."""
-    unused, used = await desk.open(), await desk.open()
-    desk.session_manager.get(used.id)
-    desk.clock.pass_(UNUSED - 1)
-    await desk.session_manager.housekeep()
-    assert len(desk.session_manager.sessions) == 2
-    desk.clock.pass_(1)
-    await desk.session_manager.housekeep()
-    assert [one.id for one in desk.session_manager.sessions] == [used.id]
-    assert set(await desk.saved()) == {used.id}
-    assert desk.session_manager.get(unused.id) is None
-    desk.clock.pass_(IDLE - UNUSED)
-    await desk.session_manager.housekeep()
-    assert await desk.saved() == {}
+    unused, used = await setup.open(), await setup.open()
+    setup.session_manager.get(used.id)
+    setup.clock.pass_(UNUSED - 1)
+    await setup.session_manager.housekeep()
+    assert len(setup.session_manager.sessions) == 2
+    setup.clock.pass_(1)
+    await setup.session_manager.housekeep()
+    assert [one.id for one in setup.session_manager.sessions] == [used.id]
+    assert set(await setup.saved()) == {used.id}
+    assert setup.session_manager.get(unused.id) is None
+    setup.clock.pass_(IDLE - UNUSED)
+    await setup.session_manager.housekeep()
+    assert await setup.saved() == {}
 
 
 @pytest.mark.parametrize("jump", [-1e9, 1e9])
-async def test_a_jump_of_the_wall_clock_expires_nothing(desk: Desk, jump: float) -> None:
-    session = await desk.open()
-    desk.clock.wall += jump
-    await desk.session_manager.housekeep()
-    assert desk.session_manager.get(session.id) is session
+async def test_a_jump_of_the_wall_clock_expires_nothing(setup: Setup, jump: float) -> None:
+    session = await setup.open()
+    setup.clock.wall += jump
+    await setup.session_manager.housekeep()
+    assert setup.session_manager.get(session.id) is session
 
 
-async def test_ending_a_session_cancels_its_calls_and_closes_its_stream(desk: Desk) -> None:
-    session = await desk.open()
+async def test_ending_a_session_cancels_its_calls_and_closes_its_stream(setup: Setup) -> None:
+    session = await setup.open()
     cancelled: list[int] = []
     session.in_flight = {b"1": lambda: cancelled.append(1), b'"x"': lambda: cancelled.append(2)}
     sink = Recorder()
-    standing = desk.session_manager.notifier.open_stream(session, sink)
+    standing = setup.session_manager.notifier.open_stream(session, sink)
     assert standing is not None
     standing.begin(sink)
-    await desk.session_manager.end(session)
+    await setup.session_manager.end(session)
     assert cancelled == [1, 2]
     assert sink.closed
-    assert desk.session_manager.get(session.id) is None
-    assert await desk.saved() == {}
+    assert setup.session_manager.get(session.id) is None
+    assert await setup.saved() == {}
 
 
-async def test_a_session_with_an_open_stream_does_not_expire(desk: Desk) -> None:
-    session = await desk.open()
+async def test_a_session_with_an_open_stream_does_not_expire(setup: Setup) -> None:
+    session = await setup.open()
     sink = Recorder()
-    desk.session_manager.notifier.open_stream(session, sink)
-    desk.clock.pass_(10 * IDLE)
-    assert desk.session_manager.sweep() == []
-    desk.session_manager.notifier.close_stream(session, sink)
-    desk.clock.pass_(UNUSED - 1)
-    assert desk.session_manager.sweep() == []
-    desk.clock.pass_(1)
-    assert desk.session_manager.sweep() == [session]
+    setup.session_manager.notifier.open_stream(session, sink)
+    setup.clock.pass_(10 * IDLE)
+    assert setup.session_manager.sweep() == []
+    setup.session_manager.notifier.close_stream(session, sink)
+    setup.clock.pass_(UNUSED - 1)
+    assert setup.session_manager.sweep() == []
+    setup.clock.pass_(1)
+    assert setup.session_manager.sweep() == [session]
 
 
 # Survival ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_binding_is_saved_when_bind_returns(desk: Desk) -> None:
-    session = await desk.open()
-    await desk.session_manager.bind(session, "proj-3f9a2c1b", "/srv/proj")
-    row = (await desk.saved())[session.id]
+async def test_a_binding_is_saved_when_bind_returns(setup: Setup) -> None:
+    session = await setup.open()
+    await setup.session_manager.bind(session, "proj-3f9a2c1b", "/srv/proj")
+    row = (await setup.saved())[session.id]
     assert (row.workspace, row.cwd) == ("proj-3f9a2c1b", "/srv/proj")
 
 
-async def test_a_session_stays_bound_over_a_restart(desk: Desk) -> None:
-    session = await desk.open()
-    desk.session_manager.get(session.id)
-    await desk.session_manager.bind(session, "w", "/srv/proj")
-    desk.clock.pass_(60)
-    await desk.restart()
-    again = desk.session_manager.get(session.id)
+async def test_a_session_stays_bound_over_a_restart(setup: Setup) -> None:
+    session = await setup.open()
+    setup.session_manager.get(session.id)
+    await setup.session_manager.bind(session, "w", "/srv/proj")
+    setup.clock.pass_(60)
+    await setup.restart()
+    again = setup.session_manager.get(session.id)
     assert again is not None
     assert again is not session
     same = ("id", "revision", "client_name", "client_version", "capabilities", "workspace", "cwd", "used")
@@ -217,70 +217,72 @@ async def test_a_session_stays_bound_over_a_restart(desk: Desk) -> None:
     "mode",
     [(), (("X-MCP-Tool-Mode", "discovery"),), (("X-MCP-Tool-Mode", ""), ("X-MCP-Show-All", "a=b&c é+%"))],
 )
-async def test_a_sessions_tool_mode_survives_a_restart(desk: Desk, mode: tuple[tuple[str, str], ...]) -> None:
-    session = await desk.session_manager.open("2025-11-25", CLIENT, b"{}", mode=mode)
+async def test_a_sessions_tool_mode_survives_a_restart(
+    setup: Setup, mode: tuple[tuple[str, str], ...]
+) -> None:
+    session = await setup.session_manager.open("2025-11-25", CLIENT, b"{}", mode=mode)
     assert session is not None
     assert session.mode == mode
-    await desk.restart()
-    again = desk.session_manager.get(session.id)
+    await setup.restart()
+    again = setup.session_manager.get(session.id)
     assert again is not None
     assert again.mode == mode
 
 
-async def test_log_level_and_subscriptions_survive_a_restart(desk: Desk) -> None:
-    session = await desk.open()
+async def test_log_level_and_subscriptions_survive_a_restart(setup: Setup) -> None:
+    session = await setup.open()
     session.log_level = "warning"
-    await desk.session_manager.save(session)
+    await setup.session_manager.save(session)
     for uri in ("file:///a", 'x:\u00e9"', "gone"):
-        assert await desk.session_manager.subscribe(session, uri, "w")
-    await desk.session_manager.unsubscribe(session, "gone")
-    await desk.session_manager.unsubscribe(session, "never there")
-    await desk.restart()
-    again = desk.session_manager.get(session.id)
+        assert await setup.session_manager.subscribe(session, uri, "w")
+    await setup.session_manager.unsubscribe(session, "gone")
+    await setup.session_manager.unsubscribe(session, "never there")
+    await setup.restart()
+    again = setup.session_manager.get(session.id)
     assert again is not None
     assert (again.log_level, again.subscriptions) == ("warning", {"file:///a": "w", 'x:\u00e9"': "w"})
 
 
-async def test_after_a_restart_lists_are_announced_as_changed(desk: Desk) -> None:
+async def test_after_a_restart_lists_are_announced_as_changed(setup: Setup) -> None:
     """To sessions that may have seen a list."""
-    used, unused = await desk.open(), await desk.open()
-    desk.session_manager.get(used.id)
-    await desk.session_manager.bind(used, "w", "/")
-    await desk.restart()
-    announced = {one.id: one.unannounced for one in desk.session_manager.sessions}
+    used, unused = await setup.open(), await setup.open()
+    setup.session_manager.get(used.id)
+    await setup.session_manager.bind(used, "w", "/")
+    await setup.restart()
+    announced = {one.id: one.unannounced for one in setup.session_manager.sessions}
     assert announced == {used.id: True, unused.id: False}
 
 
-async def test_after_a_restart_subscribed_resources_are_announced(desk: Desk) -> None:
+async def test_after_a_restart_subscribed_resources_are_announced(setup: Setup) -> None:
     """Also to a client that does not say which event was its last."""
-    session, sink = await desk.open(), Recorder()
-    await desk.session_manager.subscribe(session, "a:b", "w")
-    await desk.restart()
-    again = desk.session_manager.get(session.id)
+    session, sink = await setup.open(), Recorder()
+    await setup.session_manager.subscribe(session, "a:b", "w")
+    await setup.restart()
+    again = setup.session_manager.get(session.id)
     assert again is not None
-    standing = desk.session_manager.notifier.open_stream(again, sink)
+    standing = setup.session_manager.notifier.open_stream(again, sink)
     assert standing is not None
     standing.begin(sink)
     await sink.count(4)
     assert {"uri": "a:b"} in [message.get("params") for message in sink.messages]
 
 
-async def test_the_subscriptions_of_a_session_are_limited(desk: Desk) -> None:
-    session = await desk.open()
+async def test_the_subscriptions_of_a_session_are_limited(setup: Setup) -> None:
+    session = await setup.open()
     session.subscriptions = dict.fromkeys(map(str, range(MAX_SUBSCRIPTIONS)), "w")
-    assert not await desk.session_manager.subscribe(session, "one more", "w")
-    assert await desk.session_manager.subscribe(session, "0", "v")
+    assert not await setup.session_manager.subscribe(session, "one more", "w")
+    assert await setup.session_manager.subscribe(session, "0", "v")
     assert len(session.subscriptions) == MAX_SUBSCRIPTIONS
 
 
-async def test_binding_another_workspace_ends_subscriptions_in_the_former(desk: Desk) -> None:
-    session = await desk.open()
-    await desk.session_manager.bind(session, "w", "/w")
+async def test_binding_another_workspace_ends_subscriptions_in_the_former(setup: Setup) -> None:
+    session = await setup.open()
+    await setup.session_manager.bind(session, "w", "/w")
     for uri, home in (("a", "w"), ("b", "elsewhere")):
-        await desk.session_manager.subscribe(session, uri, home)
-    await desk.session_manager.bind(session, "w", "/w/sub")
+        await setup.session_manager.subscribe(session, uri, home)
+    await setup.session_manager.bind(session, "w", "/w/sub")
     assert set(session.subscriptions) == {"a", "b"}
-    await desk.session_manager.bind(session, "v", "/v")
+    await setup.session_manager.bind(session, "v", "/v")
     assert set(session.subscriptions) == {"b"}
 
 
@@ -288,40 +290,40 @@ async def test_binding_another_workspace_ends_subscriptions_in_the_former(desk: 
     "away", [-1e9, 0.0, 60.0, IDLE, 1e9], ids=["jump back", "none", "minute", "hours", "jump on"]
 )
 @pytest.mark.parametrize("used", [True, False])
-async def test_no_restart_expires_a_session_by_the_wall_clock(desk: Desk, away: float, used: bool) -> None:
+async def test_no_restart_expires_a_session_by_the_wall_clock(setup: Setup, away: float, used: bool) -> None:
     """Only awake time counts."""
-    session = await desk.open()
+    session = await setup.open()
     session.used = used
-    await desk.session_manager.bind(session, "w", "/srv/proj")
-    desk.clock.wall += away
-    await desk.restart()
-    await desk.session_manager.housekeep()
-    assert [one.id for one in desk.session_manager.sessions] == [session.id]
+    await setup.session_manager.bind(session, "w", "/srv/proj")
+    setup.clock.wall += away
+    await setup.restart()
+    await setup.session_manager.housekeep()
+    assert [one.id for one in setup.session_manager.sessions] == [session.id]
 
 
-async def test_time_before_a_restart_counts_up_to_half_the_lifetime(desk: Desk) -> None:
+async def test_time_before_a_restart_counts_up_to_half_the_lifetime(setup: Setup) -> None:
     """So that a session nobody uses ends in spite of restarts."""
-    session = await desk.open()
-    desk.session_manager.get(session.id)
-    await desk.session_manager.bind(session, "w", "/")
-    desk.clock.pass_(IDLE / 4)
-    await desk.restart()
-    desk.clock.pass_(IDLE * 3 / 4 - 1)
-    assert desk.session_manager.sweep() == []
-    desk.clock.pass_(1)
-    assert [one.id for one in desk.session_manager.sweep()] == [session.id]
+    session = await setup.open()
+    setup.session_manager.get(session.id)
+    await setup.session_manager.bind(session, "w", "/")
+    setup.clock.pass_(IDLE / 4)
+    await setup.restart()
+    setup.clock.pass_(IDLE * 3 / 4 - 1)
+    assert setup.session_manager.sweep() == []
+    setup.clock.pass_(1)
+    assert [one.id for one in setup.session_manager.sweep()] == [session.id]
 
 
-async def test_the_last_use_of_sessions_is_saved_every_30_seconds(desk: Desk) -> None:
-    session, quiet = await desk.open(), await desk.open()
-    before = (await desk.saved())[quiet.id].seen
-    desk.clock.pass_(FLUSH_S - 1)
-    desk.session_manager.get(session.id)
-    await desk.session_manager.housekeep()
-    assert (await desk.saved())[session.id].seen == before, "too early"
-    desk.clock.pass_(1)
-    await desk.session_manager.housekeep()
-    rows = await desk.saved()
+async def test_the_last_use_of_sessions_is_saved_every_30_seconds(setup: Setup) -> None:
+    session, quiet = await setup.open(), await setup.open()
+    before = (await setup.saved())[quiet.id].seen
+    setup.clock.pass_(FLUSH_S - 1)
+    setup.session_manager.get(session.id)
+    await setup.session_manager.housekeep()
+    assert (await setup.saved())[session.id].seen == before, "too early"
+    setup.clock.pass_(1)
+    await setup.session_manager.housekeep()
+    rows = await setup.saved()
     assert (rows[session.id].seen, rows[session.id].used) == (before + FLUSH_S - 1, True)
     assert rows[quiet.id].seen == before
 
@@ -329,61 +331,63 @@ async def test_the_last_use_of_sessions_is_saved_every_30_seconds(desk: Desk) ->
 # Listing -----------------------------------------------------------------------------------------------------
 
 
-async def test_without_a_stream_no_list_change_is_sent(desk: Desk) -> None:
-    session = await desk.open()
-    assert desk.session_manager.notify_lists_changed(session) is False
-    desk.session_manager.notifier.open_stream(session, Recorder())
-    assert desk.session_manager.notify_lists_changed(session) is True
+async def test_without_a_stream_no_list_change_is_sent(setup: Setup) -> None:
+    session = await setup.open()
+    assert setup.session_manager.notify_lists_changed(session) is False
+    setup.session_manager.notifier.open_stream(session, Recorder())
+    assert setup.session_manager.notify_lists_changed(session) is True
 
 
-async def test_waiting_for_a_tool_list_ends_with_it_or_with_the_time(desk: Desk) -> None:
-    session = await desk.open()
-    desk.session_manager.expect_tools_list(session)
+async def test_waiting_for_a_tool_list_ends_with_it_or_with_the_time(setup: Setup) -> None:
+    session = await setup.open()
+    setup.session_manager.expect_tools_list(session)
     async with asyncio.timeout(5):
-        await desk.session_manager.wait_for_tools_list(session, 0.001)
-    waiting = asyncio.create_task(desk.session_manager.wait_for_tools_list(session, 3600.0))
+        await setup.session_manager.wait_for_tools_list(session, 0.001)
+    waiting = asyncio.create_task(setup.session_manager.wait_for_tools_list(session, 3600.0))
     await asyncio.sleep(0)
-    desk.session_manager.note_tools_list(session)
+    setup.session_manager.note_tools_list(session)
     async with asyncio.timeout(5):
         await waiting
 
 
-async def test_a_tool_list_before_the_change_does_not_count(desk: Desk) -> None:
-    session = await desk.open()
-    desk.session_manager.expect_tools_list(session)
-    desk.session_manager.note_tools_list(session)
-    desk.session_manager.expect_tools_list(session)
-    waiting = asyncio.create_task(desk.session_manager.wait_for_tools_list(session, 0.05))
+async def test_a_tool_list_before_the_change_does_not_count(setup: Setup) -> None:
+    session = await setup.open()
+    setup.session_manager.expect_tools_list(session)
+    setup.session_manager.note_tools_list(session)
+    setup.session_manager.expect_tools_list(session)
+    waiting = asyncio.create_task(setup.session_manager.wait_for_tools_list(session, 0.05))
     await asyncio.sleep(0)
     assert not waiting.done()
     await waiting
 
 
-async def test_handshakes_of_one_session_take_turns(desk: Desk) -> None:
-    one, other = await desk.open(), await desk.open()
-    assert desk.session_manager.handshake_lock(one) is desk.session_manager.handshake_lock(one)
-    assert desk.session_manager.handshake_lock(one) is not desk.session_manager.handshake_lock(other)
+async def test_handshakes_of_one_session_take_turns(setup: Setup) -> None:
+    one, other = await setup.open(), await setup.open()
+    assert setup.session_manager.handshake_lock(one) is setup.session_manager.handshake_lock(one)
+    assert setup.session_manager.handshake_lock(one) is not setup.session_manager.handshake_lock(other)
 
 
 @pytest.mark.parametrize(("streaming", "age"), list(itertools.product([True, False], [0.0, 899.0, 900.0])))
-async def test_a_workspace_is_active_while_its_sessions_are(desk: Desk, streaming: bool, age: float) -> None:
+async def test_a_workspace_is_active_while_its_sessions_are(
+    setup: Setup, streaming: bool, age: float
+) -> None:
     """Whether it chose the workspace or only means it."""
-    session, unbound = await desk.open(), await desk.open()
+    session, unbound = await setup.open(), await setup.open()
     setattr(session, "workspace" if streaming else "implied_workspace", "w")
     unbound.streaming = True
     if streaming:
-        desk.session_manager.notifier.open_stream(session, Recorder())
-    desk.clock.pass_(age)
-    assert desk.session_manager.active_workspaces(900.0) == ({"w"} if streaming or age < 900 else set())
+        setup.session_manager.notifier.open_stream(session, Recorder())
+    setup.clock.pass_(age)
+    assert setup.session_manager.active_workspaces(900.0) == ({"w"} if streaming or age < 900 else set())
 
 
-async def test_sessions_can_be_opened_while_the_disk_fails(desk: Desk) -> None:
-    work: Callable[[], Awaitable[None]] = desk.store.close
+async def test_sessions_can_be_opened_while_the_disk_fails(setup: Setup) -> None:
+    work: Callable[[], Awaitable[None]] = setup.store.close
     await work()
-    desk.store = Store(desk.path.parent / "no" / "such" / "folder", set_aside_name=lambda: "x")
-    await desk.store.open()
+    setup.store = Store(setup.path.parent / "no" / "such" / "folder", set_aside_name=lambda: "x")
+    await setup.store.open()
     session_manager = SessionManager(
-        Settings(), desk.store, now=lambda: desk.clock.now, wall=lambda: desk.clock.wall
+        Settings(), setup.store, now=lambda: setup.clock.now, wall=lambda: setup.clock.wall
     )
     session = await session_manager.open("2025-11-25", CLIENT, b"{}")
     assert session is not None
@@ -392,11 +396,11 @@ async def test_sessions_can_be_opened_while_the_disk_fails(desk: Desk) -> None:
     assert session_manager.get(session.id) is session
 
 
-async def test_client_information_is_limited_in_size(desk: Desk) -> None:
+async def test_client_information_is_limited_in_size(setup: Setup) -> None:
     """Ten thousand sessions share our memory, and a body may hold 16 MiB."""
     long = b"x" * 100_000
     client = b'{"name":"' + long + b'","version":"' + long + b'"}'
-    session = await desk.session_manager.open("2025-11-25", client, b'{"roots":{"' + long + b'":1}}')
+    session = await setup.session_manager.open("2025-11-25", client, b'{"roots":{"' + long + b'":1}}')
     assert session is not None
     kept = (session.client_name or "") + (session.client_version or "")
     assert kept and len(kept) + len(session.capabilities) < 1000

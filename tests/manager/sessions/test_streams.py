@@ -65,11 +65,11 @@ async def test_a_dropped_response_is_lost_at_once() -> None:
 
 async def test_only_open_server_streams_are_counted() -> None:
     streams, session = Streams(ManualClock()), session_of("s")
-    standing = streams.server_stream(session)
+    server_stream = streams.server_stream(session)
     assert (len(streams), streams.open_server_stream(session)) == (0, None)
     sink = Recorder()
-    standing.stream.attach(sink)
-    assert (len(streams), streams.open_server_stream(session)) == (1, standing)
+    server_stream.stream.attach(sink)
+    assert (len(streams), streams.open_server_stream(session)) == (1, server_stream)
     assert streams.detach(session, sink)
     assert len(streams) == 0
     assert not streams.detach(session_of("never there"), sink)

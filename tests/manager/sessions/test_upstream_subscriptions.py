@@ -53,19 +53,19 @@ class Server:
 
 
 @dataclass
-class Desk:
-    """One session of one workspace, and who listens for it."""
+class Setup:
+    """One session of one workspace, and its upstream subscriptions."""
 
     server: Server
     session: Session
-    listening: UpstreamSubscriptions
+    subscriptions: UpstreamSubscriptions
     notifier: Notifier
     streams: Streams
 
-    def heard(self) -> set[str]:
-        """What waits for the session."""
-        standing = self.streams.server_stream(self.session)
-        said, standing._pending = standing._pending or {}, None
+    def take_pending(self) -> set[str]:
+        """Remove and return the keys of the notifications that wait for the session."""
+        server_stream = self.streams.server_stream(self.session)
+        said, server_stream._pending = server_stream._pending or {}, None
         return set(said)
 
     def subscribe(self, uri: str) -> None:
@@ -79,7 +79,7 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+async def setup(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setup]:
     monkeypatch.setattr(listeners, "RETRY_S", 0.2)
     server, app = Server(), web.Application()
     app.router.add_get("/mcp/health", server.health)
@@ -95,9 +95,9 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     session = Session("s", "2025-11-25", None, None, b"{}", 0.0, workspace="w")
     sessions.add(session)
     notifier = Notifier(sessions, streams, lambda: 0.0)
-    listening = UpstreamSubscriptions(notifier, known, nobody)
-    running = asyncio.create_task(listening.run())
-    yield Desk(server, session, listening, notifier, streams)
+    subscriptions = UpstreamSubscriptions(notifier, known, nobody)
+    running = asyncio.create_task(subscriptions.run())
+    yield Setup(server, session, subscriptions, notifier, streams)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -105,46 +105,46 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     await runner.cleanup()
 
 
-async def test_concurrent_subscriptions_are_decided_together(desk: Desk) -> None:
+async def test_concurrent_subscriptions_are_decided_together(setup: Setup) -> None:
     """One listen stream is given up for the next before it has begun; who waits for it is told all the same."""
     uris = ("told:1", "told:2", "other:3")
 
     async def one(uri: str) -> bool | None:
-        desk.subscribe(uri)
-        return await desk.listening.honours("w", uri, 60)
+        setup.subscribe(uri)
+        return await setup.subscriptions.honours("w", uri, 60)
 
     async with asyncio.timeout(10):
         assert await asyncio.gather(*map(one, uris)) == [True, True, False]
 
 
-async def test_notifications_missed_between_streams_are_announced(desk: Desk) -> None:
+async def test_notifications_missed_between_streams_are_announced(setup: Setup) -> None:
     """Also where the next one is not begun for its end, but for another resource."""
-    await desk.until(
-        lambda: desk.listening._listeners and desk.listening._listeners["w"][0].honoured is not None
+    await setup.until(
+        lambda: setup.subscriptions._listeners and setup.subscriptions._listeners["w"][0].honoured is not None
     )
-    desk.heard()
-    (first,) = desk.listening._listeners["w"]
-    desk.server.streams[0][1].set()
-    await desk.until(lambda: first.is_over)
-    desk.subscribe("told:1")
-    assert await desk.listening.honours("w", "told:1", 60)
-    assert desk.heard() == LISTS | {"told:1"}
+    setup.take_pending()
+    (first,) = setup.subscriptions._listeners["w"]
+    setup.server.streams[0][1].set()
+    await setup.until(lambda: first.is_over)
+    setup.subscribe("told:1")
+    assert await setup.subscriptions.honours("w", "told:1", 60)
+    assert setup.take_pending() == LISTS | {"told:1"}
 
 
-async def test_new_subscriptions_do_not_displace_acknowledged_ones(desk: Desk) -> None:
-    desk.server.most = 2
+async def test_new_subscriptions_do_not_displace_acknowledged_ones(setup: Setup) -> None:
+    setup.server.most = 2
     for uri, is_honoured in (("told:y", True), ("told:z", True), ("told:a", False)):
-        desk.subscribe(uri)
-        assert await desk.listening.honours("w", uri, 60) is is_honoured
-    assert desk.listening._listeners["w"][-1].honoured == frozenset({"told:y", "told:z"})
+        setup.subscribe(uri)
+        assert await setup.subscriptions.honours("w", uri, 60) is is_honoured
+    assert setup.subscriptions._listeners["w"][-1].honoured == frozenset({"told:y", "told:z"})
 
 
-async def test_a_refusing_server_leaves_one_listener(desk: Desk) -> None:
-    desk.server.refuses = True
+async def test_a_refusing_server_leaves_one_listener(setup: Setup) -> None:
+    setup.server.refuses = True
     for number in range(20):
-        desk.subscribe(f"told:{number}")
-        assert await desk.listening.honours("w", f"told:{number}", 60) is False
-    assert len(desk.listening._listeners["w"]) == len(desk.listening._tasks) == 1
+        setup.subscribe(f"told:{number}")
+        assert await setup.subscriptions.honours("w", f"told:{number}", 60) is False
+    assert len(setup.subscriptions._listeners["w"]) == len(setup.subscriptions._tasks) == 1
 
 
 async def test_an_invalid_acknowledgement_confirms_nothing() -> None:

@@ -52,13 +52,9 @@ Show = Callable[[], dict[str, Any]]
 
 
 def run(settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> int:
-    """Run the manager until it is asked to stop.
+    """Run the manager until it is asked to stop; returns an exit code of `exit_codes`.
 
-    Args:
-        on_ready: called with the endpoint's URL once requests are answered.
-
-    Returns:
-        An exit code of `exit_codes`.
+    `on_ready` is called with the endpoint's URL once requests are answered.
     """
     configure(settings.log_level, settings.log_format)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -36,32 +36,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=0, le=65535, description="Port of the MCP endpoint; 0 lets the system choose.")
     ] = 47100
     auto_start: Annotated[
-        bool, Meta(description="Start a server for a folder that is marked as a project but not known yet.")
+        bool,
+        Meta(description="Start servers for new project folders (recognised by .git and similar marks)."),
     ] = True
     fork_servers: Annotated[
         bool,
-        Meta(description="Fork workspace servers from a process of 40 MB that has all loaded (Linux only)."),
+        Meta(description="Fork workspace servers from a preloaded process of 40 MB (Linux only)."),
     ] = True
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least level that is logged.")
+        Literal["debug", "info", "warning", "error"], Meta(description="Lowest level that is logged.")
     ] = "info"
     log_format: Annotated[
         Literal["auto", "console", "json"],
-        Meta(description="How log lines look; auto means console on a terminal and JSON elsewhere."),
+        Meta(description="Format of log lines; auto means console on a terminal and JSON elsewhere."),
     ] = "auto"
 
     call_timeout_s: Annotated[
-        float, Meta(gt=0, le=3600, description="Longest a forwarded call may take.")
+        float, Meta(gt=0, le=3600, description="Deadline of a forwarded call, in seconds.")
     ] = 120
     start_timeout_s: Annotated[
-        float, Meta(gt=0, le=600, description="Longest a workspace server may take until it answers.")
+        float, Meta(gt=0, le=600, description="Deadline for the start of a workspace server, in seconds.")
     ] = 30
     match_wait_s: Annotated[
         float,
         Meta(
             ge=0,
             le=60,
-            description="How long a handshake waits for a server that is just registering itself.",
+            description="Seconds a handshake waits for a server that is registering itself.",
         ),
     ] = 5
     announce_hold_s: Annotated[
@@ -69,43 +70,49 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=10,
-            description="How long a handshake's answer waits for the client to list again after it was told.",
+            description="Seconds a handshake's result waits for a new tools/list after list_changed.",
         ),
     ] = 0.4
     roots_wait_s: Annotated[
-        float, Meta(ge=0, le=60, description="How long a client that was asked for its roots has to answer.")
+        float, Meta(ge=0, le=60, description="Seconds a client has to answer a roots/list request.")
     ] = 5
     drain_s: Annotated[
-        float, Meta(ge=0, le=600, description="How long calls in flight may go on while stopping.")
+        float,
+        Meta(ge=0, le=600, description="Seconds that calls in flight may take to finish while stopping."),
     ] = 30
 
-    session_limit: Annotated[int, Meta(ge=1, description="Most legacy sessions at a time.")] = 10_000
+    session_limit: Annotated[int, Meta(ge=1, description="Most sessions at a time.")] = 10_000
     session_idle_s: Annotated[
-        float, Meta(gt=0, description="A used session ends after this long without a request.")
+        float, Meta(gt=0, description="Seconds without a request after which a used session ends.")
     ] = 5 * 3600
     session_unused_s: Annotated[
-        float, Meta(gt=0, description="A session never used after initialize ends after this.")
+        float,
+        Meta(gt=0, description="Seconds after which a session ends that was not used after initialize."),
     ] = 15 * 60
 
     workspace_idle_s: Annotated[
-        float, Meta(ge=0, description="A workspace server without work stops after this long; 0 means never.")
+        float,
+        Meta(ge=0, description="Seconds without a call after which a workspace server stops; 0 means never."),
     ] = 15 * 60
     grace_s: Annotated[
         float,
         Meta(
             ge=0,
-            description="How long workspace servers outlive a manager that vanished, waiting for a new one.",
+            description="Seconds that workspace servers wait for a new manager after theirs is gone.",
         ),
     ] = 60
     health_interval_s: Annotated[
-        float, Meta(gt=0, description="Time between two health requests to a workspace server.")
+        float, Meta(gt=0, description="Seconds between two health requests to a workspace server.")
     ] = 5
-    health_timeout_s: Annotated[float, Meta(gt=0, description="Longest a health request may take.")] = 1
+    health_timeout_s: Annotated[
+        float, Meta(gt=0, description="Deadline of a health request, in seconds.")
+    ] = 1
     health_misses: Annotated[
         int, Meta(ge=1, description="Missed health requests in a row that make a server unhealthy.")
     ] = 3
     hung_restart_s: Annotated[
-        float, Meta(gt=0, description="A server that hangs this long is killed and started anew.")
+        float,
+        Meta(gt=0, description="Seconds after which a hanging workspace server is killed and restarted."),
     ] = 30
     port_range_start: Annotated[
         int, Meta(ge=1024, le=65535, description="First port for workspace servers.")
@@ -114,18 +121,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1024, le=65535, description="Last port for workspace servers.")
     ] = 29999
 
-    body_limit: Annotated[int, Meta(ge=1024, description="Largest request body.")] = 16 * _MIB
+    body_limit: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 16 * _MIB
     response_limit: Annotated[
-        int, Meta(ge=1024, description="Largest answer that is collected, or single event.")
+        int, Meta(ge=1024, description="Largest buffered response or single event, in bytes.")
     ] = 32 * _MIB
     header_timeout_s: Annotated[
-        float, Meta(gt=0, description="Longest a request's head may take to arrive.")
+        float, Meta(gt=0, description="Deadline for the head of a request, in seconds.")
     ] = 10
     body_timeout_s: Annotated[
-        float, Meta(gt=0, description="Longest a request's body may take to arrive.")
+        float, Meta(gt=0, description="Deadline for the body of a request, in seconds.")
     ] = 30
     keep_alive_s: Annotated[
-        float, Meta(gt=0, description="An idle client connection is closed after this long.")
+        float, Meta(gt=0, description="Seconds after which an idle client connection is closed.")
     ] = 75
     connection_limit: Annotated[int, Meta(ge=8, description="Most client connections at a time.")] = 2048
     in_flight_limit: Annotated[
@@ -143,7 +150,7 @@ FIELDS: Mapping[str, msgspec.structs.FieldInfo] = {
 
 
 def description(name: str) -> str:
-    """What a setting means, in a sentence."""
+    """The help text of a setting."""
     meta: Meta = FIELDS[name].type.__metadata__[0]
     return meta.description or ""
 

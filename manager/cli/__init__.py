@@ -1,4 +1,4 @@
-"""The command line `lmtb`: the console script; `verbs.py` lists the verbs.
+"""The command line `lmtb`: the console script. One module for each verb; `verbs.py` lists them.
 
 Nothing that short verbs import may be slow (aiohttp, pydantic, mcp, psutil): they answer in less than 0.1 s.
 Here not even click is imported, which takes longer than the verb that is asked most (`quick_status.py`).

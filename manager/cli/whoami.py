@@ -52,7 +52,7 @@ def _client(client: Mapping[str, Any]) -> str:
     head = printable(f"{' '.join(str(word) for word in words if word)}  ({', '.join(about)})")
     heads = ("  REQUEST", "WORKSPACE", "DECIDED BY", "CLIENT SENT")
     rows = [_row(one) for one in reversed(objects(client, "requests"))]
-    return f"{head}\n{table(heads, rows, flexible=('WORKSPACE', 'IT SENT'))}"
+    return f"{head}\n{table(heads, rows, flexible=('WORKSPACE', 'CLIENT SENT'))}"
 
 
 def _row(request: Mapping[str, Any]) -> tuple[object, ...]:

@@ -51,7 +51,7 @@ _folder: Final = click.Path(path_type=Path)
 def cli(
     ctx: click.Context, *, config_dir: Path, state_dir: Path, runtime_dir: Path | None, path: str | None
 ) -> None:
-    """What of a workspace may run, and with what."""
+    """Decide what of a workspace may run, and with which secrets and environment."""
     ctx.obj = UserFolders(config_dir, state_dir, path)
     ctx.color = False if os.environ.get("NO_COLOR") else None  # None: as the terminal is
 

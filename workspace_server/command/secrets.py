@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 @click.group()
 def secrets() -> None:
-    """Keep secrets for servers and tools: values are stored, named, and never shown."""
+    """Store tokens that servers and tools need. No value is ever shown."""
 
 
 @secrets.command("set")
@@ -33,7 +33,7 @@ def secrets() -> None:
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the value from standard input.")
 @click.pass_obj
 def set_secret(folders: UserFolders, *, key: str, from_stdin: bool) -> None:
-    """Store a value under KEY; you are asked for it."""
+    """Store a value under KEY. Prompts for the value."""
     value = _from_stdin() if from_stdin else _from_prompt(key)
     if not value:
         raise Failure(
@@ -72,7 +72,7 @@ def delete_secret(folders: UserFolders, *, key: str) -> None:
 def _from_prompt(key: str) -> str:
     if not sys.stdin.isatty():
         step = f"run it in a terminal, or pipe the value: … | lmtb secrets set {key} --stdin"
-        raise Failure("there is no terminal to ask for the value at", step, reason="not_asked")
+        raise Failure("there is no terminal to ask for the value on", step, reason="not_asked")
     value: str = click.prompt(
         f"Value of {printable(key)} (not shown)", hide_input=True, default="", show_default=False
     )

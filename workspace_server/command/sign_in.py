@@ -28,7 +28,7 @@ from workspace_server.trust.store import TrustStore
 @click.argument("namespace")
 @click.pass_obj
 def login(folders: UserFolders, *, root: Path, namespace: str) -> None:
-    """Sign in at the remote server NAMESPACE of the workspace ROOT; your browser opens."""
+    """Sign in to the remote server NAMESPACE of the workspace ROOT in your browser."""
     folder = real_folder(root)
     server = _server(ConfigurationLoader(folder, folders.config_dir, os.environ).current().remote, namespace)
     if server.auth != "oauth":
@@ -50,7 +50,7 @@ def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
 
 
 def _refuse_untrusted(server: RemoteServer, root: Path, folders: UserFolders) -> None:
-    """Whose address an untrusted workspace names gets no login: it may only look like the real one."""
+    """Refuse to sign in to a server of an untrusted workspace: it may imitate the real one."""
     if server.origin.scope != "workspace":
         return
     digests = {remote_key(server.namespace): TrustItemFactory(root).remote(server).digest()}

@@ -29,8 +29,8 @@ from workspace_server.trust.store import TrustedWorkspace, TrustStore, TrustStor
 FOLDER: Final = "trust"
 """Where in the state folder the store lies."""
 _NOTE: Final = (
-    "Checked are the commands, the files they name, and all files of script tools.\n"
-    "What a program reads or downloads beyond that is not."
+    "Trust covers the commands, the files they name, and all files of script tools.\n"
+    "It does not cover what a program reads or downloads beyond that."
 )
 
 
@@ -72,19 +72,17 @@ class _View:
 
 @click.command()
 @click.argument("root", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--diff", "only_diff", is_flag=True, help="Show what changed since it was trusted; trust nothing."
-)
+@click.option("--diff", "only_diff", is_flag=True, help="Only show what changed since it was trusted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--list", "list_all", is_flag=True, help="Show the workspaces that were trusted.")
+@click.option("--list", "list_all", is_flag=True, help="List the trusted workspaces.")
 @json_option
 @click.pass_obj
 def trust(
     folders: UserFolders, *, root: Path | None, only_diff: bool, yes: bool, list_all: bool, as_json: bool
 ) -> None:
-    """Allow what the workspace ROOT brings along to run: its script tools, servers and settings.
+    """Trust the workspace ROOT: allow its script tools, servers and settings to take effect.
 
-    What is trusted is exactly what is shown; when it changes, it waits for you again.
+    Trust covers exactly what is shown; changed content needs trust again.
     """
     store = TrustStore(folders.state_dir / FOLDER)
     if list_all == (root is not None):
@@ -106,7 +104,7 @@ def trust(
 @json_option
 @click.pass_obj
 def untrust(folders: UserFolders, *, root: Path, as_json: bool) -> None:
-    """Take back what was allowed for the workspace ROOT. The folder may be gone."""
+    """Revoke the trust of the workspace ROOT. The folder may be gone."""
     try:
         was = TrustStore(folders.state_dir / FOLDER).untrust(root)
     except TrustStoreError as unusable:
@@ -148,7 +146,7 @@ def _ask(store: TrustStore, view: _View, *, yes: bool) -> None:
         click.echo(printable(view.problem), err=True)
     if not view.items and not view.recorded:
         _show_issues(view)
-        text = f"{view.root} brings nothing along that needs trust"
+        text = f"{view.root} contains nothing that needs trust"
         raise Failure(text, "nothing to do; its read-only tools work anyway", reason="nothing_to_trust")
     click.echo(f"{printable(view.root)} brings along:\n")
     item_display.show_items(view.items, view.verdicts)
@@ -162,12 +160,12 @@ def _ask(store: TrustStore, view: _View, *, yes: bool) -> None:
     if not yes:
         _confirm(view)
     _trust(store, view)
-    click.echo(f"Trusted. To take it back: lmtb untrust {printable(view.root)}")
+    click.echo(f"Trusted. Revoke with: lmtb untrust {printable(view.root)}")
 
 
 def _show_issues(view: _View) -> None:
     if view.issues:
-        click.echo("\nLeft out, or not as it was meant:")
+        click.echo("\nIgnored or misconfigured:")
     for issue in view.issues:
         click.echo(f"  {printable(issue.message)}")
 
@@ -175,8 +173,8 @@ def _show_issues(view: _View) -> None:
 def _confirm(view: _View) -> None:
     count = len(view.items)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        step = f"look at it, then run: lmtb trust --yes {view.root}"
-        raise Failure("nothing was trusted: there is no terminal to ask at", step, reason="not_asked")
+        step = f"review it, then run: lmtb trust --yes {view.root}"
+        raise Failure("nothing was trusted: there is no terminal to ask on", step, reason="not_asked")
     if any(verdict == "changed" for verdict in view.verdicts.values()):
         click.echo(f"What changed: lmtb trust --diff {printable(view.root)}")
     things = "this item" if count == 1 else f"these {count} items"
@@ -211,13 +209,13 @@ def _list(store: TrustStore, folders: UserFolders, *, as_json: bool) -> None:
 
 def _state(store: TrustStore, known: TrustedWorkspace, folders: UserFolders) -> str:
     if known.path is None:
-        return f"not believed: {known.problem}"
+        return f"not valid: {known.problem}"
     root = Path(known.path)
     if not root.is_dir():
         return "gone"
     view = _look(store, root, folders)
     if view.problem is not None:
-        return f"not believed: {view.problem}"
+        return f"not valid: {view.problem}"
     return f"{view.waiting} of {len(view.items)} wait for trust" if view.waiting else "trusted"
 
 

@@ -172,7 +172,7 @@ def test_what_is_left_out_is_said(home: Home) -> None:
 def test_a_workspace_that_brings_nothing_needs_nothing(home: Home) -> None:
     result = home.run("trust", home.root, "--yes")
     assert result.exit_code == 1
-    assert "brings nothing along" in result.output
+    assert "contains nothing that needs trust" in result.output
     assert not home.state_dir.exists()
 
 
@@ -256,7 +256,7 @@ def test_known_workspaces_are_listed_with_their_states(home: Home, tmp_path: Pat
     assert listed.pop(str(roots["same"].root)) == "trusted"
     assert listed.pop(str(roots["other"].root)) == "1 of 1 wait for trust"
     assert listed.pop(str(roots["gone"].root)) == "gone"
-    assert listed.popitem()[1].startswith("not believed: ")
+    assert listed.popitem()[1].startswith("not valid: ")
 
 
 def test_a_store_that_is_not_believed_is_said_and_can_be_replaced(full: Home) -> None:

@@ -1,7 +1,8 @@
-"""The catalogue of refusals: one table drives the wire, the status page, `doctor` and the docs.
+"""Catalogue of refusals: code, reason and next step of each, for the wire, status, `lmtb doctor` and the
+docs.
 
-A refusal is a value. What the protocol itself defines (parse errors, header mismatches) is in
-`jsonrpc.py` and `inbound.py`; this table is about what *this product* may have to say no to.
+A refusal is a value, not an exception. `jsonrpc.py` and `inbound.py` have the errors that JSON-RPC and MCP
+define.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Delivered = Literal["no", "unknown"]
 
 
 class Reason(Enum):
-    """Why something was refused: the word on the wire, its code, and the next step."""
+    """Reason of a refusal: its code, its word on the wire, and the default next step."""
 
     def __init__(self, code: int, word: str, next_step: str) -> None:
         self.code = code
@@ -39,7 +40,7 @@ class Reason(Enum):
     WORKSPACE_SERVER_OFFLINE = (
         47102,
         "workspace_server_offline",
-        "wait, then repeat lmToolsBridge.requestWorkspaceMCPServer; if it stays so, run lmtb doctor",
+        "wait, then repeat lmToolsBridge.requestWorkspaceMCPServer; if that fails again, run lmtb doctor",
     )
     WORKSPACE_SERVER_DIED = (
         47103,
@@ -51,29 +52,37 @@ class Reason(Enum):
         "call_timed_out",
         "ask for less in one call, or raise call_timeout_s in the configuration",
     )
-    OVERLOADED = (47105, "overloaded", "retry after the given time")
-    RESPONSE_TOO_LARGE = (47106, "response_too_large", "narrow the request so that it answers with less")
+    OVERLOADED = (47105, "overloaded", "wait as long as retryAfterMs says, then retry")
+    RESPONSE_TOO_LARGE = (
+        47106,
+        "response_too_large",
+        "request less at once, for example a smaller range or fewer results",
+    )
     WORKSPACE_GONE = (
         47107,
         "workspace_gone",
         "call lmToolsBridge.requestWorkspaceMCPServer with a cwd that exists",
     )
     WORKSPACE_PENDING_TRUST = (47108, "workspace_pending_trust", "ask the user to run lmtb trust")
-    SOURCE_UNAVAILABLE = (47109, "source_unavailable", "repair the source of the tool, then retry")
-    CONFLICTING_WORKSPACE = (47110, "conflicting_workspace", "name one workspace only; drop the other")
-    TOO_MANY_SESSIONS = (47111, "too_many_sessions", "close sessions that are not used, then retry")
+    SOURCE_UNAVAILABLE = (
+        47109,
+        "source_unavailable",
+        "run lmtb servers to see why the server of this tool is down, repair it, then retry",
+    )
+    CONFLICTING_WORKSPACE = (47110, "conflicting_workspace", "name only one workspace in the request")
+    TOO_MANY_SESSIONS = (47111, "too_many_sessions", "close unused client sessions, then retry")
     ANSWER_LOST = (47112, "answer_lost", "check whether the request took effect before you repeat it")
     APPROVAL_REQUIRED = (47120, "approval_required", "ask the user to allow this call")
     APPROVAL_DENIED = (47121, "approval_denied", "ask the user what to do instead")
     QUESTION_UNANSWERED = (
         47122,
         "question_unanswered",
-        "check whether the call took effect; call again when its question can be answered",
+        "check whether the call took effect; repeat it when the user can answer its question",
     )
     TOOL_NOT_FOUND = (
         jsonrpc.INVALID_PARAMS,
         "tool_not_found",
-        "list the tools again, or expose and enable this one",
+        "list the tools again and use a name from the list, or enable this tool",
     )
     INVALID_ARGUMENTS = (jsonrpc.INVALID_PARAMS, "invalid_arguments", "correct the arguments and call again")
     INVALID_CWD = (
@@ -94,22 +103,25 @@ class Reason(Enum):
     UNKNOWN_SESSION = (
         jsonrpc.INVALID_REQUEST,
         "unknown_session",
-        "send initialize again; this session has ended",
+        "send initialize again to start a new session",
     )
 
 
 ALWAYS_ERRORS: Final = frozenset(
     {Reason.TOOL_NOT_FOUND, Reason.INVALID_UPSTREAM_ANSWER, Reason.TOO_MANY_SESSIONS}
 )
-"""Refusals that are JSON-RPC errors even on `tools/call`, because no result could be meant."""
+"""Reasons that are JSON-RPC errors even on `tools/call`: no tool ran that could have a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One refusal, with what the caller needs to go on.
+    """One refusal.
 
-    `message` says what is wrong in this case; `next_step` replaces the catalogue's where given. `delivered`
-    says whether a call may have taken effect. `retry_after_ms` is a wait in milliseconds.
+    Attributes:
+        message: what happened.
+        next_step: what to do next, instead of the default of the reason.
+        delivered: `no` if the call certainly did not run, `unknown` if it may have.
+        retry_after_ms: time to wait before a retry, in milliseconds.
     """
 
     reason: Reason
@@ -121,14 +133,14 @@ class Refusal:
 
     @property
     def text(self) -> str:
-        """What a model reads: the message and what to do next."""
+        """The text for models: message and next step."""
         return f"{self.message}. Next step: {self._next()}."
 
     def _next(self) -> str:
         return (self.next_step or self.reason.next_step).rstrip(".")
 
     def data(self) -> dict[str, Any]:
-        """The machine-readable part, absent members left out."""
+        """The machine-readable part, without absent members."""
         members = {
             "reason": self.reason.word,
             "nextStep": self._next(),
@@ -139,11 +151,11 @@ class Refusal:
         return {key: value for key, value in members.items() if value is not None}
 
     def as_error(self, identity: bytes | None) -> bytes:
-        """The JSON-RPC error body."""
+        """The refusal as JSON-RPC error response."""
         return jsonrpc.error(identity, self.reason.code, self.text, self.data())
 
     def as_tool_result(self) -> dict[str, Any]:
-        """The refusal as a tool result, so that a model can read it and correct itself."""
+        """The refusal as tool result, so that a model reads it."""
         content = {"code": self.reason.code, "message": self.message, **self.data()}
         return {
             "content": [{"type": "text", "text": self.text}],

@@ -1,1 +1,1 @@
-"""Where it is decided. Pure: no clock, no I/O, no randomness; facts come in as arguments."""
+"""Decides how requests are routed. Pure: no clock, no I/O, no randomness; facts are arguments."""

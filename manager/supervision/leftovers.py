@@ -62,7 +62,7 @@ def _pids() -> list[int]:
 def _has_mark(pid: int, mark: bytes) -> bool:
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # gone, or not ours
+    except OSError:  # gone, or another user's process
         return False
     return environ.startswith(mark) or b"\0" + mark in environ
 

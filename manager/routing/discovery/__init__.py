@@ -1,1 +1,1 @@
-"""The manager's own tools and what a handshake tells about a workspace. Pure."""
+"""The manager's own tools and the discovery part of a handshake result. Pure."""

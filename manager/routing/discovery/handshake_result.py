@@ -1,4 +1,4 @@
-"""The answer of a successful handshake: payload, guidance, and the text a model reads."""
+"""Builds the result of a successful handshake: structured content, guidance and text."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def payload(
     health: Mapping[str, Any],
     discovery: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The structured answer.
+    """The structured content.
 
     Args:
-        session_id: the legacy session that is bound now; None for stateless clients.
+        session_id: the session that was bound; None for stateless clients.
         target: `{sessionId, host, port, workspaceFolders, workspaceFile}` of the running server.
         health: its health answer, without the nonce.
-        discovery: what it offers.
+        discovery: what the workspace offers (`payload.py`).
     """
     bound = session_id is not None
     return {
@@ -40,12 +40,12 @@ def payload(
 
 
 def next_steps(workspace: str, discovery: Mapping[str, Any], *, bound: bool) -> list[str]:
-    """What to do now, most useful first."""
+    """The next steps for the client, most useful first."""
     call = f'{names.CALL_TOOL} {{"name": <tool>, "arguments": {{…}}, "workspace": "{workspace}"}}'
     steps = [
         f"Call a tool by its name, or through {call}."
         if bound
-        else f"Call a tool through {call}; repeat the handle on every call.",
+        else f"Call a tool through {call}; repeat the handle in every call.",
         f"Read {names.TEMPLATE_SCHEMA} for the full schema of a tool's arguments.",
     ]
     if discovery["partial"] or discovery["issues"]:
@@ -56,7 +56,7 @@ def next_steps(workspace: str, discovery: Mapping[str, Any], *, bound: bool) -> 
 
 
 def summary(answer: Mapping[str, Any]) -> str:
-    """The same answer as text, line by line."""
+    """The result as text."""
     target, discovery = answer["target"], answer["discovery"]
     tools, issues = discovery["bridgedTools"], discovery["issues"]
     lines = [

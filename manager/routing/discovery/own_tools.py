@@ -1,4 +1,4 @@
-"""What the manager itself offers at the fixed door: two tools and two resources."""
+"""The manager's own tools and resources: handshake and callTool."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""From a workspace's tool list to the discovery payload: names, hints, issues, and whether it is partial.
+"""Builds the discovery payload from a workspace's tool list: names, descriptions, issues.
 
-Pure. Fetching the list and the schemas is `manager/answers/catalog.py`. What cannot be trusted is
-said in an issue, never left out in silence.
+`manager/answers/catalog.py` fetches the list and the schemas. Every entry that is left out is reported as an
+issue.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _MESSAGES: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 def issue(code: str, tool_name: str | None = None, details: str | None = None) -> Issue:
-    """An issue of the catalogue."""
+    """Build the issue with this code."""
     level, category, message = _MESSAGES[code]
     return Issue("error" if level == "error" else "warning", category, code, message, tool_name, details)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One usable tool of a list: its name and the bytes of its definition."""
+    """One usable tool of a list: its name and the JSON text of its definition."""
 
     name: str
     raw: msgspec.Raw
@@ -63,7 +63,7 @@ _definition = msgspec.json.Decoder(_Definition)
 
 
 def usable_entries(entries: Iterable[msgspec.Raw]) -> tuple[list[Entry], list[Issue]]:
-    """What can be offered, in upstream order: named, not twice, no name of the manager's."""
+    """The usable tools in the order of the list (named, unique, not reserved), and issues for the others."""
     kept: list[Entry] = []
     issues: list[Issue] = []
     seen: set[str] = set()
@@ -86,20 +86,20 @@ def usable_entries(entries: Iterable[msgspec.Raw]) -> tuple[list[Entry], list[Is
 
 
 def schema_in_list(entry: Entry) -> Mapping[str, Any] | None:
-    """The input schema that the list itself carries, or None where it has no object there."""
+    """The input schema in the list itself; None if it is no object."""
     schema = _definition.decode(entry.raw).inputSchema
     return schema if isinstance(schema, dict) else None
 
 
 def bridged_tool(entry: Entry, schema: Mapping[str, Any] | None) -> dict[str, str]:
-    """Name and description with its input hint."""
+    """Name and description of a tool, with the input hint."""
     description = _definition.decode(entry.raw).description
     text = description if isinstance(description, str) else None
     return {"name": entry.name, "description": describe(text, schema or {})}
 
 
 def discovery(tools: Sequence[Mapping[str, str]], issues: Iterable[Issue]) -> dict[str, Any]:
-    """The payload: the same input gives the same bytes."""
+    """The discovery payload, sorted, so that equal input gives equal bytes."""
     ordered = sorted(issues, key=lambda one: one.order)
     return {
         "callTool": {key: CALL_TOOL[key] for key in ("name", "description", "inputSchema")},
@@ -111,7 +111,7 @@ def discovery(tools: Sequence[Mapping[str, str]], issues: Iterable[Issue]) -> di
 
 
 def read_schema(content: object) -> tuple[Mapping[str, Any] | None, str | None]:
-    """The schema in a `resources/read` result's `contents`, or the code of what is wrong."""
+    """The schema in the `contents` of a `resources/read` result, or the code of an issue."""
     if not isinstance(content, list) or not content:
         return None, "SCHEMA_CONTENT_MISSING"
     if not isinstance(content[0], Mapping):

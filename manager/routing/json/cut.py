@@ -1,6 +1,6 @@
-"""Cuts members out of JSON objects; every other byte of the text stays: white space, order, spelling.
+"""Cuts members out of the text of a JSON object; every other byte stays (white space, order, spelling).
 
-A decoder has read the text before; here it is only found again where each member stands. Nothing is decoded.
+The text was decoded before. The functions only find the positions of the members again.
 """
 
 from __future__ import annotations
@@ -15,39 +15,40 @@ import msgspec
 _MEMBER: Final = re.compile(rb'[ \t\r\n]*"([^"\\]*)"[ \t\r\n]*:[ \t\r\n]*')
 _SEPARATOR: Final = re.compile(rb"[ \t\r\n]*([,}])")
 
-Cut = tuple[int, int]
+Range = tuple[int, int]
 
 
 def is_compact(size: int, members: Mapping[str, msgspec.Raw]) -> bool:
-    """Whether an object of `size` bytes is written as we write: no white space, no escapes, no name twice.
+    """Whether an object of `size` bytes is compact JSON: no white space, no escapes, no duplicate names.
 
-    Encoding the members of such an object anew gives the same bytes, which is faster than looking for places.
+    Encoding the members of a compact object again gives the same bytes, and is faster than finding their
+    positions.
     """
-    explained = 0
-    for name, raw in members.items():  # a sum() of a generator takes twice as long, and this is asked often
-        explained += len(name.encode()) + memoryview(raw).nbytes + 4
-    return size == 1 + (explained or 1)
+    compact_size = 0
+    for name, raw in members.items():  # sum() of a generator takes twice as long on this hot path
+        compact_size += len(name.encode()) + memoryview(raw).nbytes + 4
+    return size == 1 + (compact_size or 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a member stands: from behind the comma before it (`begin`) to the one after it (`end`)."""
+class MemberSpan:
+    """The span of a member, from after the comma before it (`begin`) to the comma after it (`end`)."""
 
     begin: int
     value: int
     end: int
 
 
-def places(text: bytes, start: int, members: Mapping[str, msgspec.Raw]) -> dict[str, Place] | None:
-    """The members of the object that begins at `start`, in order.
+def member_spans(text: bytes, start: int, members: Mapping[str, msgspec.Raw]) -> dict[str, MemberSpan] | None:
+    """The spans of the members of the object at `start`, in order.
 
     Args:
-        members: what a decoder made of the object.
+        members: the decoded members of the object.
 
     Returns:
-        None where a name is written with escapes or stands twice.
+        None if a name contains escapes or occurs twice.
     """
-    found: dict[str, Place] = {}
+    found: dict[str, MemberSpan] = {}
     position = text.index(b"{", start) + 1
     separator = b","
     for name, raw in members.items():
@@ -58,13 +59,13 @@ def places(text: bytes, start: int, members: Mapping[str, msgspec.Raw]) -> dict[
         if tail is None:
             return None
         separator = tail.group(1)
-        found[name] = Place(position, head.end(), tail.end() - 1)
+        found[name] = MemberSpan(position, head.end(), tail.end() - 1)
         position = tail.end()
     return found if separator == b"}" else None
 
 
-def cuts(where: Mapping[str, Place], dropped: Collection[str]) -> list[Cut]:
-    """What to cut out of the text so that these members are gone, each with one comma."""
+def ranges_to_cut(where: Mapping[str, MemberSpan], dropped: Collection[str]) -> list[Range]:
+    """The ranges to cut out of the text to remove these members, each with one comma."""
     kept = [place for name, place in where.items() if name not in dropped]
     last = list(where.values())[-1]
     if not kept:
@@ -77,8 +78,8 @@ def cuts(where: Mapping[str, Place], dropped: Collection[str]) -> list[Cut]:
     return found if kept[-1] is last else [*found, (kept[-1].end, last.end)]
 
 
-def without(text: bytes, ranges: Iterable[Cut]) -> bytes:
-    """The text without these ranges, which do not overlap."""
+def remove_ranges(text: bytes, ranges: Iterable[Range]) -> bytes:
+    """The text without these ranges, which must not overlap."""
     view = memoryview(text)
     pieces: list[memoryview] = []
     position = 0

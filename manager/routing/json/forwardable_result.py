@@ -1,7 +1,7 @@
-"""Results that a client gets as they are, or but for the one member that the era of sessions does not know.
+"""Recognises results that can be forwarded without parsing: unchanged, or trimmed for session clients.
 
-Nearly all are of this kind. What anything else means, and how it is written, is for those who read whole
-messages (`forwarding/messages.py`, `legacy_result.py`): here is only said that there is nothing to be done.
+Nearly all results are of this kind. All others are parsed (`forwarding/messages.py`) and converted
+(`legacy_result.py`).
 """
 
 from __future__ import annotations
@@ -10,27 +10,24 @@ from typing import Final
 
 import msgspec
 
-from protocol.internal import result_trim as trims
+from protocol.internal import result_trim
 from protocol.internal.result_trim import ResultTrim
 
 RESULT_BEGIN: Final = b'{"jsonrpc":"2.0","id":%b,"result":{'
-"""How the response to a call begins, by its id; then one value reaches to the last byte but one."""
+"""Begin of a success response to the request with this id; its result object continues up to `RESULT_END`."""
 RESULT_END: Final = b"}}"
-"""How it ends."""
+"""End of the response: the braces of the result and of the response."""
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def is_forwardable(
     data: bytes, start: int, end: int, identity: bytes, trim: ResultTrim | None = None
 ) -> bool:
-    """Whether this is the response of a call that succeeded; where not, somebody must read it.
+    """Whether `data[start:end]` is a success response to this request. If not, it has to be parsed.
 
     Args:
-        data: the response is in it.
-        start: where it begins.
-        end: where it ends.
-        identity: the id of the call as JSON text.
-        trim: what the server says of it; then it is taken at its word.
+        identity: the id of the request as JSON text.
+        trim: the trim that the workspace server sent; then the JSON is not validated again.
     """
     begin = RESULT_BEGIN % identity
     if not (data.startswith(begin, start, end) and data.endswith(RESULT_END, start, end)):
@@ -46,16 +43,17 @@ def is_forwardable(
 def for_session_client(
     data: bytes, start: int, end: int, identity: bytes, trim: ResultTrim | None = None
 ) -> bytes | None:
-    """Such a response for a client of the era of sessions: without type of the result and name of the server.
+    """The response in `data[start:end]` for a session client: without `resultType` and server info.
 
-    None where somebody must read it.
+    Returns:
+        None if the response has to be parsed and converted.
     """
     begin = RESULT_BEGIN % identity
     if not (data.startswith(begin, start, end) and data.endswith(RESULT_END, start, end)):
         return None
     inside, behind = start + len(begin), end - len(RESULT_END)
     if trim is None:
-        trim = trims.compute_trim(data, inside - 1, behind + 1)
+        trim = result_trim.compute_trim(data, inside - 1, behind + 1)
         if trim is None:
             return None
     first, last = inside + trim.first, behind - trim.last

@@ -1,7 +1,7 @@
-"""How a modern response reads in the era of sessions: members it does not know go, codes are the older ones.
+"""Converts modern responses (2026-07-28) for session clients: drops unknown members, maps error codes.
 
-Everything else stays as the bytes that came. The other direction, for legacy servers, is settled where those
-are spoken to, in the workspace server. What a response *asks for* is `manager/sessions/round_trips.py`.
+Everything else stays byte for byte. The workspace server converts in the other direction, for legacy servers.
+`manager/sessions/round_trips.py` handles the input requests in a response.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from manager.routing.json import cut as json_cut
-from manager.routing.json import legacy_tools
+from manager.routing.json import cut, legacy_tools
 from protocol import input_requests, jsonrpc, names
 from protocol.inbound import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 
@@ -20,17 +19,17 @@ _Members = Mapping[str, msgspec.Raw]
 
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _LARGE: Final = 64 * 1024
-"""Bytes from which on a copy of a text costs more than looking for the places where it is cut."""
+"""Size in bytes from which copying a text costs more than finding the positions to cut."""
 _CODES: Final[Mapping[int, int]] = {
     MISSING_CAPABILITY: jsonrpc.INVALID_PARAMS,
     HEADER_MISMATCH: jsonrpc.INTERNAL_ERROR,
     UNSUPPORTED_VERSION: jsonrpc.INTERNAL_ERROR,
 }
-"""Codes that older revisions do not know. The last two are about headers and a version that *we* wrote."""
+"""Codes that legacy revisions lack. The last two concern headers and a version from the manager."""
 
 
 def convert_result(members: Mapping[str, Any]) -> dict[str, Any]:
-    """A result without what only the modern era has: type, time to live, who answered."""
+    """Remove the members that only modern results have: type, time to live, cache scope, server info."""
     kept = {name: value for name, value in members.items() if name not in _MODERN_MEMBERS}
     raw = kept.get("_meta", {})
     meta = jsonrpc.members_of(raw) if isinstance(raw, msgspec.Raw) else raw
@@ -42,36 +41,36 @@ def convert_result(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def convert_response(method: str, body: bytes, envelope: _Members, outcome: _Members | None = None) -> bytes:
-    """The whole response.
+    """Convert a whole response.
 
     Args:
-        method: what was asked.
-        body: the response as it came; returned itself where nothing is to be changed.
-        envelope: its members.
-        outcome: those of its result, where they are known already.
+        method: the method of the request.
+        body: the response; returned as it is if nothing changes.
+        envelope: the members of the response.
+        outcome: the members of the result, if they were decoded already.
     """
     if "error" in envelope:
         changed: dict[str, Any] | None = _error(method, jsonrpc.members_of(envelope["error"]))
         return body if changed is None else jsonrpc.dumps({**envelope, "error": changed})
     members = jsonrpc.members_of(envelope["result"]) if outcome is None else outcome
-    fitting = _fitting(method, members)
-    if fitting is not members:
-        return jsonrpc.dumps({**envelope, "result": convert_result(fitting)})
+    converted = _convert_tools(method, members)
+    if converted is not members:
+        return jsonrpc.dumps({**envelope, "result": convert_result(converted)})
     meta = jsonrpc.members_of(members["_meta"]) if "_meta" in members else {}
     if members.keys().isdisjoint(_MODERN_MEMBERS) and names.META_SERVER not in meta:
         return body
     is_compact = (
         len(body) < _LARGE
-        and json_cut.is_compact(len(body), envelope)
-        and json_cut.is_compact(memoryview(envelope["result"]).nbytes, members)
-        and (not meta or json_cut.is_compact(memoryview(members["_meta"]).nbytes, meta))
+        and cut.is_compact(len(body), envelope)
+        and cut.is_compact(memoryview(envelope["result"]).nbytes, members)
+        and (not meta or cut.is_compact(memoryview(members["_meta"]).nbytes, meta))
     )
-    cut = None if is_compact else _cut(body, envelope, members, meta)
-    return jsonrpc.dumps({**envelope, "result": convert_result(members)}) if cut is None else cut
+    trimmed = None if is_compact else _cut(body, envelope, members, meta)
+    return jsonrpc.dumps({**envelope, "result": convert_result(members)}) if trimmed is None else trimmed
 
 
-def _fitting(method: str, members: _Members) -> Mapping[str, Any]:
-    """The members, with tools and what they answered as this era allows them; the same where they are."""
+def _convert_tools(method: str, members: _Members) -> Mapping[str, Any]:
+    """The members with tools and tool results converted; `members` itself if nothing changes."""
     if method == names.TOOLS_CALL:
         return legacy_tools.convert_result(members)
     if method != names.TOOLS_LIST or "tools" not in members:
@@ -80,32 +79,32 @@ def _fitting(method: str, members: _Members) -> Mapping[str, Any]:
         tools = msgspec.json.decode(members["tools"], type=list[msgspec.Raw])
     except msgspec.DecodeError:
         return members
-    fitting = legacy_tools.convert_definitions(tools)
-    changed = any(one is not other for one, other in zip(tools, fitting, strict=True))
-    return {**members, "tools": fitting} if changed else members
+    converted = legacy_tools.convert_definitions(tools)
+    changed = any(one is not other for one, other in zip(tools, converted, strict=True))
+    return {**members, "tools": converted} if changed else members
 
 
 def _cut(body: bytes, envelope: _Members, members: _Members, meta: _Members) -> bytes | None:
-    """The response with the members cut out; None where they cannot be found in its bytes."""
-    outer = json_cut.places(body, 0, envelope)
-    inner = None if outer is None else json_cut.places(body, outer["result"].value, members)
+    """Cut the modern members out of the response; None if their positions cannot be found."""
+    outer = cut.member_spans(body, 0, envelope)
+    inner = None if outer is None else cut.member_spans(body, outer["result"].value, members)
     if inner is None:
         return None
-    gone = set(_MODERN_MEMBERS)
-    cuts: list[json_cut.Cut] = []
+    dropped = set(_MODERN_MEMBERS)
+    ranges: list[cut.Range] = []
     if names.META_SERVER in meta:
         if len(meta) == 1:
-            gone.add("_meta")
+            dropped.add("_meta")
         else:
-            where = json_cut.places(body, inner["_meta"].value, meta)
+            where = cut.member_spans(body, inner["_meta"].value, meta)
             if where is None:
                 return None
-            cuts = json_cut.cuts(where, {names.META_SERVER})
-    return json_cut.without(body, [*cuts, *json_cut.cuts(inner, gone)])
+            ranges = cut.ranges_to_cut(where, {names.META_SERVER})
+    return cut.remove_ranges(body, [*ranges, *cut.ranges_to_cut(inner, dropped)])
 
 
 def _error(method: str, error: _Members) -> dict[str, Any] | None:
-    """An error with the older code, None where it stays as it is."""
+    """The error with the legacy code; None if nothing changes."""
     try:
         code = msgspec.json.decode(error.get("code", b"0"), type=int)
     except msgspec.DecodeError:
@@ -122,7 +121,7 @@ def _error(method: str, error: _Members) -> dict[str, Any] | None:
 
 
 def _with_capabilities(error: _Members, data: _Members) -> str:
-    """The message, with the capabilities in it that the client would have had to declare."""
+    """The message with the capabilities that the client did not declare."""
     message = jsonrpc.text_of(error.get("message", b'""')) or "a client capability is missing"
     required = jsonrpc.members_of(data.get("requiredCapabilities", b"{}"))
     missing = input_requests.format_capabilities(

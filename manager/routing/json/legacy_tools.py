@@ -1,7 +1,8 @@
-"""Tools and their results as the era of sessions allows them: what is structured is an object there.
+"""Converts tool definitions and tool results for session clients, which accept only objects as structured
+content.
 
-Clients of that era check what they get. One definition that they do not know costs them the whole list, with
-the tools of all other servers in it. What does not fit is changed; all else stays as the bytes that came.
+These clients validate. One invalid definition makes them reject the whole list, including the tools of all
+other servers. What is invalid in legacy revisions is changed; everything else stays byte for byte.
 """
 
 from __future__ import annotations
@@ -19,20 +20,21 @@ _OUTPUT: Final = "outputSchema"
 _INPUT: Final = "inputSchema"
 _STRUCTURED: Final = "structuredContent"
 _SAME_AS: Final = {b"true": msgspec.Raw(b"{}"), b"false": msgspec.Raw(b'{"not":{}}')}
-"""Schemas that are no objects, and objects that mean the same."""
+"""Boolean schemas and the equivalent objects."""
 _ABSENT: Final = msgspec.Raw()
 
 
 def convert_definitions(tools: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
-    """The definitions of a list, each as `convert_definition` has it."""
+    """Convert each definition of a list (`convert_definition`)."""
     return [convert_definition(tool) for tool in tools]
 
 
 def convert_definition(tool: msgspec.Raw) -> msgspec.Raw:
-    """One definition: no output schema that is not about an object, and schemas of parameters are objects.
+    """Convert one definition: drop an output schema that is not about objects, make parameter schemas
+    objects.
 
     Returns:
-        The same where nothing is to be changed.
+        `tool` itself if nothing changes.
     """
     members = jsonrpc.members_of(tool)
     schema = jsonrpc.members_of(members.get(_INPUT, _ABSENT))
@@ -41,20 +43,20 @@ def convert_definition(tool: msgspec.Raw) -> msgspec.Raw:
     if _OUTPUT in members and not _is_about_an_object(members[_OUTPUT]):
         changed[_OUTPUT] = None
     if not _are_objects(parameters):
-        spelt = {name: _SAME_AS.get(jsonrpc.bytes_of(one), one) for name, one in parameters.items()}
-        changed[_INPUT] = {**schema, "properties": spelt}
+        converted = {name: _SAME_AS.get(jsonrpc.bytes_of(one), one) for name, one in parameters.items()}
+        changed[_INPUT] = {**schema, "properties": converted}
     if not changed:
         return tool
     return jsonrpc.raw({name: one for name, one in {**members, **changed}.items() if one is not None})
 
 
 def convert_result(members: _Members) -> Mapping[str, Any]:
-    """The members of a result of `tools/call`: nothing structured but objects.
+    """Convert the members of a `tools/call` result: drop structured content that is not an object.
 
-    What is left out is said as text, where the result has no other content.
+    If the result has no other content, the dropped content becomes text.
 
     Returns:
-        The same where nothing is to be changed.
+        `members` itself if nothing changes.
     """
     value = memoryview(members.get(_STRUCTURED, _ABSENT))
     if bytes(value[:1]) in (b"", b"{"):

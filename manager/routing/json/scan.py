@@ -1,12 +1,12 @@
-"""What can be said of a JSON body before anybody parses it: encoding, depth, number of values.
+"""Checks a JSON body before it is parsed: encoding, nesting depth, number of values.
 
-Not a parser and not a validator: NaN, trailing bytes and broken syntax are the parser's to refuse
-(`protocol/jsonrpc.py`). This scan only makes sure that parsing cannot hurt.
+The scan makes parsing safe; it does not validate. The parser refuses NaN, trailing bytes and broken syntax
+(`protocol/jsonrpc.py`).
 
-The method is to bound first and to count only where the bound does not decide: a body with at most 128
-opening brackets anywhere cannot be deeper than 128, whatever its strings hold. Counting bytes and finding
-strings are single calls into C, so the cost is linear: 1 to 2 µs for a message of 300 bytes, 7 ms per MiB of
-source code in strings, 20 ms per MiB for a body made of small objects (2 cores, Python 3.11).
+A cheap upper bound comes first: a body with at most 128 opening brackets is at most 128 levels deep. Only
+above the bound are brackets outside of strings counted. The cost is linear, because all passes run in C: 1 to
+2 µs for a message of 300 bytes, 7 ms per MiB of source code in strings, 20 ms per MiB of small objects (2
+cores, Python 3.11).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _EVERYTHING_ELSE: Final = bytes(byte for byte in range(256) if byte not in _STRU
 _SIGNED: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _STRIDE: Final = 65_536
 _LARGE: Final = 16 * 1024
-"""Bytes from which on looking for a few brackets is quicker than counting them."""
+"""Size in bytes from which searching for a few brackets is faster than counting them."""
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def check_json(body: bytes) -> str | None:
-    """What is wrong with the body as a text to be parsed, in words for the caller, or None.
+    """What is wrong with the body, as a message for the client; None if it may be parsed.
 
     Refuses a byte order mark, invalid UTF-8, lone surrogate escapes, more than 128 levels and more than
     200,000 values. Values are counted as commas and opening brackets outside of strings, which
@@ -48,7 +48,7 @@ def _text_problem(body: bytes) -> str | None:
             body.decode()
         except UnicodeDecodeError as error:
             return f"the body is not valid UTF-8 at byte {error.start}; send UTF-8"
-    # one byte first: that is found, or not, at the speed of memory
+    # one byte first: searching for it runs at memory speed
     if b"\\" in body and b"\\u" in body and _has_lone_surrogate(body):
         return "a string holds half of a surrogate pair; send whole characters"
     return None
@@ -75,7 +75,7 @@ def _shape_problem(body: bytes) -> str | None:
 
 
 def _brackets(body: bytes) -> int:
-    """The number of opening brackets, or more than are harmless where there are too many to look for each."""
+    """The number of opening brackets. In a large body, they are counted only above `MAX_DEPTH`."""
     if len(body) < _LARGE:
         return body.count(b"[") + body.count(b"{")
     found = 0
@@ -90,7 +90,7 @@ def _brackets(body: bytes) -> int:
 
 
 def _outside_strings(body: bytes) -> bytes | None:
-    """The structural bytes outside of strings, or None for more strings than values are allowed.
+    """The structural bytes outside of strings; None if there are more strings than allowed values.
 
     Every string is a value or the key of one, so more than four quotes per allowed value decide; without
     that, splitting a body made of quotes alone would cost many times its size.

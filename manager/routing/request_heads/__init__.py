@@ -1,1 +1,1 @@
-"""Reads and judges the heads of requests. Pure."""
+"""Parses and admits the heads of requests. Pure."""

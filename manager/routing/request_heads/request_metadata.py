@@ -1,7 +1,7 @@
-"""What the head of a request at an MCP route says: its workspace, the answers it takes, what is passed on.
+"""Metadata of a request at an MCP route: workspace claims, accepted content types, forwarded headers.
 
-Reads only; which claim is believed is decided in `routing/workspace/resolution.py`. The same head always
-says the same, so it is read once for as many requests as come with it (`reader.py`).
+`routing/workspace/resolution.py` decides between the claims. Requests with the same head share one object
+(`reader.py`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ EVENTS: Final = "text/event-stream"
 JSON: Final = "application/json"
 METHODS: Final = ("DELETE", "GET", "POST")
 PATHS: Final = ("/mcp", "/mcp/", "/w/{workspace_id}/mcp")
-"""The MCP routes; each serves all of `METHODS`."""
+"""The MCP routes. Each supports all `METHODS`."""
 
-_ASKED_FOR: Final = (
+_KNOWN: Final = (
     headers.SESSION,
     headers.VERSION,
     headers.METHOD,
@@ -29,20 +29,20 @@ _ASKED_FOR: Final = (
     headers.LAST_EVENT_ID,
     headers.WORKSPACE_CWD,
 )
-_SPELT: Final = {name.lower(): name for name in _ASKED_FOR}
+_SPELLING: Final = {name.lower(): name for name in _KNOWN}
 _PATH: Final = re.compile(r"/mcp/?|/w/([^/]+)/mcp")
 _REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
 
 
 def _fields(sent: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """The header fields: those that are asked for spelt as we spell them, all others in lower case.
+    """The header fields by name: those in `protocol.headers` in that spelling, all others in lower case.
 
-    What was sent several times is joined as HTTP joins lists.
+    Repeated fields are joined like HTTP lists.
     """
     found: dict[str, str] = {}
     for name, value in sent:
         lower, text = name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")
-        key = _SPELT.get(lower, lower)
+        key = _SPELLING.get(lower, lower)
         found[key] = f"{found[key]}, {text}" if key in found else text
     return found
 
@@ -54,7 +54,7 @@ class RequestMetadata:
         method: of HTTP.
         workspace: the id of the workspace that its path names.
         fields: its header fields by the names of `protocol.headers`, others by their names in lower case. The
-            id of a session may be empty here: it is told beside what all such heads say (`reader.py`).
+            id of a session may be empty here: heads that differ only in it share this object (`reader.py`).
         accepts_json, accepts_events: which forms of answer the client takes.
         claims: what it says of its workspace, without a session and without its body.
         passed: the header fields that cross to the workspace server.
@@ -96,7 +96,7 @@ def read_metadata(facts: RequestHead) -> RequestMetadata | None:
 
 
 def _query(target: str) -> dict[str, str]:
-    # a `+` stays one, because clients put a folder into the URL as it is (the ladder also tries a blank)
+    # a `+` is kept: clients put a folder into the URL unencoded (resolution tries a blank as well)
     raw = target.partition("?")[2].replace("+", "%2B")
     return dict(parse_qsl(raw, keep_blank_values=True, errors="surrogateescape"))
 

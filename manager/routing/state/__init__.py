@@ -1,1 +1,1 @@
-"""Tables of what the manager knows: sessions, servers, clients, port leases, timings. Pure."""
+"""State tables: sessions, registered servers, recent clients, port leases, timings, lifecycle. Pure."""

@@ -1,6 +1,6 @@
-"""The life of one workspace server as a table, and how long to wait before starting it again.
+"""State machine of one workspace server, and the back-off before it is restarted.
 
-Facts come in as events, with the time; the shell (`manager/supervision/supervisor.py`) acts on the state.
+`manager/supervision/supervisor.py` reports events with their time and acts on the state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from host.backoff import backoff
 
 
 class State(Enum):
-    """Where a workspace server is in its life; the value is what status shows."""
+    """State of a workspace server; status shows the value."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -26,7 +26,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What can happen to it."""
+    """What can happen to a workspace server."""
 
     START = "start"
     ANSWERED = "answered"
@@ -71,19 +71,19 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     State.STOPPING: {Event.EXITED: State.STOPPED, Event.STOP: State.STOPPING},
     State.CRASH_LOOPING: {Event.START: State.STARTING, Event.STOP: State.STOPPED},
 }
-"""What follows what. A missing entry is a fault in the program, not a state of the world."""
+"""The allowed transitions. A missing entry is a bug (`KeyError`)."""
 
 FAST_EXIT_S: Final = 10.0
-"""An exit sooner than this after the start is a crash at start."""
+"""An exit less than this long after the start counts as a fast exit."""
 FAST_EXITS: Final = 5
-"""So many of them in a row are a crash loop."""
+"""This many fast exits in a row are a crash loop."""
 RETRY_LOOPING_S: Final = 60.0
-"""A call may start a crash-looping server again after this long; a handshake may at once."""
+"""Pause after which a call may start a crash-looping server again. A handshake may at once."""
 
 
 @dataclass(slots=True)
 class Lifecycle:
-    """State, counters and times of one workspace server. Times are monotonic seconds."""
+    """State, counters and times (monotonic seconds) of one workspace server."""
 
     misses_allowed: int = 3
     state: State = State.STOPPED
@@ -101,7 +101,7 @@ class Lifecycle:
         self.misses, self.first_miss_at = 0, None
 
     def answered(self) -> None:
-        """It answered a health request with the right nonce."""
+        """It answered a health request with its nonce."""
         self._move(Event.ANSWERED)
         self.misses, self.first_miss_at = 0, None
 
@@ -116,16 +116,16 @@ class Lifecycle:
             self._move(Event.GAVE_UP)
 
     def hung_for(self, now: float) -> float:
-        """Seconds since the first of the misses in a row; 0 while it answers."""
+        """Seconds since the first of consecutive misses; 0 while it answers."""
         return 0.0 if self.first_miss_at is None else now - self.first_miss_at
 
     def exited(self, now: float, chance: float, *, never_ready: bool = False) -> None:
-        """Its process ended, perhaps before it ever answered. `chance` in [0, 1) spreads the back-off."""
-        asked_for = self.state is State.STOPPING
+        """Its process exited, perhaps before it was ever ready. `chance` in [0, 1) spreads the back-off."""
+        was_requested = self.state is State.STOPPING
         uptime = now - (self.started_at if self.started_at is not None else now)
         self._move(Event.EXITED)
         self.misses, self.first_miss_at = 0, None
-        if asked_for:
+        if was_requested:
             return
         self.restarts += 1
         self.fast_exits = self.fast_exits + 1 if never_ready or uptime < FAST_EXIT_S else 1
@@ -135,7 +135,7 @@ class Lifecycle:
             self.not_before = now + RETRY_LOOPING_S
 
     def stop(self) -> None:
-        """It is being stopped on purpose."""
+        """It is being stopped on request."""
         self._move(Event.STOP)
         self.fast_exits, self.not_before = 0, 0.0
 
@@ -144,7 +144,7 @@ class Lifecycle:
         return max(0.0, self.not_before - now)
 
     def forgive(self) -> None:
-        """Lift the back-off once: a handshake asks for an immediate try."""
+        """Skip the back-off once, for a handshake."""
         self.not_before = 0.0
 
     @property

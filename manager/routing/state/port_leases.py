@@ -1,7 +1,7 @@
-"""Port reservations: between the answer to `/allocate` and the first heartbeat a port belongs to its asker.
+"""Port leases: from the answer to `/allocate` until the first heartbeat, a port is reserved for its
+requester.
 
-Pure. Whether the system would let a port be bound is asked through a function that is passed in; who *lives*
-on which port is known by `registrations.py` and the daemon.
+A function argument tells whether a port can be bound. `registrations.py` knows the ports of running servers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LAST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class PortLease:
-    """A port kept for one asker until `expires_at`, in monotonic seconds."""
+    """A port reserved for one server until `expires_at`, in monotonic seconds."""
 
     session_id: str
     port: int
@@ -31,10 +31,10 @@ class PortExhausted:
 
 
 class PortLeases:
-    """All reservations, at most one for each asker, each port at most once."""
+    """All leases: at most one for each server and one for each port."""
 
     def __init__(self) -> None:
-        # The oldest first: a renewal moves a lease to the end, so expiry looks at the beginning only.
+        # Oldest first: renewal moves a lease to the end, so that `sweep` can stop at the first valid lease.
         self._leases: dict[str, PortLease] = {}
         self._ports: set[int] = set()
 
@@ -52,14 +52,14 @@ class PortLeases:
         """Give `session_id` the first free port from `start` upwards.
 
         Args:
-            session_id: the asker. A lease it has from `start` upwards is renewed, a lower one released.
-            start: the lowest port that will do, 1 to 65535.
-            now: monotonic seconds; must not go back between calls.
-            in_use: ports of live instances other than the asker's.
-            own_port: the manager's.
-            bindable: whether the system lets 127.0.0.1 with this port be bound now. Not asked for a
-                renewal: the asker itself may have bound the port already.
-            present: the port of the asker's own live instance, which it is given whatever it asked for.
+            session_id: the requester. Its lease is renewed if the port is at least `start`, else released.
+            start: the lowest acceptable port, 1 to 65535.
+            now: monotonic seconds; must not decrease between calls.
+            in_use: ports of other running instances.
+            own_port: the manager's port.
+            bindable: whether 127.0.0.1 with this port can be bound now. Not called for a renewal, because the
+                requester may have bound the port already.
+            present: the port of the requester's own running instance; returned if given.
         """
         self.sweep(now)
         if present is not None:
@@ -75,14 +75,14 @@ class PortLeases:
         return PortExhausted(start)
 
     def release(self, session_id: str) -> PortLease | None:
-        """End a reservation: its holder sent a heartbeat or said bye. Returns it if there was one."""
+        """End the lease of a server and return it; None if it has none."""
         lease = self._leases.pop(session_id, None)
         if lease is not None:
             self._ports.discard(lease.port)
         return lease
 
     def sweep(self, now: float) -> list[PortLease]:
-        """End the reservations whose 15 s are over, and return them."""
+        """End the leases that are older than `LIFETIME_S`, and return them."""
         expired: list[PortLease] = []
         for lease in self._leases.values():
             if lease.expires_at > now:
@@ -93,7 +93,7 @@ class PortLeases:
         return expired
 
     def current(self) -> tuple[PortLease, ...]:
-        """The reservations as of the last call that told the time, the oldest first."""
+        """The leases as of the last call with a time, oldest first."""
         return tuple(self._leases.values())
 
     def _keep(self, session_id: str, port: int, now: float) -> int:

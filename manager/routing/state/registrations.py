@@ -1,10 +1,11 @@
-"""The servers that somebody else started: who is registered, what state each is in, which may be matched.
+"""Table of registered servers (started by users): the state of each, and which one serves a root.
 
-Pure, no clock and no I/O. A heartbeat proves that a process lives; only a health answer that echoes its nonce
-proves that the process is the one that listens on the port. So nothing is matched before such an answer, and
-whatever casts doubt on it (silence, another address, a second claim to the port) asks for a new one.
+A heartbeat proves that a process runs. Only a health answer with its nonce proves that this process listens
+on the port. A server serves requests only after such an answer. Silence, a new address or another server's
+claim to its address make it suspect until the next one.
 
-The manager's own children are not in here. Folders must be real paths: they are compared as they stand.
+Folders must be real paths, because they are compared as text. The manager's own servers are not in this
+table.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ SUSPECT_AFTER_S: Final = 2.5
 FORGOTTEN_AFTER_S: Final = 10.0
 SWEEP_EVERY_S: Final = 0.5
 LONGEST_WAKING_GAP_S: Final = 2.0
-"""Between two calls that tell the time. More than this means that the machine or the manager slept."""
+"""Longest gap between two calls. A longer one means that the machine or the manager was suspended."""
 MISSES_ALLOWED: Final = 3
 
 
 class State(Enum):
-    """What is known of a registered server. The values are the words on the wire."""
+    """State of a registered server; the values go over the wire."""
 
-    STARTING = "starting"  # registered; its port has not yet answered with its nonce
+    STARTING = "starting"  # registered; no health answer with its nonce yet
     READY = "ready"
-    STANDBY = "standby"  # as good as ready, but another one holds its root
-    SUSPECT = "suspect"  # may be matched; health must be asked before the next call, and only that ends it
-    UNHEALTHY = "unhealthy"  # gets neither calls nor secrets; see the cause
-    LISTED = "listed"  # an editor: shown, never matched
+    STANDBY = "standby"  # ready, but another server serves its root
+    SUSPECT = "suspect"  # a health check is needed before the next call
+    UNHEALTHY = "unhealthy"  # gets no calls; `cause` says why
+    LISTED = "listed"  # an editor: shown, never gets calls
     GONE = "gone"
 
 
@@ -74,10 +75,10 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
     (State.UNHEALTHY, Event.MOVED): State.STARTING,
     **{(state, Event.LEFT): State.GONE for state in State},
 }
-"""Events come from outside, in any order: a pair that is not here changes nothing."""
+"""Events come from outside in any order. A pair that is missing here changes nothing."""
 
 _CAUSES: Final = {Event.MISMATCHED: "identity_mismatch", Event.UNANSWERED: "no_answer"}
-_IN_LINE: Final = frozenset({State.READY, State.STANDBY, State.SUSPECT})
+_CAN_SERVE: Final = frozenset({State.READY, State.STANDBY, State.SUSPECT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Registration:
     """One registered server, as its last heartbeat described it.
 
     `secret` must never be shown; an editor has none. `cause` says why it is unhealthy. `registered_at` and
-    `last_seen` are the caller's monotonic seconds. `misses` counts health questions without an answer.
+    `last_seen` are monotonic seconds. `misses` counts consecutive unanswered health checks.
     """
 
     session_id: str
@@ -105,18 +106,18 @@ class Registration:
 
     @property
     def root(self) -> str:
-        """The folder that gives the workspace its id."""
+        """The folder that determines the workspace id."""
         return self.workspace_folders[0]
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens; `localhost` is the same place as 127.0.0.1."""
+        """Host and port; `localhost` becomes 127.0.0.1."""
         return ("127.0.0.1" if self.host == "localhost" else self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A server's state before (None: it was not there) and after one call."""
+    """State of a server before a call (None: it was not registered) and after it."""
 
     session_id: str
     before: State | None
@@ -126,7 +127,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatOutcome:
-    """The outcome of a heartbeat. `first`: the sender must be told `record.secret`."""
+    """The outcome of a heartbeat. If `first`, the answer must contain `record.secret`."""
 
     first: bool
     record: Registration
@@ -134,30 +135,30 @@ class HeartbeatOutcome:
 
 
 class Registrations:
-    """All external servers by session id, and for each root the line of those that may serve it."""
+    """All registered servers by session id, and for each root the servers that may serve it."""
 
     def __init__(self) -> None:
         self._records: dict[str, Registration] = {}
-        self._heard: dict[str, float] = {}  # in waking seconds
-        self._lines: dict[str, list[str]] = {}  # of each root, in the order in which they became ready
+        self._heartbeat_at: dict[str, float] = {}  # time of the last heartbeat, without suspended time
+        self._queues: dict[str, list[str]] = {}  # session ids by root, in order of becoming ready
         self._touched: dict[str, tuple[State | None, Registration]] = {}
         self._last_now: float | None = None
-        self._slept = 0.0
+        self._suspended_s = 0.0
 
     def heartbeat(
         self, message: Heartbeat, now: float, secret_factory: Callable[[], str]
     ) -> HeartbeatOutcome:
         """Register a server or replace its record.
 
-        An unknown id, or a known one with another nonce or kind, is a new server: it gets a secret and starts
-        from the beginning. With a new address a server must be confirmed again, but stays in matching.
+        An unknown id, or a known one with another nonce or kind, is a new server: it gets a secret and must
+            be confirmed. After a change of address a server must be confirmed again, but can still serve.
         """
-        awake = self._awake(now)
+        awake = self._without_suspension(now)
         old = self._records.get(message.session_id)
         if old is not None and (old.nonce, old.kind) != (message.nonce, message.kind):
             self._apply(message.session_id, Event.LEFT)
             old = None
-        self._heard[message.session_id] = awake
+        self._heartbeat_at[message.session_id] = awake
         record = _recorded(old, message, now, secret_factory)
         self._store(record)
         if old is None or old.address != record.address:
@@ -165,19 +166,19 @@ class Registrations:
         return HeartbeatOutcome(old is None, self._records[record.session_id], tuple(self._changes()))
 
     def health_answered(self, asked: Registration, echoed: str | None) -> list[StateChange]:
-        """Take the answer to a health question.
+        """Record a health answer.
 
         Args:
-            asked: the record as it was when the question went out. If it has another address or nonce by now,
-                the answer says nothing.
-            echoed: the nonce in the answer; None where it held none.
+            asked: the record at the time of the request. The answer is ignored if address or nonce have
+                changed.
+            echoed: the nonce in the answer; None if it has none.
         """
         if not self.is_current(asked):
             return []
         for record in self._at(asked.address):
             if record.nonce == echoed:
                 self._apply(record.session_id, Event.CONFIRMED)
-            elif record.session_id == asked.session_id or record.state in _IN_LINE:
+            elif record.session_id == asked.session_id or record.state in _CAN_SERVE:
                 self._apply(record.session_id, Event.MISMATCHED)
         return self._changes()
 
@@ -205,8 +206,8 @@ class Registrations:
 
     def sweep(self, now: float) -> list[StateChange]:
         """Let silence tell. To be called every `SWEEP_EVERY_S` while anything is registered."""
-        awake = self._awake(now)
-        for session_id, heard in list(self._heard.items()):
+        awake = self._without_suspension(now)
+        for session_id, heard in list(self._heartbeat_at.items()):
             if awake - heard >= FORGOTTEN_AFTER_S:
                 self._apply(session_id, Event.LEFT)
             elif awake - heard >= SUSPECT_AFTER_S:
@@ -215,11 +216,11 @@ class Registrations:
 
     def candidates(self) -> tuple[Registration, ...]:
         """The servers that may be matched: of each root the one that holds it, ready or suspect."""
-        return tuple(self._records[line[0]] for line in self._lines.values())
+        return tuple(self._records[line[0]] for line in self._queues.values())
 
     def for_root(self, root: str) -> Registration | None:
         """The server that holds a root."""
-        line = self._lines.get(root)
+        line = self._queues.get(root)
         return self._records[line[0]] if line else None
 
     def get(self, session_id: str) -> Registration | None:
@@ -227,27 +228,27 @@ class Registrations:
         return self._records.get(session_id)
 
     def is_current(self, asked: Registration) -> bool:
-        """Whether this record still tells where its server is, and who it is."""
+        """Whether the server still has the address and nonce of this record."""
         record = self._records.get(asked.session_id)
         return record is not None and (record.address, record.nonce) == (asked.address, asked.nonce)
 
     def records(self) -> tuple[Registration, ...]:
-        """Every server, editors and unhealthy ones too, in the order of their registration."""
+        """All servers, including editors and unhealthy ones, in order of registration."""
         return tuple(self._records.values())
 
-    def _awake(self, now: float) -> float:
-        """Seconds in which heartbeats could have been heard: sleep makes nobody silent."""
+    def _without_suspension(self, now: float) -> float:
+        """Monotonic seconds without the time in which the machine or the manager was suspended."""
         gap = 0.0 if self._last_now is None else now - self._last_now
         if gap > LONGEST_WAKING_GAP_S:
-            self._slept += gap
+            self._suspended_s += gap
         self._last_now = now
-        return now - self._slept
+        return now - self._suspended_s
 
     def _at(self, address: tuple[str, int]) -> list[Registration]:
         return [record for record in self._records.values() if record.address == address]
 
     def _claim(self, record: Registration) -> None:
-        """A new address proves nothing, and casts doubt on whoever had it before."""
+        """Make the server at a new address, and the previous one there, prove their identity again."""
         self._apply(record.session_id, Event.MOVED)
         for other in self._at(record.address):
             if other.session_id != record.session_id:
@@ -267,27 +268,27 @@ class Registrations:
         before, _ = self._touched.get(record.session_id, (old.state if old else None, record))
         self._touched[record.session_id] = (before, record)
         if record.state is State.GONE:
-            del self._records[record.session_id], self._heard[record.session_id]
+            del self._records[record.session_id], self._heartbeat_at[record.session_id]
         else:
             self._records[record.session_id] = record
-        self._line_up(old, record)
+        self._update_queues(old, record)
 
-    def _line_up(self, old: Registration | None, new: Registration) -> None:
-        """Keep the lines of the roots: who becomes ready joins at the end, who may not serve leaves."""
-        left = old.root if old and old.state in _IN_LINE else None
-        joined = new.root if new.state in _IN_LINE else None
+    def _update_queues(self, old: Registration | None, new: Registration) -> None:
+        """Update the queues of the roots: who can serve joins at the end, who cannot leaves."""
+        left = old.root if old and old.state in _CAN_SERVE else None
+        joined = new.root if new.state in _CAN_SERVE else None
         if left is not None and left != joined:
-            self._lines[left].remove(new.session_id)
-            if not self._lines[left]:
-                del self._lines[left]
+            self._queues[left].remove(new.session_id)
+            if not self._queues[left]:
+                del self._queues[left]
         if joined is not None and joined != left:
-            self._lines.setdefault(joined, []).append(new.session_id)
+            self._queues.setdefault(joined, []).append(new.session_id)
         for root in {left, joined}:
-            for place, session_id in enumerate(self._lines.get(root, ()) if root else ()):
+            for place, session_id in enumerate(self._queues.get(root, ()) if root else ()):
                 self._apply(session_id, Event.OUTRANKED if place else Event.HOLDS_ROOT)
 
     def _changes(self) -> list[StateChange]:
-        """What this call changed; what changed and changed back is not told."""
+        """The state changes of this call; a change that was undone is left out."""
         touched, self._touched = self._touched, {}
         return [
             StateChange(session_id, before, record.state, record.cause)

@@ -1,6 +1,6 @@
-"""Legacy sessions: the table of who is there, which workspace each chose, and when each ends.
+"""Table of client sessions (MCP 2025-11-25 and older): binding, preferences and expiry of each.
 
-Decisions only. Their streams are `manager/sessions/streams.py`, their survival is `manager/store.py`.
+`manager/sessions/streams.py` has their streams, `manager/store.py` stores them.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ MAX_ID: Final = 128
 
 @dataclass(slots=True)
 class Session:
-    """One client of the handshake-and-session era.
+    """One session of a legacy client.
 
     Attributes:
         revision: the negotiated protocol revision.
         capabilities: the client's capabilities, as the JSON text that came.
         seen: monotonic time of the last request.
         used: whether anything but `initialize` was ever asked.
-        workspace: id of the workspace it is bound to (rung 3 of the ladder).
+        workspace: id of the workspace it is bound to by a handshake.
         cwd: the folder it was bound with.
-        in_flight: ids being answered (`jsonrpc.id_key`), each with what cancels it.
-        shown: fingerprint of the tool list it was last shown.
-        unannounced: whether a list changed without a stream to say so.
-        streaming: whether somebody listens on its standing stream.
+        in_flight: requests in flight by id (`jsonrpc.id_key`), each with a function that cancels it.
+        shown: hash of the tool list that it got last.
+        unannounced: whether a list changed while no stream was open for the notification.
+        streaming: whether its server stream is open.
         implied_workspace: id of the workspace that its URL or its roots mean, without a handshake.
-        source: which rung decided its last request.
-        sent_cwd: the folder that its last request named without being asked.
-        roots: the client's roots, None until it was asked.
-        log_level: how much it wants to hear of log messages, None until it said so.
-        subscriptions: the resources it wants to hear of, each with the id of its workspace.
-        mode: the headers that its `initialize` chose a tool mode with; requests that say nothing get them.
+        source: the kind of claim that decided the workspace of its last request.
+        sent_cwd: the ambient folder of its last request.
+        roots: the client's roots; None until it sent them.
+        log_level: value of `logging/setLevel`; None until it was set.
+        subscriptions: subscribed resources, each with the id of its workspace.
+        mode: tool mode headers of its `initialize`, the default for its requests.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Session:
     mode: tuple[tuple[str, str], ...] = ()
 
     def is_notified_of(self, workspace: str) -> bool:
-        """Whether news of a workspace concern it: the one it chose, and the one its requests mean."""
+        """Whether it gets notifications of a workspace: the bound or the implied one."""
         return workspace in (self.workspace, self.implied_workspace)
 
 
@@ -81,22 +81,22 @@ class SessionTable:
 
     @property
     def is_full(self) -> bool:
-        """Whether another session would be one too many."""
+        """Whether the limit is reached."""
         return len(self._by_id) >= self._limit
 
     def add(self, session: Session) -> None:
-        """Enter a session. The caller has asked `is_full`."""
+        """Add a session. The caller has checked `is_full`."""
         self._by_id[session.id] = session
 
     def peek(self, identity: str) -> Session | None:
-        """The session of this id, live or not; nothing is noted."""
+        """The session with this id, even if expired; does not mark it as seen."""
         return self._by_id.get(identity)
 
     def get(self, identity: str, now: float, *, uses: bool = True) -> Session | None:
-        """The live session of this id, marked as seen; None when unknown or expired.
+        """The session with this id, marked as seen; None if unknown or expired.
 
         Args:
-            uses: whether asking makes it a used session; a notification does not.
+            uses: whether the request counts as use; a notification does not.
         """
         session = self._by_id.get(identity)
         if session is None or (now - session.seen >= self._soonest_s and self._has_expired(session, now)):
@@ -107,15 +107,15 @@ class SessionTable:
         return session
 
     def active(self, now: float, within_s: float) -> list[Session]:
-        """Those that have a stream, or asked something in the last `within_s` seconds."""
+        """Sessions with an open server stream, or a request in the last `within_s` seconds."""
         return [one for one in self if one.streaming or now - one.seen < within_s]
 
     def remove(self, identity: str) -> Session | None:
-        """Take a session out and return it."""
+        """Remove a session and return it."""
         return self._by_id.pop(identity, None)
 
     def sweep(self, now: float) -> list[Session]:
-        """Remove and return what has expired: idle too long, or never used after `initialize`."""
+        """Remove and return expired sessions: idle too long, or never used after `initialize`."""
         expired = [session for session in self._by_id.values() if self._has_expired(session, now)]
         for session in expired:
             del self._by_id[session.id]
@@ -128,7 +128,7 @@ class SessionTable:
 
 
 def workspaces_of(sessions: Collection[Session]) -> set[str]:
-    """The workspaces whose news concern any of these sessions; there may be ten thousand."""
+    """The bound and implied workspaces of these sessions, of which there may be ten thousand."""
     meant = {one.workspace for one in sessions} | {one.implied_workspace for one in sessions}
     return {one for one in meant if one is not None}
 

@@ -1,7 +1,7 @@
-"""How long calls took and what they waited for: counts in fixed buckets, cheap enough for every call.
+"""Histograms of call durations and waiting times, cheap enough for every call.
 
-Pure: times are arguments, in seconds. Who is told them is `admin/status.py` (the last minutes) and
-`admin/measures.py` (all since the start). Writing costs no allocation and no lock; one loop writes and reads.
+Times are arguments in seconds. `admin/status.py` shows the last minutes, `admin/measures.py` everything since
+the start. Recording allocates nothing and needs no lock: one event loop writes and reads.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import msgspec
 BOUNDS: Final = tuple(
     float(f"{digits}e{power}") for power in range(-5, 3) for digits in ("1", "1.5", "2", "3", "5", "7")
 )
-"""Upper bounds of the buckets, 10 µs to 700 s; one more bucket is for what took longer."""
+"""Upper bounds of the buckets, 10 µs to 700 s. One more bucket counts longer durations."""
 RECENT_MINUTES: Final = 5
-"""What `recent` looks back on: so many turns, of a minute each."""
+"""Number of minutes that `recent` covers."""
 
 
 class Histogram:
-    """Durations, counted. `counts` has one number more than there are bounds; `total` is their sum."""
+    """Counts of durations by bucket (`len(BOUNDS) + 1` counts), and the sum of the durations."""
 
     __slots__ = ("counts", "total")
 
@@ -31,40 +31,40 @@ class Histogram:
         self.total = 0.0
 
     def add(self, seconds: float) -> None:
-        """Count one. A clock that went backwards counts as nothing."""
+        """Count one duration. A negative one adds nothing to the total."""
         if seconds > 0.0:
             self.total += seconds
         self.counts[bisect_left(BOUNDS, seconds)] += 1
 
     def copy(self) -> Histogram:
-        """One that does not change with this."""
+        """An independent copy."""
         twin = Histogram()
         twin.counts, twin.total = self.counts.copy(), self.total
         return twin
 
 
 class Percentiles(msgspec.Struct, frozen=True):
-    """What half of the durations stayed below, and what 99 of 100 did."""
+    """Median and 99th percentile in seconds."""
 
     p50: float
     p99: float
 
 
 class RecentCounts(msgspec.Struct, frozen=True):
-    """Counts of the last minutes, which can be added up."""
+    """Bucket counts of the last minutes; counts of several workspaces can be added."""
 
     server: Sequence[int]
     manager: Sequence[int]
 
 
 class Timings:
-    """The calls of one workspace.
+    """Timings of the calls of one workspace.
 
     Attributes:
-        server: from sending a call to the end of its answer: the workspace server's time.
-        manager: what else a call took, but for waiting: the manager's own time.
-        start: what was waited for the workspace's server, by calls that could not be sent at once.
-        connection: what was waited for a new connection, where none was free.
+        server: from sending a call to the end of its response: the workspace server's time.
+        manager: the rest of the call except waiting: the manager's own time.
+        start: time that calls waited for the workspace server to become ready.
+        connection: time that calls waited for a new connection.
     """
 
     __slots__ = ("_marks", "connection", "manager", "server", "start")
@@ -80,24 +80,24 @@ class Timings:
         """Count a call that ended.
 
         Args:
-            begun: when the manager had it; later by what it has waited since.
-            sent: when it went out.
-            came: when its answer was there.
-            now: when the answer was passed on.
+            begun: when the manager had received it, plus the time it has waited since.
+            sent: when it was sent to the workspace server.
+            came: when its response had arrived.
+            now: when the response was forwarded.
         """
         server, manager = self.server, self.manager
         took, own = came - sent, sent - begun + now - came
-        server.total += took  # `add`, written out: this is asked with every call
+        server.total += took  # `add`, inlined for speed
         server.counts[bisect_left(BOUNDS, took)] += 1
         manager.total += own
         manager.counts[bisect_left(BOUNDS, own)] += 1
 
     def start_minute(self) -> None:
-        """A minute is over."""
+        """Start the next minute."""
         self._marks.append(RecentCounts(self.server.counts.copy(), self.manager.counts.copy()))
 
     def recent(self) -> RecentCounts:
-        """What was counted in this minute and the four before."""
+        """Counts of this minute and the previous ones (`RECENT_MINUTES` in all)."""
         before = self._marks[0]
         return RecentCounts(
             _since(self.server.counts, before.server), _since(self.manager.counts, before.manager)
@@ -105,18 +105,18 @@ class Timings:
 
 
 def sum_counts(parts: Iterable[RecentCounts]) -> RecentCounts:
-    """The counts of several workspaces together."""
+    """The sums of the counts of several workspaces."""
     listed = list(parts)
     return RecentCounts(_together([one.server for one in listed]), _together([one.manager for one in listed]))
 
 
 def percentiles(counts: Sequence[int]) -> Percentiles | None:
-    """As far as the buckets tell, None where nothing was counted."""
+    """Estimate percentiles from bucket counts; None if nothing was counted."""
     return Percentiles(_quantile(counts, 0.5), _quantile(counts, 0.99)) if any(counts) else None
 
 
 def _quantile(counts: Sequence[int], share: float) -> float:
-    """A place within its bucket, as if durations were spread evenly there; at most the last bound."""
+    """Interpolate linearly within a bucket; at most the last bound."""
     left = share * sum(counts)
     for index, (bound, count) in enumerate(zip(BOUNDS, counts, strict=False)):
         if count and left <= count:

@@ -1,7 +1,6 @@
-"""What a client's text for its working directory means, before the disk is asked.
+"""Parses the working directory that a client sent into candidate paths, without disk access.
 
-Pure: it decides from the text alone which paths may be meant. Whether one of them exists is for
-`manager.filesystem`, which workspace it belongs to for `matching.py`.
+`manager/filesystem.py` checks which candidate exists, `matching.py` finds its workspace.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from urllib.parse import unquote_to_bytes
 from manager.folder import CwdProblem, CwdProblemKind
 
 MAX_BYTES: Final = 4096
-"""Longest path that is looked at, in bytes of UTF-8."""
+"""Longest accepted path in bytes of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class CwdCandidates:
-    """One or two absolute paths that may be meant, the likelier first; the first that exists is it."""
+    """One or two absolute paths, the likelier first. The first that exists is the working directory."""
 
     paths: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class NoCwd:
-    """Nothing was said: not a string, blank, or (from an ambient source) a placeholder nobody expanded."""
+    """No cwd: not a string, blank, or (from an ambient source) an unexpanded placeholder."""
 
 
-# A text that *begins* with one of these was meant to be expanded by a shell or an editor; what follows does
-# not matter (`${workspaceFolder}/api`). None of the forms can begin an absolute path.
+# A text that begins with one of these should have been expanded by a shell or an editor, whatever follows
+# (`${workspaceFolder}/api`). No absolute path begins like this.
 _PLACEHOLDER: Final = re.compile(
     r"""\s*(?:file:/*)?(?:
         \$\{ | \$\( | \$[A-Za-z_]           # ${PWD}  $(pwd)  $PWD  $env:PWD
@@ -46,13 +45,19 @@ _WINDOWS_ABSOLUTE: Final = re.compile(r"[A-Za-z]:\\|\\\\[^\\?.][^\\]*\\[^\\]")
 
 
 def parse_cwd(text: object, *, ambient: bool, windows: bool) -> CwdCandidates | NoCwd | CwdProblem:
-    """Read a cwd as a client sent it. Never raises.
+    """Parse a cwd as a client sent it. Never raises.
 
-     `ambient` says where it came from: True for what a client's configuration sends along (query, header,
-     `_meta`, roots), where an unexpanded placeholder is silence; False for an argument somebody wrote,
-     where it is the problem `relative`. `windows` says whose paths are meant. `file:` URIs are decoded
-    ; a text with blanks around it is tried as it stands, then trimmed. Paths may hold lone surrogates
-     for bytes that are no UTF-8 (PEP 383). Problems found here: `relative`, `malformed`, `too_long`.
+    `file:` URIs are decoded. A text with surrounding blanks is tried as it is, then trimmed. Paths may
+    contain lone surrogates for bytes that are not UTF-8 (PEP 383).
+
+    Args:
+        ambient: True for a value from the client's configuration (query, header, `_meta`, roots): an
+            unexpanded placeholder counts as absent. False for an argument: a placeholder is the problem
+            `relative`.
+        windows: whether paths are Windows paths.
+
+    Returns:
+        A problem is `relative`, `malformed` or `too_long`.
     """
     if not isinstance(text, str) or not text.strip():
         return NoCwd()
@@ -62,17 +67,17 @@ def parse_cwd(text: object, *, ambient: bool, windows: bool) -> CwdCandidates | 
     paths = tuple(dict.fromkeys(reading for reading in readings if isinstance(reading, str)))
     if paths:
         return CwdCandidates(paths)
-    # the trimmed form is the one to complain about: with a blank in front every text is relative
+    # report the trimmed form: with a leading blank every text is relative
     return next(reading for reading in reversed(readings) if isinstance(reading, CwdProblem))
 
 
 def _read(text: str, *, windows: bool) -> str | CwdProblem:
-    """Give the absolute path that exactly this text means."""
+    """The absolute path that this exact text means."""
     path = _decode_uri(text) if text[:5].lower() == "file:" else text
     if path is None or "\0" in path:
         return CwdProblem(CwdProblemKind.MALFORMED)
     try:
-        # Windows names are UTF-16 with any lone surrogate; POSIX has only those that stand for a byte
+        # Windows names may contain any lone surrogate; POSIX only those that stand for a byte
         size = len(path.encode("utf-8", "surrogatepass" if windows else "surrogateescape"))
     except UnicodeEncodeError:
         return CwdProblem(CwdProblemKind.MALFORMED)
@@ -84,9 +89,9 @@ def _read(text: str, *, windows: bool) -> str | CwdProblem:
 
 
 def _decode_uri(uri: str) -> str | None:
-    """Give the path of a `file:` URI, or None where it points to another host or is no text.
+    """The path of a `file:` URI; None for another host or invalid text.
 
-    `?` and `#` are taken as part of the name: a folder URI has neither, and clients forget to encode them.
+    `?` and `#` belong to the path: clients forget to encode them, and folder URIs have no query.
     """
     parts = _FILE_URI.fullmatch(uri)
     if parts is None or (parts["host"] or "").lower() not in {"", "localhost"}:
@@ -99,7 +104,7 @@ def _decode_uri(uri: str) -> str | None:
 
 
 def plain_windows_path(path: str) -> str:
-    r"""Write a Windows path the usual way.
+    r"""Normalise a Windows path.
 
     `C:/x`, `/C:/x` (from a URI) and `\\?\C:\x` become `C:\x`; `\\?\UNC\h\s\x` becomes `\\h\s\x`.
     """

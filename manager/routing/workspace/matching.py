@@ -1,7 +1,7 @@
-"""Which workspace a folder belongs to: the nearest ancestor that is known or marked.
+"""Finds the workspace of a folder: the nearest ancestor that is a known root or has a project mark.
 
-Pure, and the only place where the rule stands. It compares real paths as wholes and (device, inode), never
-the beginnings of strings, so `/ws/monolith` is not inside `/ws/mono`.
+Roots are compared by whole real path and by (device, inode), never by string prefix: `/ws/monolith` is not
+inside `/ws/mono`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _WITHOUT_KNOWN_PARENT: Final[frozenset[Mark]] = _STRONG | {"vscode"}
 class KnownRoot:
     """A folder (or workspace file) of a known workspace, which may have several of these.
 
-    `root` is its real path. `identity` must be fresh: inode numbers are used again, so that of a folder that
-    is gone may be somebody else's by now. None when the folder is gone or does not answer.
+    `root` is its real path. `identity` must be current, because inode numbers are reused; None if the folder
+    is gone or its disk does not answer.
     """
 
     root: str
@@ -31,10 +31,10 @@ class KnownRoot:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The root that was found, `levels_up` steps above the place that was asked for (0: that place itself).
+    """The root of the workspace, `levels_up` steps above the folder (0: the folder itself).
 
-    `workspace_id` is None when the root is only marked, so this workspace is new. For a known workspace
-    `root` is the known folder that matched, which need not be its first one.
+    `workspace_id` is None for a marked root that is not known yet. `root` of a known workspace is the folder
+    that matched, which need not be its first one.
     """
 
     root: str
@@ -49,7 +49,7 @@ def match(
     home: FolderIdentity | None,
     auto_start: bool,
 ) -> Match | None:
-    """Find the workspace of a folder, or None.
+    """Find the workspace of a folder; None if it has none.
 
     `ancestors` goes from the folder up to the root of the tree, as in `FolderFacts`. Marks count only with
     `auto_start`, never on the folder `home` nor on the root of the tree; either may still be *known*.
@@ -68,13 +68,13 @@ def match(
 
 
 def _nearest_known(ancestors: Sequence[Ancestor], known: Collection[KnownRoot]) -> Match | None:
-    # Two workspaces may share a folder, and two known folders be one on disk (a bind mount): the smallest
-    # gets it, each time, because it is written last.
+    # Two workspaces may share a folder, and two known folders may be one on disk (bind mount). The smallest
+    # wins deterministically, because it is written last.
     ordered = sorted(known, key=lambda root: (root.root, root.workspace_id), reverse=True)
     by_path = {root.root: root for root in ordered}
     by_identity = {root.identity: root for root in ordered if root.identity is not None}
     for level, ancestor in enumerate(ancestors):
-        # the path first: a folder made anew under the same path is the same workspace
+        # path first: a folder that was deleted and created again is the same workspace
         root = by_path.get(ancestor.path) or by_identity.get(ancestor.identity)
         if root is not None:
             return Match(root.root, root.workspace_id, level)

@@ -1,8 +1,8 @@
-"""Which workspace a request is for: the order in which its claims are asked, and what a conflict is.
+"""Workspace resolution: the precedence of the claims in a request, and when claims conflict.
 
-Rungs: the path, an explicit argument, the session's binding, the ambient query or header, the folder Codex
-tells of, the client's roots. What a claimed folder *is* on disk is answered elsewhere
-(`manager/filesystem.py`, `matching.py`); this file only says whom to ask and whom to believe.
+Steps, the first that gives a workspace wins: (1) path of the URL, (2) explicit argument, (3) binding of the
+session, (4) query or header, (5) sandbox folder from Codex, (6) the client's roots. `manager/filesystem.py`
+and `matching.py` find the workspace of a claimed folder.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final
 import msgspec
 
 MAX_SHOWN: Final = 300
-"""Characters of a claim that a person is shown."""
+"""Longest text of a claim that users are shown, in characters."""
 
 
 class WorkspaceSource(Enum):
-    """Who decided; the value is what `X-Workspace-Source` says."""
+    """The kind of claim that decided; its value is sent in `X-Workspace-Source`."""
 
     PATH = "path"
     ARGUMENT = "argument"
@@ -34,7 +34,7 @@ class WorkspaceSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One statement about the workspace: an id, or a folder as the client wrote it."""
+    """One claim: a workspace id, or a folder as the client wrote it."""
 
     source: WorkspaceSource
     text: object
@@ -42,11 +42,13 @@ class Claim:
 
 
 class Claims(msgspec.Struct, frozen=True, gc=False):
-    """Everything one request says about its workspace; None where it says nothing.
+    """All claims of one request about its workspace; None for absent ones.
 
-    A `+` in `query` is kept: it is tried as it stands, then as the blank that a form would mean. `roots` are
-    the client's, None where it was not asked. `state` is the workspace whose question the request answers,
-    which only roots can have led to: everything else is said again with each request.
+    Attributes:
+        query: `?cwd=`. A `+` is kept: it is tried literally first, then as a blank.
+        roots: the client's roots; None if the client was not asked for them.
+        state: workspace of the `requestState` that the request repeats. It was resolved by roots, since all
+            other claims are repeated with each request.
     """
 
     path: str | None = None
@@ -60,7 +62,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
     roots: tuple[str, ...] | None = None
 
     def explicit_claims(self) -> tuple[Claim, ...]:
-        """Said in this very request: all of them must mean the same workspace (rungs 1 and 2)."""
+        """Claims of URL path and arguments (steps 1 and 2). All must mean the same workspace."""
         claims = (
             Claim(WorkspaceSource.PATH, self.path, is_id=True),
             Claim(WorkspaceSource.ARGUMENT, self.argument_workspace, is_id=True),
@@ -69,7 +71,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         return tuple(claim for claim in claims if claim.text is not None)
 
     def shown_texts(self) -> dict[str, str]:
-        """What was said beside arguments and the session's choice, as texts for a person to read."""
+        """The ambient claims and the path as texts for users."""
         members = {
             "path": self.path,
             "?cwd": self.query,
@@ -81,11 +83,11 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         return {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
 
     def session_claim(self) -> Claim | None:
-        """The session's choice: beaten by what is explicit, beating what is ambient (rung 3)."""
+        """The binding of the session (step 3): after explicit claims, before ambient ones."""
         return None if self.session is None else Claim(WorkspaceSource.SESSION, self.session, is_id=True)
 
     def ambient_claims(self) -> tuple[Claim, ...]:
-        """What comes with the request unasked: a miss falls to the next (rungs 4 and 5)."""
+        """Claims that come with every request (steps 4 to 6). If one finds nothing, the next is tried."""
         form = self.query.replace("+", " ") if self.query is not None and "+" in self.query else None
         claims = (
             Claim(WorkspaceSource.QUERY, self.query),
@@ -97,14 +99,13 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         return tuple(claim for claim in claims if claim.text is not None)
 
 
-@lru_cache(maxsize=256)  # a client says the same with every call
+@lru_cache(maxsize=256)  # a client repeats its claims with every call
 def decisive_claim(claims: Claims) -> Claim | None:
-    """The one claim that decides, if it can be served; None where several do, or nothing is said."""
-    explicit_claims = claims.explicit_claims()
-    if explicit_claims:
-        return explicit_claims[0] if len(explicit_claims) == 1 else None
-    session_claim = claims.session_claim()
-    return session_claim or next(iter(claims.ambient_claims()), None)
+    """The single claim that decides; None if several may decide, or if there is none."""
+    explicit = claims.explicit_claims()
+    if explicit:
+        return explicit[0] if len(explicit) == 1 else None
+    return claims.session_claim() or next(iter(claims.ambient_claims()), None)
 
 
 def conflicting_workspaces(workspaces: Sequence[str]) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""The name of a workspace in URLs, logs and answers, made from its real path and nothing else."""
+"""Derives the id of a workspace from its real path."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _FALLBACK: Final = "workspace"
 
 
 def workspace_id(real_path: str) -> str:
-    """Give the id of the workspace at `real_path`: readable slug, `-`, 12 hex digits of the path's SHA-256.
+    """The id of the workspace at `real_path`: readable slug, `-`, 12 hex digits of the path's SHA-256.
 
-    Only `[a-z0-9-]`, at most 64 characters, the same on every machine and for ever. The path must be
-    the real one (`FolderFacts.folder`, `Match.root`); bytes that are no UTF-8 come as lone surrogates.
+    At most 64 characters of `[a-z0-9-]`, stable across machines and versions. The path must be the real path
+    (`FolderFacts.folder`, `Match.root`); bytes that are not UTF-8 are lone surrogates.
     """
     posix = real_path.startswith("/")
     name = posixpath.basename(real_path) if posix else ntpath.basename(real_path)
@@ -27,8 +27,7 @@ def workspace_id(real_path: str) -> str:
 
 
 def _slug(name: str) -> str:
-    # The frozen Unicode 3.2 tables: with those of the interpreter a newer Python could fold a newer letter,
-    # and the id would change.
+    # The frozen Unicode 3.2 tables: the tables of a newer Python could change the id.
     folded = unicodedata.ucd_3_2_0.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii")
     words = re.sub(r"[^a-z0-9]+", "-", folded.lower()).strip("-")
     return words[:_SLUG_LENGTH].rstrip("-") or _FALLBACK

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.routing.json import large_members
-from manager.routing.json.large_members import WORTH_IT
+from manager.routing.json.large_members import MIN_STRING
 from protocol import jsonrpc
 
-LONG = b"x" * 3 * WORTH_IT
+LONG = b"x" * 3 * MIN_STRING
 
 
 def both(text: bytes) -> tuple[dict[str, bytes], dict[str, bytes]]:
@@ -57,7 +57,7 @@ def test_what_no_decoder_takes_is_not_taken(text: bytes) -> None:
 
 
 def test_numbers_between_two_strings_are_no_string() -> None:
-    text = b'{"a":"y","n":[%b],"z":"w"}' % b",".join([b"1"] * 2 * WORTH_IT)
+    text = b'{"a":"y","n":[%b],"z":"w"}' % b",".join([b"1"] * 2 * MIN_STRING)
     found, wanted = both(text)
     assert found == wanted != {}
 

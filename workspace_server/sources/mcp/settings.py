@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from workspace_server.config.model import RemoteServer, StdioServer
 from workspace_server.source import Default
 from workspace_server.tool import TaskUse, Visibility
 
@@ -29,3 +30,22 @@ class SourceSettings:
     timeout_s: float = 120.0
     visibilities: Mapping[str, Visibility] = field(default_factory=dict)
     task: TaskUse = "forbidden"
+
+    @classmethod
+    def of(
+        cls, server: StdioServer | RemoteServer, keywords: tuple[str, ...] | None = None
+    ) -> SourceSettings:
+        """The settings of an entry; `keywords` replace its own."""
+        return cls(
+            server.namespace,
+            server.bare,
+            server.separator,
+            server.default,
+            server.include,
+            server.exclude,
+            server.keywords if keywords is None else keywords,
+            server.visibility,
+            server.timeout_s,
+            server.visibilities,
+            server.task,
+        )

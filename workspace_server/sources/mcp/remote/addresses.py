@@ -119,7 +119,7 @@ def _encoded(text: str) -> str:
 
 
 def refusal_reason(address: Address, allow_private: bool) -> str | None:
-    """Why nobody connects there; None where it is allowed."""
+    """Why an address is refused; None if it is allowed."""
     for one in (address, *_embedded(address)):
         if one.is_link_local or one in _METADATA:
             return "is link-local or a metadata service"

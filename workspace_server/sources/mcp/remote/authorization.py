@@ -17,7 +17,7 @@ ReadSecret = Callable[[str], Awaitable[str | None]]
 
 
 class CredentialsMissing(Exception):
-    """There is nothing to show. The text says what is missing, never a value; `next_step` what to do."""
+    """Credentials are missing. The text says which, without values; `next_step` says what to do."""
 
     def __init__(self, text: str, next_step: str) -> None:
         super().__init__(text)
@@ -29,14 +29,14 @@ class Authorization(Protocol):
     """The `Authorization` header of one server."""
 
     async def header(self) -> str | None:
-        """Its value now; None for none.
+        """The current value; None for no header.
 
         Raises:
             CredentialsMissing: it needs the user.
         """
 
     async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
-        """The server answered 401. Whether another value is worth another try.
+        """After HTTP 401: whether a retry with another value makes sense.
 
         Args:
             refused: the value it refused.
@@ -48,7 +48,7 @@ class Authorization(Protocol):
 
     @property
     def next_step(self) -> str:
-        """What the user can do when the server does not accept it."""
+        """What the user can do when the server does not accept the header."""
 
 
 class ConfiguredToken:
@@ -74,7 +74,7 @@ class ConfiguredToken:
         return f'add token, token_env, token_secret or auth = "oauth" to the entry "{server.namespace}"'
 
     async def header(self) -> str | None:
-        """`Bearer` and the token as it is at this moment."""
+        """`Bearer` and the current token."""
         server = self._server
         if server.token_secret:
             token = await self._secrets(server.token_secret) if self._secrets is not None else None

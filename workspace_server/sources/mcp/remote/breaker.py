@@ -18,7 +18,7 @@ OPEN_AFTER: Final = 5
 OPEN_S: Final = 30.0
 LONGEST_S: Final = 300.0
 THROTTLED_S: Final = 5.0
-"""How long a server is left alone that said 429 without saying how long."""
+"""Pause in seconds after HTTP 429 without `Retry-After`."""
 LONGEST_RETRY_S: Final = 3_600.0
 _SECONDS: Final = re.compile(r"[0-9]{1,9}\Z")
 
@@ -39,7 +39,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether it failed so often that calls no longer try it."""
+        """Whether the server failed so often that calls no longer try it."""
         return self.failures >= OPEN_AFTER
 
     def failed(self, now: float, chance: float) -> float:
@@ -53,12 +53,12 @@ class Breaker:
         return self.wait(now)
 
     def succeeded(self) -> None:
-        """Note that it answered."""
+        """Note a success."""
         self.failures = 0
         self.until = 0.0
 
     def hold(self, now: float, seconds: float | None) -> None:
-        """Note that the server asked to be left alone; None where it did not say how long."""
+        """Note that the server requested a pause; None for one of unknown length."""
         wait = THROTTLED_S if seconds is None else min(seconds, LONGEST_RETRY_S)
         self.held_until = max(self.held_until, now + wait)
 
@@ -67,7 +67,7 @@ class Breaker:
         return max(self.until, self.held_until, now) - now
 
     def held(self, now: float) -> float:
-        """Seconds for which the server asked to be left alone; 0 when it did not."""
+        """Seconds left of a pause that the server requested; 0 for none."""
         return max(self.held_until - now, 0.0)
 
 

@@ -43,7 +43,7 @@ MAX_ERROR_BODY: Final = 64 * 1024
 MAX_REDIRECTS: Final = 3
 CONNECT_S: Final = 4.5
 SIDE_S: Final = 5.0
-"""How long a message that nobody waits for an answer to may keep the ones behind it waiting."""
+"""Time limit of messages without a response, which delay the messages behind them, in seconds."""
 IDLE_S: Final = 4.0
 """How long an idle connection is kept: less than the 5 s after which common servers close it."""
 MARK: Final = -1_046_137_109
@@ -112,7 +112,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """One exchange; a failure of a request is an answer, too."""
+        """Send one request; a failure of it becomes a response."""
         body = await request.aread()
         asked = _envelope(body) if request.method == "POST" else _Envelope()
         identity = jsonrpc.bytes_of(asked.id) if asked.method else b""
@@ -234,7 +234,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(response.status, headers=headers, content=body)
 
     def _check_redirect(self, request: httpx2.Request, status: int, location: str | None) -> None:
-        """Let pass what the SDK follows: the same origin and the same method, three times at most."""
+        """Allow redirects that the SDK follows: same origin, same method, three at most."""
         if location is None:
             raise HttpFailure("rejected", f"answered HTTP {status} without a location", status=status)
         target = request.url.join(location)
@@ -253,7 +253,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         request.extensions["hops"] = hops  # the SDK's next request inherits the extensions
 
     def _failed(self, method: str, identity: bytes, failure: HttpFailure) -> httpx2.Response:
-        """What the SDK's transports make the right thing of: a marked error, or nothing."""
+        """The response that the SDK's transports handle correctly: a marked error, or nothing."""
         if not identity:
             return httpx2.Response(202 if method == "POST" else 405)
         if self._on_lost is not None:
@@ -269,7 +269,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Stream(httpx2.AsyncByteStream):
-    """A stream of events, decoded; how large one may be is checked by who reads it."""
+    """A stream of events, decoded; the reader limits the size of an event."""
 
     def __init__(self, pieces: AsyncIterator[bytes], response: httpcore2.Response) -> None:
         self._pieces = pieces

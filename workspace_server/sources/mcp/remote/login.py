@@ -36,11 +36,11 @@ _PAGE: Final = b"<!doctype html><title>LM Tools Bridge</title><p>%s You can clos
 
 
 class LoginFailed(Exception):
-    """Nobody is logged in. The text is for a person."""
+    """The login failed. The text is for a person."""
 
 
 class RedirectServer:
-    """The address the browser comes back to. Hears one answer, from the first that brings one."""
+    """The local server that the browser is redirected to. Takes the first answer only."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
@@ -48,13 +48,13 @@ class RedirectServer:
         self.uri = ""
 
     async def open(self) -> None:
-        """Open a port of this machine."""
+        """Open a local port."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_HEAD)
         port = self._server.sockets[0].getsockname()[1]
         self.uri = f"http://127.0.0.1:{port}{CALLBACK}"
 
     async def answer(self) -> AuthorizationCodeResult:
-        """What the browser brought; the SDK compares its state."""
+        """The parameters of the redirect; the SDK verifies the state."""
         return await self._answer
 
     async def close(self) -> None:
@@ -148,7 +148,7 @@ async def login(
 
 
 async def _trigger_login(server: RemoteServer, provider: OAuthClientProvider, resolver: Resolver) -> None:
-    """Ask for something: the answer 401 begins the flow."""
+    """Send a request: the response 401 starts the flow."""
     hello = {
         "jsonrpc": "2.0",
         "id": 1,

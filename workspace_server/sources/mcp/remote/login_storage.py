@@ -46,7 +46,7 @@ class StoredLogin:
 
 
 class LoginStorage(TokenStorage):
-    """The stored login of one server; also what the SDK stores through. Nothing of it is ever printed."""
+    """The stored login of one server; also the SDK's `TokenStorage`. Its content is never printed."""
 
     def __init__(
         self, server: RemoteServer, keeper: SecretStore, wall: Callable[[], float] = time.time
@@ -84,7 +84,7 @@ class LoginStorage(TokenStorage):
         await self._keeper.set(key_of(self._server), msgspec.json.encode(content).decode())
 
     async def get_tokens(self) -> OAuthToken | None:
-        """For the SDK, which would use what it finds: a login begins without any."""
+        """None, because a login starts without tokens and the SDK would use stored ones."""
         return None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -111,7 +111,7 @@ def _model(kind: type[Any], value: object) -> Any:
 
 
 def expiry(tokens: OAuthToken, now: float) -> float | None:
-    """When a token given out `now` ends, in seconds since 1970; None where nobody says."""
+    """When a token given out `now` ends, in seconds since 1970; None if unknown."""
     return None if tokens.expires_in is None else now + tokens.expires_in
 
 

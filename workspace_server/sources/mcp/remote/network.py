@@ -52,7 +52,7 @@ class TooLarge(Exception):
 
 
 class BadEncoding(Exception):
-    """The body is compressed in a way nobody asked for, or not as it says."""
+    """The body has an encoding that was not requested, or is not encoded as declared."""
 
 
 class CheckedBackend(httpcore2.AsyncNetworkBackend):
@@ -88,7 +88,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Resolve, judge and connect, all within the timeout."""
+        """Resolve, check and connect within the timeout."""
         origin = parse_origin(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         last: Exception = httpcore2.ConnectTimeout("no answer in time")
         with anyio.move_on_after(timeout):
@@ -147,7 +147,7 @@ async def collected(pieces: AsyncIterator[bytes], limit: int, *, cut: bool = Fal
 
 
 def why(error: Exception) -> str:
-    """What an exception says, to stand behind a sentence."""
+    """The text of an exception as the end of a sentence."""
     if isinstance(error, httpcore2.LocalProtocolError):
         return ": a header of ours cannot be sent"  # its text quotes the header
     text = str(error).strip()

@@ -45,7 +45,7 @@ from workspace_server.sources.mcp.remote.login_storage import (
 )
 
 EARLY_S: Final = 10.0
-"""A token that expires so soon is replaced before it is used."""
+"""A token that expires within this many seconds is renewed before it is used."""
 
 
 class OAuth:
@@ -79,7 +79,7 @@ class OAuth:
         if shown is not None and not self._expires():
             return shown
         async with self._lock:
-            if self._shown() == shown:  # nobody else was quicker
+            if self._shown() == shown:  # no other task was faster
                 if self._login is None or self._login.tokens is None:
                     self._login = await self._logins.load()
                 if self._shown() is None or self._expires():
@@ -87,7 +87,7 @@ class OAuth:
             return self._shown()
 
     async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
-        """One renewal for all who were refused."""
+        """Renew once for all refused requests."""
         async with self._lock:
             if self._shown() != refused:
                 return True

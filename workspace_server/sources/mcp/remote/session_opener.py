@@ -96,7 +96,7 @@ class SessionOpener:
         self.authorization: Authorization | None = None
 
     async def open(self, on_end: Callable[[str], None]) -> Session:
-        """A new session, over the transport the server speaks.
+        """Open a session over the transport that the server supports.
 
         Raises:
             Unavailable: there is none; as `HttpFailure` where HTTP is what failed.
@@ -181,6 +181,6 @@ def _origin_of(url: str) -> Origin | AddressRefused:
 
 
 def _for_opening(failure: HttpFailure) -> HttpFailure:
-    """A failure of the handshake: nothing was called, and who is forbidden to connect lacks credentials."""
+    """The failure of a handshake: nothing was delivered, and HTTP 403 means missing credentials."""
     kind = "unauthorized" if failure.status == 403 else failure.kind
     return HttpFailure(kind, failure.text, status=failure.status, retry_after_ms=failure.retry_after_ms)

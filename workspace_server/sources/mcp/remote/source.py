@@ -53,21 +53,11 @@ class RemoteSource(McpSource):
             cache: where the last good list is kept.
         """
         words = (server.namespace, "remote", *server.keywords)
-        offer = SourceSettings(
-            server.namespace,
-            server.bare,
-            server.separator,
-            server.default,
-            server.include,
-            server.exclude,
-            tuple(dict.fromkeys(words)),
-            server.visibility,
-            server.timeout_s,
-            server.visibilities,
-            server.task,
-        )
+        settings = SourceSettings.of(server, tuple(dict.fromkeys(words)))
         key = key_of(_identity(server, dependencies.environ))
-        super().__init__("remote", offer, state="connecting", cache=cache, cache_key=key, max_age_s=MAX_AGE_S)
+        super().__init__(
+            "remote", settings, state="connecting", cache=cache, cache_key=key, max_age_s=MAX_AGE_S
+        )
         self._server = server
         self._dependencies = dependencies
         self._slow_search = False

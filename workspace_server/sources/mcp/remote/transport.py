@@ -85,7 +85,7 @@ class RemoteTransport:
 
     @property
     def failure(self) -> HttpFailure | None:
-        """The last thing that went wrong."""
+        """The last failure."""
         return self._guarded.failure
 
     async def open(self) -> None:
@@ -123,7 +123,7 @@ class RemoteTransport:
         self._revision = revision
 
     async def close(self) -> None:
-        """End the session at the server, too, where it has one, and every request under way."""
+        """End the session, also at the server, and every request in flight."""
         self._closing.set()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._owner), CLOSE_S)
@@ -135,7 +135,7 @@ class RemoteTransport:
             self._connected.cancel()
 
     async def _own(self) -> None:
-        """The life of the connection, in one task: anyio's scopes are left where they were entered."""
+        """Run the connection in one task, because anyio's scopes must be left where they were entered."""
         end = TransportEnded("the connection has ended")
         try:
             async with AsyncExitStack() as stack:
@@ -204,7 +204,7 @@ class RemoteTransport:
             task.add_done_callback(self._tasks.discard)
 
     async def _finish(self, end: TransportEnded) -> None:
-        """Nobody may wait for ever: the end replaces whatever was not fetched."""
+        """Replace unread items by the end, so that the reader does not wait for ever."""
         while not self._inbox.empty():
             self._inbox.get_nowait()
         self._inbox.put_nowait(end)
@@ -229,7 +229,7 @@ class RemoteTransport:
 
 
 def _beside(context: contextvars.Context | None, message: Any) -> ResponseStreamMessage | None:
-    """What the server says on its own account in the answer to a request of ours."""
+    """A message of the server on the response stream of a request, or None."""
     number = None if context is None else context.get(_SENT)
     if type(number) is not int or not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
         return None

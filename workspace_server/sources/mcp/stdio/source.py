@@ -77,7 +77,9 @@ class StdioSource(McpSource):
             policy: makes the rules by which a server that ended is started again.
         """
         identity = {"command": server.command, "env": dict(server.env), "cwd": server.cwd, "root": root}
-        super().__init__("stdio", _offer(server), state="starting", cache=cache, cache_key=key_of(identity))
+        super().__init__(
+            "stdio", SourceSettings.of(server), state="starting", cache=cache, cache_key=key_of(identity)
+        )
         self._server = server
         self._root = root
         self._environment = environment
@@ -193,19 +195,3 @@ class StdioSource(McpSource):
     def _heard(self, line: str) -> None:
         """Log a line of standard error without the values that the entry set."""
         log.info("source_stderr", source=self.id, line=redaction.mask(line, self._server.env.values()))
-
-
-def _offer(server: StdioServer) -> SourceSettings:
-    return SourceSettings(
-        server.namespace,
-        server.bare,
-        server.separator,
-        server.default,
-        server.include,
-        server.exclude,
-        server.keywords,
-        server.visibility,
-        server.timeout_s,
-        server.visibilities,
-        server.task,
-    )

@@ -71,7 +71,7 @@ def assemble(
         port, address: where it will be reached.
         own_task: runs something in a task of the daemon's.
         stop: begins the stop, for a reason, keeping the workspace servers or not.
-        streams_end: ends standing streams.
+        streams_end: ends server streams.
     """
     store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
     folders = Folders(str(paths.config_dir), str(paths.state_dir), str(paths.runtime_dir))

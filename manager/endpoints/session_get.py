@@ -1,8 +1,8 @@
-"""GET: a session's standing stream, or any of its streams taken up again by `Last-Event-ID`.
+"""GET: a session's server stream, or any of its streams taken up again by `Last-Event-ID`.
 
 Who may come in at all is settled in `mcp.py`. What cannot be replayed any more is said as far as it can be:
 
-    standing stream      it begins with everything that may have changed
+    server stream      it begins with everything that may have changed
     stream of a request  the one event that follows is an error: the answer is lost (47112)
     nothing follows      204, upon which clients do not come again
 """
@@ -25,7 +25,7 @@ _LOST: Final = "the connection broke, and the answer is not here any more"
 
 
 class _Listener(EventResponse):
-    """The connection of a session's standing stream. No task waits for it: what happens to it comes here."""
+    """The connection of a session's server stream. No task waits for it: what happens to it comes here."""
 
     __slots__ = ("_session", "_session_manager")
 
@@ -51,7 +51,7 @@ async def serve(
     session: Session,
     implied_workspace: str | None,
 ) -> None:
-    """Serve one GET: to its end, or until it is a standing stream.
+    """Serve one GET: to its end, or until it is a server stream.
 
     Args:
         implied_workspace: the workspace that its address means.
@@ -59,7 +59,9 @@ async def serve(
     said = http_request.metadata.fields.get(headers.LAST_EVENT_ID)
     last = None if said is None else event_ids.parse(said)
     if last is None or last.is_server_stream:
-        _stand(http_request, session_manager, session, implied_workspace, last, is_again=said is not None)
+        _serve_server_stream(
+            http_request, session_manager, session, implied_workspace, last, is_again=said is not None
+        )
         return
     out = EventResponse(http_request)
     stream = session_manager.streams.request_stream(session, last)
@@ -74,7 +76,7 @@ async def serve(
         out.close()
 
 
-def _stand(
+def _serve_server_stream(
     http_request: HttpRequest,
     session_manager: SessionManager,
     session: Session,
@@ -85,10 +87,10 @@ def _stand(
 ) -> None:
     out = _Listener(http_request, session_manager, session)
     after = session_manager.streams.server_stream(session).resume_point(last)
-    standing = session_manager.notifier.open_stream(
+    server_stream = session_manager.notifier.open_stream(
         session, out, implied_workspace, takes_over=after is not None
     )
-    if standing is None:
+    if server_stream is None:
         http_request.respond(409, _CONFLICT)
         return
     if after is None and is_again:
@@ -100,7 +102,7 @@ def _stand(
         raise
     http_request.on_disconnect = out.left
     http_request.release_input()
-    standing.begin(out, after)
+    server_stream.begin(out, after)
 
 
 async def _resume(

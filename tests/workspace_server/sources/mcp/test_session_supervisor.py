@@ -85,7 +85,7 @@ async def test_who_asked_first_may_leave_without_stopping_the_others() -> None:
 
 
 @pytest.mark.usefixtures("_quick")
-async def test_a_session_that_ended_is_started_again_by_itself_and_the_old_one_is_closed() -> None:
+async def test_an_ended_session_is_closed_and_started_again() -> None:
     server = Server()
     old = await session_of(server.supervisor)
     server.wires[0].end("exited with code 1")

@@ -19,7 +19,7 @@ LISTS: Message = {"tools": {"listChanged": True}, "resources": {"subscribe": Tru
 
 
 class Modern:
-    """A server of the newer era; `refused` are resources it tells nothing of, `says` is what it always honours."""
+    """A stateless server; `refused` are resources it tells nothing of, `says` is what it always honours."""
 
     def __init__(
         self, refused: tuple[str, ...] = (), acknowledges: bool = True, says: Message | None = None

@@ -209,7 +209,7 @@ async def test_of_two_stateless_calls_nobody_knows_whether_they_are_one_clients(
     ],
 )
 @pytest.mark.parametrize("names_of", [("", "", ""), ("one", "two", "three")])
-async def test_calls_whose_clients_have_gone_to_find_an_answer_keep_nobody_from_being_asked(
+async def test_suspended_calls_do_not_keep_other_clients_from_being_asked(
     parked: tuple[bool, ...], asked: list[int], names_of: tuple[str, ...]
 ) -> None:
     """A client that never returns must not spoil the server for all others; alone, it is the one that is meant."""
@@ -350,7 +350,7 @@ async def test_a_question_too_large_to_be_kept_is_refused() -> None:
         assert caller.asked == []
 
 
-async def test_a_server_that_asks_while_it_is_greeted_gets_the_workspace_and_asks_nobody() -> None:
+async def test_roots_requested_during_the_handshake_are_the_workspace() -> None:
     """There is no client yet whom it could mean."""
     answers: list[Message] = []
 
@@ -419,7 +419,7 @@ async def test_log_messages_that_may_be_about_several_clients_reach_none() -> No
     assert [levels(caller) for caller in callers] == [["info"], []]
 
 
-async def test_a_server_of_the_older_era_is_told_the_most_verbose_wish_and_only_when_it_differs() -> None:
+async def test_a_session_server_gets_the_most_verbose_level_when_it_changes() -> None:
     """Facts 2.8: one level for a whole session."""
     busy = Busy(LOGGING)
     wishes = ["warning", None, "debug", "error"]

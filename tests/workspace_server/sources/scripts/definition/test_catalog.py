@@ -287,9 +287,7 @@ def test_an_old_file_set_back_in_time_is_seen(root: Path, tools: Path) -> None:
     assert under.look().scripts["a"].bundle.contents["script.py"] == b"print(2)\n"
 
 
-def test_what_is_half_written_is_answered_by_the_last_whole_version_for_a_moment(
-    root: Path, tools: Path
-) -> None:
+def test_a_half_written_tool_keeps_its_last_complete_version_for_a_moment(root: Path, tools: Path) -> None:
     clock = Clock()
     under = catalog(root, clock=clock)
     folder = write_tool(tools, "a")

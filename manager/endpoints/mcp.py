@@ -1,4 +1,4 @@
-"""The MCP routes: `/mcp` and `/w/{workspace_id}/mcp`, POST, GET and DELETE.
+"""Serves the MCP routes `/mcp` and `/w/{workspace_id}/mcp`: POST, GET and DELETE.
 
 Classify, hand to the era's endpoint, write. A request's whole way can be followed from `serve`.
 """

@@ -1,4 +1,4 @@
-"""What a legacy client's POST, GET and DELETE mean: initialize, sessions, notifications, requests.
+"""Answers what session clients POST: initialize, requests, notifications and responses.
 
 Requests that are not about the session itself go on to `answers/dispatch.py`. HTTP is left to
 `mcp.py`; here a status is only a number.

@@ -1,4 +1,4 @@
-"""GET and DELETE at the MCP routes: the streams of legacy sessions, and their end.
+"""Serves GET and DELETE at the MCP routes: the streams of sessions, and their end.
 
 What is POSTed is `mcp.py`.
 """

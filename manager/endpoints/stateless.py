@@ -1,4 +1,4 @@
-"""What only the stateless era has: server/discover, listen streams, and methods that no longer exist.
+"""Answers what only stateless clients send: server/discover, listen streams, removed methods.
 
 All else goes on to `answers/dispatch.py`.
 """

@@ -1,4 +1,4 @@
-"""The answer to a forwarded request on its way: read whole, in pieces, or poured into who takes them.
+"""The arriving answer to a forwarded request: read whole, in pieces, or streamed to a sink.
 
 What a failure means to the caller is said in `refusal_of`. Who is asked, and how often, is `forward.py`.
 """

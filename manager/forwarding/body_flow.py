@@ -1,4 +1,4 @@
-"""The body of a response on its way to somebody who takes it piece by piece, the moment it comes.
+"""Moves the body of a response to a sink as it arrives, with back-pressure.
 
 Nobody's task wakes for a piece: what is read from one connection is written to the other in the same
 callback. Where the taker is full, the server is made to wait, by the response's own bound. What is made of

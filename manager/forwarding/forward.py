@@ -1,4 +1,4 @@
-"""Sends one request to a workspace's server and hands its answer back as it comes.
+"""Sends a request to a workspace's server and returns its answer as it arrives.
 
 Whose fault a failure is decides what may be done:
 

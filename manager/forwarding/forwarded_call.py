@@ -1,4 +1,4 @@
-"""Owns one forwarded call until its end: admission, counters, timing, deadline and the id of its response."""
+"""Owns one forwarded call: admission, counters, timing, deadline and the id of its response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a workspace server's answer message by message, where the messages themselves are needed.
+"""Reads the JSON-RPC messages in a workspace server's answer, and checks whose response they are.
 
 Also says what counts as a response at all: servers that somebody else started may answer anything.
 What is passed on as it comes is not read here but in `relay/writer.py`.

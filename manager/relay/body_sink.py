@@ -1,4 +1,4 @@
-"""An answer that nobody reads, on its way from connection to connection: how far it is, who was waited for.
+"""Base of the sinks that pass a response to a client unread, while it arrives.
 
 What is written of it, and when, is for those who know its form (`large_json.py`, `large_event.py`).
 """

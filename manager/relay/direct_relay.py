@@ -1,9 +1,9 @@
-"""A call that waits for nothing but its answer: it needs no task, the connections' own callbacks are enough.
+"""Relays the response to a call from connection to connection, without a task.
 
-A large answer that nobody has to read flows to its client from here. Whatever needs more than that (a stream,
-a question, an answer that is late or missing, a client that leaves) goes on by the way of all other requests,
-from the point where it is. Nothing is decided here: where a call
-goes and what is sent says `answers/dispatch.py`, how a response reads `sessions/round_trips.py`.
+A small JSON response is written when it is complete, and a sink of `relay_plan.py` takes a large one as it
+arrives. Anything else (an event stream, an input request, a late or missing answer, a session client that
+leaves) continues in a task, from the point where it is. `answers/dispatch.py` decides where a call goes, and
+how a response reads in a session is decided in `sessions/round_trips.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A workspace server's event stream on its way through: cut between events only, ended where it has to be.
+"""Relays an event stream of a workspace server to a client, event by event.
 
 Its bytes stay as they are. A large event is not kept back until it is whole, if its beginning says already
 that it is the response: who has begun to read that can only be told by a broken connection that the rest does

@@ -1,4 +1,4 @@
-"""An answer that came as an event, on its way to its client, and not read: as it is, or as JSON.
+"""Passes the only event of a stream to a client unread: as an event, or as JSON.
 
 Its server said before the event what of it a session does not get (`protocol/internal/result_trim.py`), and
 that nothing follows it. How long it is, is known at the end alone.

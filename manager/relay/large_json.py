@@ -1,4 +1,4 @@
-"""A large answer of JSON on its way to its client, piece by piece: neither collected nor read.
+"""Passes a large JSON response to a client unread, for a session without the trimmed bytes.
 
 In a session it goes without what only the stateless era knows: the server said where that is
 (`protocol/internal/result_trim.py`). That this is the response that was asked for, its beginning has shown

@@ -1,4 +1,4 @@
-"""A stateless client's listen stream (`subscriptions/listen`): it stands, without a task, until it is ended.
+"""Serves a stateless client's listen stream (`subscriptions/listen`), without a task.
 
 What comes on it is a workspace server's, passed on as it comes, or nothing at all. It ends with its client,
 with its server, or with the manager; then, and only where the client is there, with a response.

@@ -1,4 +1,4 @@
-"""Writes a reply as HTTP: JSON or an event stream, as the client accepts it and the answer came.
+"""Writes a reply as HTTP: JSON or an event stream, as the client accepts it.
 
 Events leave one by one, the moment they are known. What breaks off in the middle of a stream is ended with
 a proper response, so that nobody waits for an id that never comes. While nothing is known yet, the stream is

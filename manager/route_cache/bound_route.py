@@ -1,4 +1,4 @@
-"""How a session takes a route: what is written for all calls that come with one head, on any connection.
+"""Binds a cached route to a session: writes the heads of its requests and answers once, for reuse.
 
 Joins bytes; what they say is the route's (`cached_route.py`).
 """

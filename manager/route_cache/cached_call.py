@@ -1,8 +1,7 @@
-"""The calls of one connection that are on the fast path, one after the other: sent, answered, or let go of.
+"""Sends and answers the cached calls of one client connection, one after the other.
 
-At any point such a call can go on the usual way: when its answer is not whole or not plain, late, or never
-comes, when its client leaves, cancels it or sends the next request early. Then it is as if it had gone there
-from the beginning.
+A cached call falls back to the direct relay when its answer is late, incomplete or needs reading, and when
+its client leaves, cancels it or sends the next request early. The client sees no difference.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ class Line(Protocol):
     deadline: Deadline
 
     def begin(self, metadata: RequestMetadata, session: str | None, body: bytes) -> HttpRequest:
-        """A request that is answered the usual way from now on."""
+        """Begin a request that is not answered from the cache."""
 
     def answered_fast(self, now: float) -> None:
         """An answer was written; the next request may follow."""
 
 
 class CachedCall:
-    """What such calls need of a connection, and the one under way.
+    """The cached calls of one connection; at most one is under way.
 
     Attributes:
         is_under_way: whether a call was sent and not answered.
@@ -116,7 +115,7 @@ class CachedCall:
         self._cache.remember(bound, head)
 
     def send_parsed(self, group: RouteGroup, session: Session | None, head: bytes, body: bytes) -> bool:
-        """Send a request of this kind; False where no route of it fits, and nothing was done."""
+        """Send a parsed request by a route of this group; False where no route fits, and nothing was done."""
         self._begun = _monotonic()
         for route in group.routes:
             found = route.match(body)
@@ -154,7 +153,7 @@ class CachedCall:
     # -- answers (`response.Taker`) ------------------------------------------------------------------------
 
     def take(self, data: bytes) -> bool:
-        """The answer begins: pass it on where it is whole, and plain."""
+        """Write the answer where it is complete and needs no reading; False where it must fall back."""
         now, bound, cache = _monotonic(), self._bound, self._cache
         answer = bound.answer(data, self._identity, cache.date.at(now))
         if answer is None:
@@ -170,7 +169,7 @@ class CachedCall:
         return True
 
     def respond(self) -> UpstreamResponse:
-        """Go on the usual way."""
+        """Fall back: the direct relay gets the answer."""
         self.is_under_way = False
         bound, connection = self._bound, self._upstream
         session = bound.session

@@ -1,4 +1,4 @@
-"""What holds for all calls of one tool that come with the same head, in sessions of the same group.
+"""Holds a cached route: matches the bodies of its calls, and rewrites requests and responses.
 
 Where they go, how they are known, how they are worded in both directions: bytes that were written once, for
 reuse. What a call means was decided when the route was made (`route_cache.py`), and whether that still holds

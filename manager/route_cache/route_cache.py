@@ -1,11 +1,8 @@
-"""Which calls need no thought, since one like them was thought through: makes routes, and says if they hold.
+"""Caches how a `tools/call` was routed, and checks that a cached route is still valid.
 
-A call that went the usual way without a task (`relay/direct_relay.py`) and came for the second time with its
-head leaves
-a route behind. What follows on it is compared (`cached_route.py`) and sent on (`cached_call.py`). Whatever
-is not
-as it was takes the usual way, at the beginning or from the middle: nothing is answered here that would not be
-answered there in the same words.
+A call that the direct relay answered and whose head came for the second time leaves a cached route. A later
+call is compared with it (`cached_route.py`) and sent (`cached_call.py`). Any difference makes the call fall
+back to the parsed path, before it is sent or while it waits; both paths write the same bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls that come with one head, in sessions that say the same: their routes, and who takes these now.
+"""Groups the cached routes of calls with one request head, in sessions with the same profile.
 
 Which call is of which kind, and what a route is made of, is `route_cache.py`.
 """

@@ -1,1 +1,1 @@
-"""Where requests leave: workspace servers as processes, connections to them, and forwarding."""
+"""HTTP client for workspace servers: connections, responses, pool and header cache."""

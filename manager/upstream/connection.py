@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to a workspace server. The response arriving on it is `response.py`.
+"""One HTTP/1.1 connection to a workspace server, with one request in flight at a time.
 
 The manager's own slim client: one exchange at a time, bytes in and bytes out, every failure with its blame.
 It is deliberately not a general HTTP client: no redirects, cookies, compression, HEAD, upgrades, TLS, retries

@@ -1,4 +1,4 @@
-"""Heads of responses that the parser has read before: a server answers with the same one again and again.
+"""Caches parsed response heads, since a server sends the same one again and again.
 
 Two heads that differ in the digits of their one `Content-Length` alone are read alike; bodies in chunks need
 the very same head. What is taken here is a whole response in one piece, or the beginning of one of a known

@@ -1,4 +1,4 @@
-"""The connections to one workspace server: verified once each, reused newest first.
+"""Pools keep-alive connections to one workspace server: verified once each, reused newest first.
 
 It is deliberately not a scheduler: there is no queue, no retry and no limit of calls in flight; admission and
 deadlines are the caller's. A connection carries nothing before the server at its other end has proved to be

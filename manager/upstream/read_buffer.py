@@ -1,4 +1,4 @@
-"""A buffer of its own, into which a connection reads what is passed on at once: nothing is copied in between.
+"""Reads large bodies into a buffer of our own, so that nothing is copied on the way.
 
 By itself the loop reads into a buffer of its own, and copies every read into a new object.
 """

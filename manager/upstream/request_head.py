@@ -1,4 +1,4 @@
-"""The head of a request to a workspace server, written so that nothing in it can alter the framing."""
+"""Writes the head of a request to a workspace server; nothing in it can alter the framing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The response that is arriving on a connection, and the ways in which it may not arrive.
+"""The response that arrives on a connection, and the ways in which it can fail.
 
 It holds what was received and not yet read; the bytes come from `connection.py`. Every failure says whether
 the request may have been read by the server.

@@ -1,4 +1,4 @@
-"""GET: a session's server stream, or any of its streams taken up again by `Last-Event-ID`.
+"""Serves GET: a session's server stream, or a stream resumed by `Last-Event-ID`.
 
 Who may come in at all is settled in `mcp.py`. What cannot be replayed any more is said as far as it can be:
 

@@ -1,7 +1,7 @@
-"""Summarises a tool's input schema for models in one line: `Input: { query: string, isRegexp?: boolean }.`
+"""Summarises a tool's input schema for models in one line.
 
-The line is part of the tool's description. Nested members, enum values and limits are left to the JSON
-Schema.
+Example: `Input: { query: string, isRegexp?: boolean }.` The line is part of the tool's description. Nested
+members, enum values and limits are left to the JSON Schema.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Runs the fork server: a process with everything loaded, from which workspace servers are forked. Linux
-only.
+"""Runs the fork server, a process with all modules loaded, from which workspace servers are forked.
 
-It has one thread, no event loop, and nothing of a user or a project; a forked server gets those from its
+Linux only. It has one thread, no event loop, and nothing of a user or a project; a forked server gets those
+from its
 instructions and the descriptors that come with them. It ends when the manager closes its end of the socket;
 forked servers continue. `warm_up.py` loads everything; `protocol.internal.fork_server` defines the messages.
 """

@@ -1,4 +1,4 @@
-"""Sends a client's other requests to a source: `prompts/get`, `resources/read`, `completion/complete` …
+"""Sends a client's other requests to a source: prompts, resources, completions.
 
 The callers choose the source and translate names. Results come back as the bytes that the source sent.
 """

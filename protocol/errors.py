@@ -1,5 +1,4 @@
-"""Catalogue of refusals: code, reason and next step of each, for the wire, status, `lmtb doctor` and the
-docs.
+"""Catalogue of refusals: code, reason and next step of each, for the wire, status, doctor and docs.
 
 A refusal is a value, not an exception. `jsonrpc.py` and `inbound.py` have the errors that JSON-RPC and MCP
 define.

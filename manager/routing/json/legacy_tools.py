@@ -1,5 +1,4 @@
-"""Converts tool definitions and tool results for session clients, which accept only objects as structured
-content.
+"""Converts tools and their results for session clients, whose structured content must be an object.
 
 These clients validate. One invalid definition makes them reject the whole list, including the tools of all
 other servers. What is invalid in legacy revisions is changed; everything else stays byte for byte.

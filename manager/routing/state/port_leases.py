@@ -1,5 +1,4 @@
-"""Port leases: from the answer to `/allocate` until the first heartbeat, a port is reserved for its
-requester.
+"""Reserves a port for its requester, from the answer to `/allocate` until the first heartbeat.
 
 A function argument tells whether a port can be bound. `registrations.py` knows the ports of running servers.
 """

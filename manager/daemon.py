@@ -31,7 +31,7 @@ from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.pages import control_runner
 from manager.listener.peer_identity import SameUser, lookup_works
 from manager.listener.runner import Runner
-from manager.lock import Held, Lock
+from manager.lock import Lock, LockHolder
 from manager.log import configure, logger
 from manager.paths import Paths
 from manager.port import PortTaken, bind_fixed, private_socket
@@ -100,7 +100,7 @@ class Daemon:
             hint = f"make {self._paths.runtime_dir} writable, or set LMTB_RUNTIME_DIR"
             self._log.error("start.refused", why=f"the runtime folder cannot be used: {error}", hint=hint)
             return exit_codes.HOPELESS
-        if isinstance(lock, Held):
+        if isinstance(lock, LockHolder):
             self._log.warning("start.refused", why=f"another manager serves already: {lock}")
             return exit_codes.OK
         try:
@@ -120,7 +120,7 @@ class Daemon:
         finally:
             lock.release()
 
-    async def _lock(self) -> Lock | Held:
+    async def _lock(self) -> Lock | LockHolder:
         """The lock, or who has it: one that starts at this moment is given the time to say so."""
         for _ in range(20):
             lock = Lock.acquire(self._paths.lock_file)
@@ -196,7 +196,7 @@ class Daemon:
             return
         path = self._paths.control_socket
         path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
-        late = LazyAiohttpServer(lambda: control_runner(parts.control, shown, parts.measures.taken))
+        late = LazyAiohttpServer(lambda: control_runner(parts.control, shown, parts.measures.snapshot))
         stack.push_async_callback(late.close)
         control = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
@@ -224,7 +224,7 @@ class Daemon:
             check = SameUser(tcp_peer_uid, os.getuid(), lookup_works=works)
 
         def app() -> web.Application:
-            return make_app(parts.control, shown, parts.measures.taken)
+            return make_app(parts.control, shown, parts.measures.snapshot)
 
         runner = Runner(app, rules, limits=limits, peer_check=check)
         return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner

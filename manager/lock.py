@@ -23,7 +23,7 @@ _MAX_DESCRIPTION_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LockHolder:
     """Somebody else holds the lock. What it says about itself, or None where it has not said it (yet)."""
 
     pid: int | None = None
@@ -51,7 +51,7 @@ class Lock:
         self._descriptor = descriptor
 
     @classmethod
-    def acquire(cls, path: Path) -> Lock | Held:
+    def acquire(cls, path: Path) -> Lock | LockHolder:
         """Takes the lock on `path` (mode 0600, in an existing private folder) or says who has it.
 
         Never waits. Raises UnsafePathError where `path` is a symbolic link, no plain file or another user's,
@@ -97,17 +97,17 @@ def _is_still(path: Path, descriptor: int) -> bool:
         return False
 
 
-def _read(descriptor: int) -> Held:
+def _read(descriptor: int) -> LockHolder:
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
         about = json.loads(os.read(descriptor, _MAX_DESCRIPTION_BYTES).split(b"\n", 1)[0])
     except (OSError, ValueError, RecursionError):
-        return Held()
+        return LockHolder()
     if not isinstance(about, dict):
-        return Held()
+        return LockHolder()
     pid = about.get("pid")
     texts = (about.get(key) for key in ("address", "version", "startedAt"))
-    return Held(
+    return LockHolder(
         pid if isinstance(pid, int) else None, *(text if isinstance(text, str) else None for text in texts)
     )
 

@@ -91,20 +91,20 @@ def assemble(launch: LaunchInstructions, environ: Mapping[str, str]) -> Parts:
     builtin = BuiltinSource(workspace)
     if launch.folders is None:
         return Parts(Calls(Toolset(Registry([builtin]))))
-    around = _surroundings(launch, launch.folders, workspace, environ)
-    secrets = open_store(around.state_dir, environ)
+    dependencies = _dependencies(launch, launch.folders, workspace, environ)
+    secrets = open_store(dependencies.state_dir, environ)
     registry = Registry()
-    sources = ActiveSources(registry, around, [builtin], SourceFactory(around, secrets))
-    states = RequestStates(around.workspace, around.state_dir)
+    sources = ActiveSources(registry, dependencies, [builtin], SourceFactory(dependencies, secrets))
+    states = RequestStates(dependencies.workspace, dependencies.state_dir)
     gate = CallGate(Approvals(states), RateLimiter())
-    tasks = Tasks(around.workspace, Store(around.state_dir / TASKS / around.workspace))
+    tasks = Tasks(dependencies.workspace, Store(dependencies.state_dir / TASKS / dependencies.workspace))
     calls = Calls(
         Toolset(registry, sources.configure, sources.configure_nowait), gate, SuspendedCalls(states), tasks
     )
-    return Parts(calls, sources, partial(_channel, around, workspace, secrets, calls))
+    return Parts(calls, sources, partial(_channel, dependencies, workspace, secrets, calls))
 
 
-def _surroundings(
+def _dependencies(
     launch: LaunchInstructions, folders: Folders, workspace: Workspace, environ: Mapping[str, str]
 ) -> Dependencies:
     return Dependencies(
@@ -120,19 +120,19 @@ def _surroundings(
 
 
 def _channel(
-    around: Dependencies, workspace: Workspace, secrets: LayeredSecretStore, calls: Calls, prefix: str
+    dependencies: Dependencies, workspace: Workspace, secrets: LayeredSecretStore, calls: Calls, prefix: str
 ) -> InternalChannel:
     from workspace_server.internal_channel.service import make_channel  # noqa: PLC0415
 
     return make_channel(
-        workspace=around.workspace,
+        workspace=dependencies.workspace,
         root=workspace.root,
         folders=[folder.path for folder in workspace.folders],
-        config_dir=around.config_dir,
-        state_dir=around.state_dir,
-        runtime_dir=around.runtime_dir,
+        config_dir=dependencies.config_dir,
+        state_dir=dependencies.state_dir,
+        runtime_dir=dependencies.runtime_dir,
         store=secrets,
         toolbox=InternalToolbox(calls.toolset, calls.run),
-        version=around.version,
+        version=dependencies.version,
         prefix=prefix,
     )

@@ -22,8 +22,8 @@ from manager.supervision.workspaces import Workspace, Workspaces
 
 MAX_WORKSPACES: Final = 50
 """So many workspaces are told apart, those used last: who collects this pays for each of them."""
-LOOK_S: Final = 1.0
-LOOKS: Final = 60
+LAG_INTERVAL_S: Final = 1.0
+INTERVALS_PER_MINUTE: Final = 60
 """So many looks are a minute."""
 
 
@@ -44,7 +44,7 @@ class WorkspaceMeasures(msgspec.Struct, frozen=True):
     connection: Histogram
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuresSnapshot(msgspec.Struct, frozen=True):
     """All of them. `left_out` is how many workspaces there are besides those told."""
 
     version: str
@@ -55,7 +55,7 @@ class Measured(msgspec.Struct, frozen=True):
     loop_lag: Histogram
 
 
-Take = Callable[[], Measured]
+TakeSnapshot = Callable[[], MeasuresSnapshot]
 """Looks at everything now."""
 
 
@@ -67,10 +67,10 @@ class Measures:
         self._session_manager = session_manager
         self._loop_lag = Histogram()
 
-    def taken(self) -> Measured:
+    def snapshot(self) -> MeasuresSnapshot:
         """As they are now: what happens later changes nothing in them, so any thread may read them."""
         told = nlargest(MAX_WORKSPACES, self._workspaces, key=lambda one: one.used_at)
-        return Measured(
+        return MeasuresSnapshot(
             __version__,
             tuple(_of(one) for one in told),
             len(self._workspaces) - len(told),
@@ -87,9 +87,9 @@ class Measures:
         """Look at the loop, and turn the pages of the last minutes, for ever."""
         for looks in count(1):
             before = now()
-            await sleep(LOOK_S)
-            self._loop_lag.add(now() - before - LOOK_S)
-            if looks % LOOKS == 0:
+            await sleep(LAG_INTERVAL_S)
+            self._loop_lag.add(now() - before - LAG_INTERVAL_S)
+            if looks % INTERVALS_PER_MINUTE == 0:
                 for workspace in self._workspaces:
                     workspace.supervisor.figures.timings.start_minute()
 

@@ -20,54 +20,54 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from manager.admin.measures import Measured, WorkspaceMeasures
+from manager.admin.measures import MeasuresSnapshot, WorkspaceMeasures
 from manager.routing.state.timings import BOUNDS, Histogram
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
-EVERY: Final = 2
+BOUNDS_PER_BUCKET: Final = 2
 """Of the buckets' bounds so many are shown as one: 1, 2 and 5 of each power of ten."""
 
-_BOUNDS: Final = (*map(str, BOUNDS[::EVERY]), "+Inf")
-_OF_WORKSPACE: Final = ("workspace",)
+_BOUNDS: Final = (*map(str, BOUNDS[::BOUNDS_PER_BUCKET]), "+Inf")
+_WORKSPACE_LABEL: Final = ("workspace",)
 
 
-def render(measured: Measured) -> bytes:
+def render(snapshot: MeasuresSnapshot) -> bytes:
     """The whole page."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Told(measured))
+    registry.register(_SnapshotCollector(snapshot))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
-class _Told(Collector):
-    def __init__(self, measured: Measured) -> None:
-        self._measured = measured
+class _SnapshotCollector(Collector):
+    def __init__(self, snapshot: MeasuresSnapshot) -> None:
+        self._measured = snapshot
 
     def collect(self) -> Iterable[Metric]:
-        yield from _of_manager(self._measured)
-        yield from _of_workspaces(self._measured.workspaces)
+        yield from _manager_metrics(self._measured)
+        yield from _workspace_metrics(self._measured.workspaces)
 
 
-def _of_manager(measured: Measured) -> Iterator[Metric]:
-    yield InfoMetricFamily("lmtb", "The manager.", {"version": measured.version})
+def _manager_metrics(snapshot: MeasuresSnapshot) -> Iterator[Metric]:
+    yield InfoMetricFamily("lmtb", "The manager.", {"version": snapshot.version})
     for name, text, value in (
-        ("sessions", "Open sessions of clients.", measured.sessions),
-        ("streams", "Standing streams of clients.", measured.streams),
-        ("workspaces", "Known workspaces.", len(measured.workspaces) + measured.left_out),
-        ("workspaces_left_out", "Known workspaces that have no figures here.", measured.left_out),
+        ("sessions", "Open sessions of clients.", snapshot.sessions),
+        ("streams", "Standing streams of clients.", snapshot.streams),
+        ("workspaces", "Known workspaces.", len(snapshot.workspaces) + snapshot.left_out),
+        ("workspaces_left_out", "Known workspaces that have no figures here.", snapshot.left_out),
     ):
         yield GaugeMetricFamily(f"lmtb_{name}", text, value)
     lag = HistogramMetricFamily("lmtb_loop_lag_seconds", "How late the loop came to a look once a second.")
-    lag.add_metric((), *_shown(measured.loop_lag))
+    lag.add_metric((), *_buckets(snapshot.loop_lag))
     yield lag
 
 
-def _of_workspaces(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
-    calls = CounterMetricFamily("lmtb_calls", "Tool calls sent on.", labels=_OF_WORKSPACE)
+def _workspace_metrics(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
+    calls = CounterMetricFamily("lmtb_calls", "Tool calls sent on.", labels=_WORKSPACE_LABEL)
     errors = CounterMetricFamily(
         "lmtb_errors", "Requests that got no answer of the server's.", labels=("workspace", "reason")
     )
-    restarts = CounterMetricFamily("lmtb_restarts", "Unwanted ends of the server.", labels=_OF_WORKSPACE)
+    restarts = CounterMetricFamily("lmtb_restarts", "Unwanted ends of the server.", labels=_WORKSPACE_LABEL)
     for one in workspaces:
         calls.add_metric((one.id,), one.calls)
         restarts.add_metric((one.id,), one.restarts)
@@ -79,12 +79,14 @@ def _of_workspaces(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric
 
 
 def _gauges(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
-    serving = GaugeMetricFamily("lmtb_serving", "Whether the server answers.", labels=_OF_WORKSPACE)
-    in_flight = GaugeMetricFamily("lmtb_in_flight", "Requests being answered.", labels=_OF_WORKSPACE)
+    serving = GaugeMetricFamily("lmtb_serving", "Whether the server answers.", labels=_WORKSPACE_LABEL)
+    in_flight = GaugeMetricFamily("lmtb_in_flight", "Requests being answered.", labels=_WORKSPACE_LABEL)
     listening = GaugeMetricFamily(
-        "lmtb_listening", "Streams on which changes are waited for.", labels=_OF_WORKSPACE
+        "lmtb_listening", "Streams on which changes are waited for.", labels=_WORKSPACE_LABEL
     )
-    tasks = GaugeMetricFamily("lmtb_tasks", "Calls that go on without their clients.", labels=_OF_WORKSPACE)
+    tasks = GaugeMetricFamily(
+        "lmtb_tasks", "Calls that go on without their clients.", labels=_WORKSPACE_LABEL
+    )
     for one in workspaces:
         serving.add_metric((one.id,), int(one.is_serving))
         in_flight.add_metric((one.id,), one.in_flight)
@@ -112,11 +114,11 @@ def _durations(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
             (waits, "connection", one.connection),
         ):
             if any(histogram.counts):  # most workspaces rest, and each line costs the calls of others
-                family.add_metric((one.id, part), *_shown(histogram))
+                family.add_metric((one.id, part), *_buckets(histogram))
     yield from (calls, waits)
 
 
-def _shown(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
+def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
     """Buckets as the library wants them, each with all before it, and the sum."""
     below = list(accumulate(histogram.counts))
-    return list(zip(_BOUNDS, [*below[:-1:EVERY], below[-1]], strict=True)), histogram.total
+    return list(zip(_BOUNDS, [*below[:-1:BOUNDS_PER_BUCKET], below[-1]], strict=True)), histogram.total

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from manager.admin.allocate import allocate_routes
-from manager.admin.measures import Measured, Take
+from manager.admin.measures import MeasuresSnapshot, TakeSnapshot
 from manager.admin.services import Services
 from manager.admin.status import log_payload
 from manager.http import lazy_aiohttp as web
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
-def make_app(services: Services, status: Callable[[], dict[str, Any]], measures: Take) -> web.Application:
-    """The application of the port; the door is added by `pages.port_runner`."""
+def make_app(
+    services: Services, status: Callable[[], dict[str, Any]], measures: TakeSnapshot
+) -> web.Application:
+    """The application of the port; admission is added by `pages.port_runner`."""
     app = web.Application()
     app.add_routes(allocate_routes(services))
     app.add_routes(diagnosis_routes(status, measures, slash=True))
@@ -31,11 +33,11 @@ def make_app(services: Services, status: Callable[[], dict[str, Any]], measures:
 
 
 def diagnosis_routes(
-    status: Callable[[], dict[str, Any]], measures: Take, *, slash: bool = False
+    status: Callable[[], dict[str, Any]], measures: TakeSnapshot, *, slash: bool = False
 ) -> list[web.RouteDef]:
     """Status, metrics, health and log: read-only, on the port and on the control socket."""
     shown = {
-        "/metrics": _tells(measures),
+        "/metrics": _metrics_handler(measures),
         "/mcp/status": _shows(status),
         "/mcp/log": _shows(log_payload),
         "/mcp/health": _shows(lambda: {"ok": True}),
@@ -46,21 +48,21 @@ def diagnosis_routes(
     return [web.get(path, handler, allow_head=False) for path, handler in paths.items()]
 
 
-def _tells(measures: Take) -> Handler:
+def _metrics_handler(measures: TakeSnapshot) -> Handler:
     one_at_a_time = asyncio.Lock()
 
-    async def tell(_: web.Request) -> web.Response:
+    async def handle(_: web.Request) -> web.Response:
         async with one_at_a_time:  # calls go on meanwhile: the text takes a while
-            text, kind = await asyncio.to_thread(_worded, measures())
+            text, kind = await asyncio.to_thread(_render, measures())
         return web.Response(body=text, headers={"Content-Type": kind})
 
-    return tell
+    return handle
 
 
-def _worded(measured: Measured) -> tuple[bytes, str]:
+def _render(snapshot: MeasuresSnapshot) -> tuple[bytes, str]:
     from manager.admin import metrics  # noqa: PLC0415  slow to import, and many never ask for it
 
-    return metrics.render(measured), metrics.CONTENT_TYPE
+    return metrics.render(snapshot), metrics.CONTENT_TYPE
 
 
 def _shows(payload: Callable[[], dict[str, Any]]) -> Handler:

@@ -16,7 +16,7 @@ from host.command_line import Failure, json_option, print_json
 from host.printable import printable
 from manager.cli import workspace_command
 from manager.cli.output.manager_access import ask_about
-from manager.cli.output.responses import TRUST_PENDING, first_sentence, objects, worded
+from manager.cli.output.responses import TRUST_PENDING, first_sentence, issue_text, objects
 from manager.cli.output.text import table
 from manager.cli.output.workspace_options import cwd_option, say_issues
 
@@ -76,7 +76,7 @@ def why(cwd: Path | None, name: str, as_json: bool) -> None:
         click.echo(printable(_explained(row)))
     for issue in about:
         if row is None or issue.get("code") != TRUST_PENDING:  # the reason says so already
-            click.echo(printable(worded(issue)))
+            click.echo(printable(issue_text(issue)))
 
 
 @tools.command()

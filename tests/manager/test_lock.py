@@ -14,7 +14,7 @@ import pytest
 
 import manager
 from host.private_files import UnsafePathError
-from manager.lock import Held, Lock
+from manager.lock import Lock, LockHolder
 
 ROOT = Path(manager.__file__).parents[1]
 STARTER = """
@@ -68,13 +68,13 @@ def test_exactly_one_of_ten_simultaneous_starters_wins(path: Path) -> None:
         results = [answer(process) for process in starters]
         winner = starters[results.index("won")]
         assert sorted(results) == ["held"] * 9 + ["won"]
-        assert Lock.acquire(path) == Held(winner.pid, "127.0.0.1:1", "9.9", "2026-01-01T00:00:00Z")
+        assert Lock.acquire(path) == LockHolder(winner.pid, "127.0.0.1:1", "9.9", "2026-01-01T00:00:00Z")
 
 
 def test_killed_holder_leaves_nothing_that_blocks_a_start(path: Path) -> None:
     with starter(path) as holder:
         assert answer(holder, "go\n") == "won"
-        assert isinstance(Lock.acquire(path), Held)
+        assert isinstance(Lock.acquire(path), LockHolder)
         holder.kill()
         holder.wait()
         lock = Lock.acquire(path)
@@ -90,7 +90,7 @@ def test_contents_of_the_file_never_stop_a_start(path: Path, found: bytes) -> No
     path.write_bytes(found)
     lock = Lock.acquire(path)
     assert isinstance(lock, Lock)
-    assert Lock.acquire(path) == Held(pid=os.getpid())  # nothing of a former holder is told any more
+    assert Lock.acquire(path) == LockHolder(pid=os.getpid())  # nothing of a former holder is told any more
     lock.release()
 
 
@@ -101,7 +101,7 @@ def test_unreadable_description_still_means_held(path: Path, written: bytes) -> 
     lock = Lock.acquire(path)
     assert isinstance(lock, Lock)
     path.write_bytes(written)
-    assert Lock.acquire(path) == Held()
+    assert Lock.acquire(path) == LockHolder()
     lock.release()
 
 
@@ -154,6 +154,6 @@ def test_planted_link_folder_or_pipe_is_refused_and_the_target_untouched(path: P
 
 
 def test_explanation_says_what_is_known() -> None:
-    known = Held(7, "127.0.0.1:47100", "1.2", "2026-01-01")
+    known = LockHolder(7, "127.0.0.1:47100", "1.2", "2026-01-01")
     assert str(known).endswith("running: pid 7, at 127.0.0.1:47100, version 1.2, since 2026-01-01")
-    assert str(Held()).endswith("running: starting up")
+    assert str(LockHolder()).endswith("running: starting up")

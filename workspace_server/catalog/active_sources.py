@@ -18,9 +18,9 @@ from workspace_server.catalog.registry import Registry
 from workspace_server.config.combine import apply_widening
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
-from workspace_server.files.change_detection import Glance
+from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.files.local_disk import are_local
-from workspace_server.files.single_flight import Fresh
+from workspace_server.files.single_flight import SingleFlight
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
@@ -47,8 +47,8 @@ class FileState:
 class FileBackedSource(Protocol):
     """A source that reads files. They are checked together with the configuration."""
 
-    def look(self, glance: Glance) -> None:
-        """Check the files now, and report to `glance` which paths the source's tools depend on. Blocks."""
+    def look(self, change_detector: ChangeDetector) -> None:
+        """Check the files now; `change_detector` receives the paths that the tools depend on. Blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ActiveSources:
         dependencies: what sources depend on.
         builtin: the built-in sources, first in order unless they are disabled.
         factory: makes the sources that read or start something.
-        glance: tells whether any file changed since the last check.
+        change_detector: tells whether any file changed since the last check.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ActiveSources:
         dependencies: Dependencies,
         builtin: Sequence[Source],
         factory: SourceFactory,
-        glance: Glance | None = None,
+        change_detector: ChangeDetector | None = None,
     ) -> None:
         self._registry = registry
         self._dependencies = dependencies
@@ -101,16 +101,16 @@ class ActiveSources:
         self._path = self._environ.get("PATH", "")
         self._has_shell_environment = False
         self._folders = (self._root, dependencies.config_dir, dependencies.state_dir)
-        self._fresh = Fresh(self._check_files)
+        self._single_flight = SingleFlight(self._check_files)
         self._state: FileState | None = None
         self._in_force = Configuration()
         self._made: dict[str, tuple[object, Source]] = {}
-        self._file_checks: list[Callable[[Glance], None]] = []
-        self._glance = glance or Glance()
+        self._file_checks: list[Callable[[ChangeDetector], None]] = []
+        self._change_detector = change_detector or ChangeDetector()
 
     async def configure(self) -> Configuration:
         """The current configuration, for a request that has just arrived. Updates the sources to match it."""
-        state = await self._fresh.get()
+        state = await self._single_flight.get()
         if not self._has_shell_environment and _needs_shell(state.configuration):
             shell = await self._dependencies.shell()
             if (
@@ -118,7 +118,7 @@ class ActiveSources:
             ):  # the others wait for this as well, or they would use a different PATH
                 self._has_shell_environment = True
                 self._use_shell_environment(shell)
-            state = await self._fresh.get()
+            state = await self._single_flight.get()
         if state is not self._state:
             self._state = state
             self._apply(state)
@@ -126,12 +126,12 @@ class ActiveSources:
 
     def configure_nowait(self) -> Configuration | None:
         """The same without waiting; None if it has to wait or something changed."""
-        state = self._fresh.get_now()
+        state = self._single_flight.get_now()
         return self._in_force if state is not None and state is self._state else None
 
     async def close(self) -> None:
         """Wait for the check that is running, and stop waiting for the login shell."""
-        await self._fresh.close()
+        await self._single_flight.close()
         await self._dependencies.close()
 
     def trusts(self, digests: Mapping[str, str]) -> Mapping[str, Verdict]:
@@ -139,30 +139,30 @@ class ActiveSources:
         return self._store.verdicts(self._root, digests)
 
     def _check_files(self) -> FileState:
-        glance = self._glance
-        if self._state is not None and glance.is_same():
+        change_detector = self._change_detector
+        if self._state is not None and change_detector.is_unchanged():
             return self._state
-        begun = glance.begin()
-        state = self._read_files(glance)
+        begun = change_detector.begin()
+        state = self._read_files(change_detector)
         if state == self._state:
             state = self._state
         else:
-            glance.doubt()  # report the change again until `configure` has applied it
-        glance.end(begun)
+            change_detector.mark_incomplete()  # report the change again until `configure` has applied it
+        change_detector.end(begun)
         return state
 
-    def _read_files(self, glance: Glance) -> FileState:
-        configuration = self._configurations.current(glance)
+    def _read_files(self, change_detector: ChangeDetector) -> FileState:
+        configuration = self._configurations.current(change_detector)
         for check in self._file_checks:
-            check(glance)
-        items = self._items.all(configuration, self._path, glance)
+            check(change_detector)
+        items = self._items.all(configuration, self._path, change_detector)
         verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
         has_trust_items = bool(items) or os.path.lexists(self._own_folder)
         issue = self._store.issue(self._root) if has_trust_items else None
         for path in (self._own_folder, *self._store.paths(self._root)):
-            glance.saw(path)
+            change_detector.add_path(path)
         if issue is not None:
-            glance.doubt()
+            change_detector.mark_incomplete()
         return FileState(configuration, verdicts, issue)
 
     def _use_shell_environment(self, environ: Mapping[str, str]) -> None:
@@ -170,10 +170,10 @@ class ActiveSources:
         self._path = environ.get("PATH", self._path)
         self._environ.update({**environ, **self._environ, "PATH": self._path})
         self._configurations.forget()
-        self._glance.forget()
+        self._change_detector.invalidate()
 
     def _apply(self, state: FileState) -> None:
-        self._glance.forget()
+        self._change_detector.invalidate()
         configuration, issues = state.configuration, [state.issue] if state.issue is not None else []
         verdict = state.verdicts.get(SETTINGS_KEY)
         if verdict == "trusted":
@@ -193,7 +193,7 @@ class ActiveSources:
         self._file_checks = [source.look for source in sources if isinstance(source, FileBackedSource)]
         scripts = configuration.scripts
         elsewhere = (*scripts.tools_path, *scripts.libraries_path)
-        self._fresh.may_be_quick = are_local((*self._folders, *elsewhere))
+        self._single_flight.may_be_quick = are_local((*self._folders, *elsewhere))
         self._registry.replace([*(self._builtin if configuration.builtin else ()), *sources])
 
     def _specs(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[SourceSpec]:

@@ -37,7 +37,7 @@ from workspace_server.config.model import (
 from workspace_server.config.self_references import MANAGER_PORT
 from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE
 from workspace_server.config.watched_file import MAX_BYTES, Clock, WatchedFile, WatchedFolder
-from workspace_server.files.change_detection import Glance
+from workspace_server.files.change_detection import ChangeDetector
 
 USER_FILE: Final = "workspace.toml"
 WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"
@@ -85,14 +85,14 @@ class ConfigurationLoader:
         self._removed: list[str] = []
         self._current: Configuration | None = None
 
-    def current(self, glance: Glance | None = None) -> Configuration:
+    def current(self, change_detector: ChangeDetector | None = None) -> Configuration:
         """The current configuration; the same object as before while no file changed.
 
         A file that cannot be read keeps its last valid content, with an issue. Settings by which an untrusted
         workspace would allow more are in `widening`; see `apply_widening`.
 
         Args:
-            glance: hears what the configuration depends on.
+            change_detector: receives the paths that the configuration depends on.
         """
         self._follow_project()
         imported = [file for _, file in self._imported]
@@ -103,12 +103,12 @@ class ConfigurationLoader:
         if self._current is None or any(changed):
             self._tidy()
             self._current = self._combined()
-        if glance is not None:
-            self._show(glance)
+        if change_detector is not None:
+            self._show(change_detector)
         return self._current
 
-    def _show(self, glance: Glance) -> None:
-        glance.saw(os.fspath(self._root))  # `*.code-workspace` files in it
+    def _show(self, change_detector: ChangeDetector) -> None:
+        change_detector.add_path(os.fspath(self._root))  # `*.code-workspace` files in it
         imported = [file for _, file in self._imported]
         files: list[WatchedFile[Any]] = [
             self._user,
@@ -118,9 +118,9 @@ class ConfigurationLoader:
             *self._named.values(),
         ]
         for file in files:
-            glance.saw(os.fspath(file.path))
+            change_detector.add_path(os.fspath(file.path))
             if file.problem is not None:
-                glance.doubt()  # the cause of a read error may vanish unnoticed
+                change_detector.mark_incomplete()  # the cause of a read error may vanish unnoticed
 
     def forget(self) -> None:
         """Drop the current configuration because the environment of the placeholders changed."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import Final
 
-Stamp = tuple[int, int, int, int, int, int]
+FileIdentity = tuple[int, int, int, int, int, int]
 """Device, inode, mode, size, and times of content and status in nanoseconds."""
 
 SETTLES_NS: Final = 100_000_000
 """File systems tell time in steps of milliseconds: what changed this recently may change again unseen."""
 
 
-def stamp_of(status: os.stat_result) -> Stamp:
+def file_identity(status: os.stat_result) -> FileIdentity:
     """What is compared of a file or folder."""
     return (
         status.st_dev,
@@ -24,6 +24,6 @@ def stamp_of(status: os.stat_result) -> Stamp:
     )
 
 
-def is_settled(stamp: Stamp, now_ns: int) -> bool:
+def is_settled(stamp: FileIdentity, now_ns: int) -> bool:
     """Whether an unchanged stamp means unchanged content; `now_ns` is the wall clock before reading began."""
     return now_ns - stamp[5] > SETTLES_NS

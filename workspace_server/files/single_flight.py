@@ -15,7 +15,7 @@ QUICK_S: Final = 0.005
 CLOSE_S: Final = 1.0
 
 
-class Fresh(Generic[T]):
+class SingleFlight(Generic[T]):
     """Runs one blocking function in a thread, for many callers at once.
 
     Args:

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server.files.change_detection import Glance
-from workspace_server.files.file_identity import Stamp, is_settled, stamp_of
+from workspace_server.files.change_detection import ChangeDetector
+from workspace_server.files.file_identity import FileIdentity, file_identity, is_settled
 from workspace_server.trust.item import file_name
 
 MAX_KEPT: Final = 8 * 1024 * 1024
@@ -45,25 +45,25 @@ class CommandFileReader:
 
     def __init__(self, root: Path) -> None:
         self._root = os.path.realpath(root)
-        self._known: dict[tuple[str, bool], tuple[Stamp, bytes | str]] = {}
+        self._known: dict[tuple[str, bool], tuple[FileIdentity, bytes | str]] = {}
 
     def named(
-        self, command: Sequence[str], cwd: str, path: str, glance: Glance | None = None
+        self, command: Sequence[str], cwd: str, path: str, change_detector: ChangeDetector | None = None
     ) -> CommandFiles:
         """What `command`, started in `cwd` with the search path `path`, names.
 
-        `glance` hears what that depends on.
+        `change_detector` receives the paths that the result depends on.
         """
         program = _locate(command[0], cwd, path) if command else None
-        if glance is not None and command:
+        if change_detector is not None and command:
             for place in _places(command[0], path):
-                glance.saw(place)
+                change_detector.add_path(place)
         named = CommandFiles(program)
         for written in [program or "", *command[1:]]:
             for candidate in _candidates(written):
-                if glance is not None:
-                    glance.saw(os.path.join(cwd, candidate))  # noqa: PTH118  as in `_add`
-                    glance.saw(os.path.dirname(os.path.join(cwd, candidate)))  # noqa: PTH118, PTH120  may be a link
+                if change_detector is not None:
+                    change_detector.add_path(os.path.join(cwd, candidate))  # noqa: PTH118  as in `_add`
+                    change_detector.add_path(os.path.dirname(os.path.join(cwd, candidate)))  # noqa: PTH118, PTH120  may be a link
                 self._add(candidate, cwd, named)
         return named
 
@@ -102,7 +102,7 @@ class CommandFileReader:
 
     def _content(self, path: str, status: os.stat_result, room: int) -> bytes | str:
         # the room depends on this command only, not on what was read before, so digests are stable
-        place, stamp = (path, status.st_size <= room), stamp_of(status)
+        place, stamp = (path, status.st_size <= room), file_identity(status)
         known = self._known.get(place)
         if known is None or known[0] != stamp:
             now = time.time_ns()
@@ -139,13 +139,13 @@ def _places(name: str, path: str) -> list[str]:
     return [] if os.sep in name else [f"{entry}/{name}" for entry in _entries(path)]
 
 
-def _read(path: str, stamp: Stamp, room: int) -> tuple[Stamp, bytes | str]:
+def _read(path: str, stamp: FileIdentity, room: int) -> tuple[FileIdentity, bytes | str]:
     """The content, or a text in its place that changes whenever the content does."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
         with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
             status = os.fstat(descriptor)
-            stamp = stamp_of(status)
+            stamp = file_identity(status)
             if not stat.S_ISREG(status.st_mode):
                 return stamp, "no plain file"
             if status.st_size > MAX_HASHED:
@@ -166,6 +166,6 @@ def _hash(file: Any) -> str:
     return f"{size} bytes, sha256:{state.hexdigest()}"
 
 
-def _by_status(stamp: Stamp) -> str:
+def _by_status(stamp: FileIdentity) -> str:
     """The text for a file that was not read; its change time, which nobody can set, reveals every change."""
     return f"not read, {'.'.join(map(str, stamp))}"

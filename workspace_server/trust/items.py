@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.config.model import Configuration, EntryOrigin, RemoteServer, StdioServer
-from workspace_server.files.change_detection import Glance
+from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.trust.command_files import CommandFileReader
 from workspace_server.trust.item import TrustItem, hashed
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
@@ -46,24 +46,28 @@ class TrustItemFactory:
         self._reader = CommandFileReader(self._root)
         self._made: dict[str, TrustItem] = {}
 
-    def all(self, configuration: Configuration, path: str, glance: Glance | None = None) -> list[TrustItem]:
+    def all(
+        self, configuration: Configuration, path: str, change_detector: ChangeDetector | None = None
+    ) -> list[TrustItem]:
         """All items of a configuration, without disabled servers.
 
         Args:
             configuration: what the user and the workspace configured.
             path: the PATH its programs are started with.
-            glance: hears what the items depend on.
+            change_detector: receives the paths that the items depend on.
         """
-        items = [self.stdio(one, path, glance) for one in configuration.stdio if _counts(one)]
+        items = [self.stdio(one, path, change_detector) for one in configuration.stdio if _counts(one)]
         items += [self.remote(one) for one in configuration.remote if _counts(one)]
         settings = self.settings(configuration)
         return items if settings is None else [*items, settings]
 
-    def stdio(self, server: StdioServer, path: str, glance: Glance | None = None) -> TrustItem:
+    def stdio(
+        self, server: StdioServer, path: str, change_detector: ChangeDetector | None = None
+    ) -> TrustItem:
         """The item of a stdio server: its entry, the program, and the files that its command names."""
         cwd = server.cwd or str(self._root)
         raw = server.raw or {"command": list(server.command), "env": dict(server.env)}
-        named = self._reader.named(server.command, cwd, path, glance)
+        named = self._reader.named(server.command, cwd, path, change_detector)
         written = redacted(raw, lambda argument: self._reader.is_file(argument, cwd))
         facts = {
             "from": self._relative(server.origin),

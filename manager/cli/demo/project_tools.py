@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from mcp import Client
 
-    from manager.cli.demo.sandbox import Stage
+    from manager.cli.demo.sandbox import Sandbox
 
 SHELL_S: Final = 30.0
 QUESTION: Final = "[y/N]"
@@ -49,54 +49,54 @@ required = true
 """
 
 
-class Play:
+class ProjectToolsTour:
     """The scenes, in order.
 
     Args:
         client: bound to the project harbour.
-        stage: where it is played.
+        sandbox: where it is played.
         tell: prints a sentence.
         quote: prints what a program printed.
     """
 
     def __init__(
-        self, client: Client, stage: Stage, tell: Callable[[str], None], quote: Callable[[str], None]
+        self, client: Client, sandbox: Sandbox, tell: Callable[[str], None], quote: Callable[[str], None]
     ) -> None:
         self._client = client
-        self._stage = stage
+        self._sandbox = sandbox
         self._tell = tell
         self._quote = quote
-        self._tools = stage.user_tools / "tide"
+        self._tools = sandbox.user_tools / "tide"
 
-    async def play(self) -> None:
+    async def run(self) -> None:
         """All of them. Raises AssertionError where something is not as the story says."""
-        await self._what_comes_along_waits()
-        await self._trusted_it_runs()
-        await self._edited_live()
-        await self._found_by_search()
+        await self._show_untrusted_server()
+        await self._show_trusted_server()
+        await self._show_live_edit()
+        await self._show_search()
 
-    async def _what_comes_along_waits(self) -> None:
-        project = self._stage.project("harbour")
+    async def _show_untrusted_server(self) -> None:
+        project = self._sandbox.project("harbour")
         (project / "logbook.py").write_text(_LOGBOOK, encoding="utf-8")
         entry = {"command": sys.executable, "args": ["logbook.py"]}
         (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"logbook": entry}}), encoding="utf-8")
-        names = await self._names()
+        names = await self._list_names()
         _check("logbook__write" not in names, f"the list has {names}")
         self._tell(
             "harbour gets a .mcp.json that names a stdio server. Nothing of it runs: nobody trusted it."
         )
 
-    async def _trusted_it_runs(self) -> None:
-        shown = self._stage.at_a_terminal(["trust", str(self._stage.project("harbour"))], QUESTION, "y\n")
+    async def _show_trusted_server(self) -> None:
+        shown = self._sandbox.answer_prompt(["trust", str(self._sandbox.project("harbour"))], QUESTION, "y\n")
         _check(QUESTION in shown and "logbook.py" in shown, shown)
-        self._quote(f"$ lmtb trust {self._stage.project('harbour')}\n{shown}")
+        self._quote(f"$ lmtb trust {self._sandbox.project('harbour')}\n{shown}")
         self._tell("A person looked at it and said yes, for exactly this content.")
-        await self._listed("logbook__write")
+        await self._wait_for_tool("logbook__write")
         said = [await self._call("logbook__write", {"entry": entry}) for entry in ("fog", "fog, still")]
         _check(said[1] == "2 lines in the logbook", str(said))
         self._tell(f"The list has logbook__write now. One process serves every client: {said[1]}.")
 
-    async def _edited_live(self) -> None:
+    async def _show_live_edit(self) -> None:
         self._tools.mkdir(parents=True)
         (self._tools / "tool.toml").write_text(_TOML.format("native"), encoding="utf-8")
         self._write("ebb")
@@ -108,9 +108,9 @@ class Play:
         _check(second == "the water falls", second)
         self._tell(f"The script is edited; the very next call answers {second!r}.")
 
-    async def _found_by_search(self) -> None:
+    async def _show_search(self) -> None:
         (self._tools / "tool.toml").write_text(_TOML.format("ondemand"), encoding="utf-8")
-        names = await self._names()
+        names = await self._list_names()
         _check("tide" not in names and "tool_search" in names, f"the list has {names}")
         found = await self._client.call_tool("tool_search", {"query": "mooon"})
         hits = (found.structured_content or {}).get("results", [])
@@ -125,14 +125,14 @@ class Play:
     def _write(self, ebb: str) -> None:
         (self._tools / "tide.py").write_text(_TIDE.format(ebb), encoding="utf-8")
 
-    async def _listed(self, name: str) -> None:
+    async def _wait_for_tool(self, name: str) -> None:
         """Wait until a tool is in the list: a server that has just been allowed to run is still starting."""
         deadline = time.monotonic() + SHELL_S
-        while name not in (names := await self._names()):
+        while name not in (names := await self._list_names()):
             _check(time.monotonic() < deadline, f"the list has {names}")
             await asyncio.sleep(0.1)
 
-    async def _names(self) -> list[str]:
+    async def _list_names(self) -> list[str]:
         return [tool.name for tool in (await self._client.list_tools(cache_mode="refresh")).tools]
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ from manager.paths import Paths
 START_S: Final = 30.0
 STOP_S: Final = 40.0
 _RETRY_S: Final = 0.02
-_PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
+_INHERITED_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
 _PROJECTS: Final[Mapping[str, Mapping[str, str]]] = {
     "harbour": {
         "story.txt": "The lamp of the old lighthouse went out.\n"
@@ -39,18 +39,18 @@ _PROJECTS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-class StageError(Exception):
+class SandboxError(Exception):
     """The manager did not start or stop as it should."""
 
 
-class Stage:
-    """The temporary folder and the processes in it. Call `clear` at the end, whatever happened."""
+class Sandbox:
+    """The temporary folder and the processes in it. Call `close` at the end, whatever happened."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="lmtb-demo-")).resolve()
         self._home = self.folder / "home"
         self._log = self.folder / "manager.log"
-        self._environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {
+        self._environ = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ} | {
             "HOME": str(self._home),
             "LMTB_CONFIG_DIR": str(self._home / "config"),
             "LMTB_STATE_DIR": str(self._home / "state"),
@@ -76,7 +76,7 @@ class Stage:
         """The folder of the sample user's own script tools."""
         return self._paths.config_dir / "tools"
 
-    def at_a_terminal(self, words: list[str], question: str, answer: str) -> str:
+    def answer_prompt(self, words: list[str], question: str, answer: str) -> str:
         """What `lmtb` with these words prints at a terminal where its question is answered."""
         command = [sys.executable, "-I", "-m", "manager", *words]
         environ = {**self._environ, "NO_COLOR": "1", "TERM": "dumb"}
@@ -99,7 +99,7 @@ class Stage:
             with contextlib.suppress(NoManager, ManagerFault, ControlRefusal):
                 return str(self._control.get("/status")["address"])
             time.sleep(_RETRY_S)
-        raise StageError(f"the manager did not start (exit code {self._manager.poll()})")
+        raise SandboxError(f"the manager did not start (exit code {self._manager.poll()})")
 
     @property
     def manager_pid(self) -> int:
@@ -125,12 +125,12 @@ class Stage:
     def stop(self) -> int:
         """Ask the manager to stop, wait for its end, and return its exit code."""
         if self._manager is None:
-            raise StageError("there is no manager to stop")
+            raise SandboxError("there is no manager to stop")
         self._control.post("/shutdown", {"reason": "end of the demo"})
         try:
             return self._manager.wait(STOP_S)
         except subprocess.TimeoutExpired as error:
-            raise StageError(f"the manager did not stop within {STOP_S:g} s") from error
+            raise SandboxError(f"the manager did not stop within {STOP_S:g} s") from error
 
     def processes(self) -> list[psutil.Process]:
         """Every process of this demo but our own: all that has the temporary folder as its home."""
@@ -141,13 +141,13 @@ class Stage:
                     found.append(process)
         return found
 
-    def last_words(self) -> list[str]:
+    def last_log_lines(self) -> list[str]:
         """The manager's last log lines."""
         if not self._log.exists():
             return []
         return self._log.read_text("utf-8", "replace").splitlines()[-10:]
 
-    def clear(self, *, keep_folder: bool) -> None:
+    def close(self, *, keep_folder: bool) -> None:
         """End what still runs, and remove the folder."""
         for process in self.processes():
             with contextlib.suppress(psutil.Error):

@@ -18,8 +18,8 @@ import click
 
 from host.command_line import Failure
 from host.printable import printable
-from manager.cli.demo.project_tools import Play
-from manager.cli.demo.sandbox import Stage
+from manager.cli.demo.project_tools import ProjectToolsTour
+from manager.cli.demo.sandbox import Sandbox
 from manager.cli.output.overview import merged_workspaces, workspace_table
 from protocol.names import CALL_TOOL, HANDSHAKE
 from protocol.versions import LATEST_LEGACY, LATEST_MODERN
@@ -32,7 +32,7 @@ LIMIT_S: Final = 60.0
 """Longest the whole tour may take."""
 
 
-class Disappointment(Exception):
+class TourError(Exception):
     """Something was not as the story says."""
 
 
@@ -60,37 +60,37 @@ def demo(keep: bool) -> None:
     if sys.platform == "win32":
         raise Failure("the demo needs signals that Windows does not have", "see the documentation instead")
     narrator = Narrator()
-    stage = Stage()
+    sandbox = Sandbox()
     try:
-        _play(stage, narrator)
+        _run_tour(sandbox, narrator)
     except Exception as error:
-        for line in stage.last_words():
+        for line in sandbox.last_log_lines():
             click.echo(f"  manager: {printable(line)}", err=True)
         why = "; ".join(_reasons(error))
         raise Failure(f"the demo failed: {why}", "look closer with: lmtb doctor; lmtb demo --keep") from error
     finally:
-        stage.clear(keep_folder=keep)
+        sandbox.close(keep_folder=keep)
         if keep:
-            click.echo(f"kept: {stage.folder}")
+            click.echo(f"kept: {sandbox.folder}")
     click.echo("\nAll of it worked. Your turn: lmtb serve")
 
 
-def _play(stage: Stage, narrator: Narrator) -> None:
+def _run_tour(sandbox: Sandbox, narrator: Narrator) -> None:
     narrator.tell("Two sample projects are made, harbour and orchard, each with a .git folder.")
-    address = stage.start()
-    narrator.tell(f"A manager of their own serves at {address} (pid {stage.manager_pid}).")
-    asyncio.run(asyncio.wait_for(_tour(stage, narrator, address), LIMIT_S))
-    click.echo(_indented(workspace_table(merged_workspaces(stage.status()))))
+    address = sandbox.start()
+    narrator.tell(f"A manager of their own serves at {address} (pid {sandbox.manager_pid}).")
+    asyncio.run(asyncio.wait_for(_tour_with_client(sandbox, narrator, address), LIMIT_S))
+    click.echo(_indented(workspace_table(merged_workspaces(sandbox.status()))))
     narrator.tell("That was the status: two servers, one restart.")
-    running = len(stage.processes())
-    code = stage.stop()
+    running = len(sandbox.processes())
+    code = sandbox.stop()
     _expect(code == 0, f"the manager ended with exit code {code}")
-    left = stage.processes()
+    left = sandbox.processes()
     _expect(not left, f"processes are left: {[process.pid for process in left]}")
     narrator.tell(f"Stopped. Of {running} processes, none is left.")
 
 
-async def _tour(stage: Stage, narrator: Narrator, address: str) -> None:
+async def _tour_with_client(sandbox: Sandbox, narrator: Narrator, address: str) -> None:
     from mcp import Client  # noqa: PLC0415 - 0.8 s that nobody but the demo should pay
 
     # it logs, with a traceback, news that arrive while it says goodbye
@@ -103,18 +103,18 @@ async def _tour(stage: Stage, narrator: Narrator, address: str) -> None:
         notices.append(str(getattr(message, "method", "")))
 
     async with Client(address, mode="legacy", message_handler=note) as client:
-        await _handshake(client, narrator, stage.project("harbour"), notices)
-        await _direct_and_handed_on(client, narrator, stage)
-        await _stateless(Client, narrator, address, stage.project("orchard"))
-        await Play(client, stage, narrator.tell, _quote).play()
-        await _story(client, narrator, stage)
+        await _show_handshake(client, narrator, sandbox.project("harbour"), notices)
+        await _show_direct_and_wrapped_calls(client, narrator, sandbox)
+        await _show_stateless_client(Client, narrator, address, sandbox.project("orchard"))
+        await ProjectToolsTour(client, sandbox, narrator.tell, _quote).run()
+        await _show_server_restart(client, narrator, sandbox)
 
 
 def _quote(text: str) -> None:
     click.echo(printable(_indented(click.unstyle(text)), lines=True))
 
 
-async def _handshake(client: Client, narrator: Narrator, folder: Path, notices: list[str]) -> None:
+async def _show_handshake(client: Client, narrator: Narrator, folder: Path, notices: list[str]) -> None:
     _expect(client.protocol_version == LATEST_LEGACY, f"the client speaks {client.protocol_version}")
     before = [tool.name for tool in (await client.list_tools()).tools]
     _expect(before == [HANDSHAKE, CALL_TOOL], f"unexpected tools: {before}")
@@ -132,11 +132,11 @@ async def _handshake(client: Client, narrator: Narrator, folder: Path, notices: 
     narrator.tell("The client was told that its list changed; it has them all now.")
 
 
-async def _direct_and_handed_on(client: Client, narrator: Narrator, stage: Stage) -> None:
+async def _show_direct_and_wrapped_calls(client: Client, narrator: Narrator, sandbox: Sandbox) -> None:
     here = _text(await client.call_tool("lm_findFiles", {"query": "*.py"}))
     _expect("lighthouse.py" in here and "apples.py" not in here, here)
     narrator.tell("lm_findFiles, called directly, finds lighthouse.py in harbour.")
-    wrapped = {"name": "lm_findFiles", "arguments": {"query": "*.py"}, "cwd": str(stage.project("orchard"))}
+    wrapped = {"name": "lm_findFiles", "arguments": {"query": "*.py"}, "cwd": str(sandbox.project("orchard"))}
     there = _text(await client.call_tool(CALL_TOOL, wrapped))
     _expect("apples.py" in there and "lighthouse.py" not in there, there)
     narrator.tell("The same through callTool with orchard's folder: a second server starts, finds apples.py.")
@@ -145,7 +145,9 @@ async def _direct_and_handed_on(client: Client, narrator: Narrator, stage: Stage
     narrator.tell("The session itself stayed in harbour.")
 
 
-async def _stateless(client_type: type[Client], narrator: Narrator, address: str, folder: Path) -> None:
+async def _show_stateless_client(
+    client_type: type[Client], narrator: Narrator, address: str, folder: Path
+) -> None:
     async with client_type(f"{address}?cwd={quote(str(folder))}", mode="auto") as client:
         _expect(client.protocol_version == LATEST_MODERN, f"the client speaks {client.protocol_version}")
         tools = [tool.name for tool in (await client.list_tools()).tools]
@@ -157,29 +159,29 @@ async def _stateless(client_type: type[Client], narrator: Narrator, address: str
     )
 
 
-async def _story(client: Client, narrator: Narrator, stage: Stage) -> None:
-    victim, bystander = stage.server_pid("harbour"), stage.server_pid("orchard")
-    for number, line in enumerate(_story_lines(stage), start=1):
+async def _show_server_restart(client: Client, narrator: Narrator, sandbox: Sandbox) -> None:
+    victim, bystander = sandbox.server_pid("harbour"), sandbox.server_pid("orchard")
+    for number, line in enumerate(_story_lines(sandbox), start=1):
         if number == 3:
-            await asyncio.to_thread(stage.kill, victim)
+            await asyncio.to_thread(sandbox.kill, victim)
             narrator.tell(f"kill -9 {victim}: harbour's server is gone in the middle of the story.")
         arguments = {"filePath": "story.txt", "startLine": number, "endLine": number}
         read = _text(await client.call_tool("lm_readFile", arguments))
         _expect(line in read, read)
         narrator.tell(f"lm_readFile, line {number}: {line}")
-    successor = stage.server_pid("harbour")
+    successor = sandbox.server_pid("harbour")
     _expect(successor not in {0, victim}, "harbour has no new server")
-    _expect(stage.server_pid("orchard") == bystander, "orchard's server changed, too")
+    _expect(sandbox.server_pid("orchard") == bystander, "orchard's server changed, too")
     narrator.tell(f"The same session went on: pid {successor} serves harbour now. Orchard noticed nothing.")
 
 
-def _story_lines(stage: Stage) -> Iterator[str]:
-    yield from (stage.project("harbour") / "story.txt").read_text("utf-8").splitlines()
+def _story_lines(sandbox: Sandbox) -> Iterator[str]:
+    yield from (sandbox.project("harbour") / "story.txt").read_text("utf-8").splitlines()
 
 
 def _expect(condition: bool, otherwise: str) -> None:
     if not condition:
-        raise Disappointment(otherwise)
+        raise TourError(otherwise)
 
 
 def _text(result: CallToolResult) -> str:

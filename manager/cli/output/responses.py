@@ -24,7 +24,7 @@ def pending(answer: Mapping[str, Any]) -> dict[str, list[str]]:
     return {command: list(messages) for command, messages in found.items()}
 
 
-def worded(issue: Mapping[str, Any]) -> str:
+def issue_text(issue: Mapping[str, Any]) -> str:
     """An issue as a sentence."""
     details = issue.get("details")
     return f"{issue.get('message')} ({details})" if details else f"{issue.get('message')}"

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from manager.cli.output.responses import TRUST_PENDING, objects, pending, worded
+from manager.cli.output.responses import TRUST_PENDING, issue_text, objects, pending
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
 """States of a source whose tools do not work now."""
@@ -41,7 +41,7 @@ def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
         yield SourceProblem(source["state"] in _BROKEN, text, _step(source, here))
     for issue in objects(server, "issues"):
         if issue.get("level") == "error" and issue.get("code") not in _SHOWN_BY_STATE:
-            yield SourceProblem(True, worded(issue), f"details with: lmtb tools {here}")
+            yield SourceProblem(True, issue_text(issue), f"details with: lmtb tools {here}")
     for command, messages in pending(server).items():
         things = "1 item waits" if len(messages) == 1 else f"{len(messages)} items wait"
         yield SourceProblem(False, f"{things} for your trust", f"review with: {command}")

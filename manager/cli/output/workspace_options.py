@@ -13,7 +13,7 @@ import click
 
 from host.command_line import Command
 from host.printable import printable
-from manager.cli.output.responses import TRUST_PENDING, objects, pending, worded
+from manager.cli.output.responses import TRUST_PENDING, issue_text, objects, pending
 
 MAX_ISSUES: Final = 30
 
@@ -54,4 +54,4 @@ def say_issues(answer: Mapping[str, Any]) -> None:
 def _lines(issues: list[dict[str, Any]]) -> Iterator[str]:
     for issue in sorted(issues, key=lambda one: one.get("level") != "error"):
         if issue.get("code") != TRUST_PENDING:
-            yield f"{issue.get('level')}: {worded(issue)}"
+            yield f"{issue.get('level')}: {issue_text(issue)}"

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from manager.admin.measures import LOOKS, MAX_WORKSPACES, Measures
+from manager.admin.measures import INTERVALS_PER_MINUTE, MAX_WORKSPACES, Measures
 from manager.routing.state.lifecycle import Lifecycle
 from manager.routing.state.timings import BOUNDS
 from manager.sessions.session_manager import SessionManager
@@ -27,7 +27,7 @@ def measures(*workspaces: Any) -> Measures:
 
 
 def test_so_many_workspaces_are_told_apart_those_used_last() -> None:
-    taken = measures(*(workspace(number) for number in range(MAX_WORKSPACES + 7))).taken()
+    taken = measures(*(workspace(number) for number in range(MAX_WORKSPACES + 7))).snapshot()
     assert {one.id for one in taken.workspaces} == {f"ws-{n}" for n in range(7, MAX_WORKSPACES + 7)}
     assert (taken.left_out, taken.sessions, taken.streams) == (7, 2, 1)
 
@@ -35,14 +35,14 @@ def test_so_many_workspaces_are_told_apart_those_used_last() -> None:
 def test_a_workspace_that_is_gone_is_told_no_more() -> None:
     listed = [workspace(1), workspace(2)]
     all_of_them = Measures(cast(Workspaces, listed), SESSION_MANAGER)
-    assert len(all_of_them.taken().workspaces) == 2
+    assert len(all_of_them.snapshot().workspaces) == 2
     listed.pop()
-    assert [one.id for one in all_of_them.taken().workspaces] == ["ws-1"]
+    assert [one.id for one in all_of_them.snapshot().workspaces] == ["ws-1"]
 
 
 def test_what_was_taken_stays_as_it_was() -> None:
     one = workspace(1)
-    [taken] = measures(one).taken().workspaces
+    [taken] = measures(one).snapshot().workspaces
     one.supervisor.figures.timings.record_call(0.0, 1.0, 2.0, 3.0)
     one.supervisor.figures.failures["overloaded"] += 1
     assert (taken.server.total, sum(taken.manager.counts), taken.failures) == (0.0, 0, {})
@@ -57,7 +57,7 @@ async def test_the_loop_is_looked_at_once_a_second_and_minutes_pass() -> None:
 
     async def sleep(seconds: float) -> None:
         nonlocal looks
-        if looks == LOOKS * 5:
+        if looks == INTERVALS_PER_MINUTE * 5:
             raise EnoughError
         clock[0] += seconds + (0.25 if looks == 3 else 0.0)
         looks += 1
@@ -66,6 +66,10 @@ async def test_the_loop_is_looked_at_once_a_second_and_minutes_pass() -> None:
     one.supervisor.figures.timings.record_call(0.0, 1.0, 2.0, 2.0)
     with pytest.raises(EnoughError):
         await all_of_them.run(lambda: clock[0], sleep)
-    lag = all_of_them.taken().loop_lag
-    assert (sum(lag.counts), lag.counts[0], lag.counts[BOUNDS.index(0.3)]) == (LOOKS * 5, LOOKS * 5 - 1, 1)
+    lag = all_of_them.snapshot().loop_lag
+    assert (sum(lag.counts), lag.counts[0], lag.counts[BOUNDS.index(0.3)]) == (
+        INTERVALS_PER_MINUTE * 5,
+        INTERVALS_PER_MINUTE * 5 - 1,
+        1,
+    )
     assert sum(one.supervisor.figures.timings.recent().server) == 0, "the call is five minutes old"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from manager.admin.measures import Measured, WorkspaceMeasures
+from manager.admin.measures import MeasuresSnapshot, WorkspaceMeasures
 from manager.admin.metrics import CONTENT_TYPE, render
 from manager.routing.state.timings import BOUNDS, Histogram
 
@@ -25,7 +25,7 @@ def workspace(identity: str, *took: float) -> WorkspaceMeasures:
 
 
 def samples(*workspaces: WorkspaceMeasures, left_out: int = 0) -> Samples:
-    measured = Measured("1.2.3", workspaces, left_out, 11, 12, histogram(0.002))
+    measured = MeasuresSnapshot("1.2.3", workspaces, left_out, 11, 12, histogram(0.002))
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(render(measured).decode())

@@ -1,4 +1,4 @@
-"""A glance never hides what a look would find."""
+"""Tests that change detection never misses a change that reading the files would find."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workspace_server.assembly import open_store
 from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items
-from workspace_server.files.change_detection import AGAIN_S, Glance
+from workspace_server.files.change_detection import SNAPSHOT_INTERVAL_S, ChangeDetector
 from workspace_server.files.file_identity import SETTLES_NS
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
@@ -42,13 +42,13 @@ class Place:
         self.servers({"one": SERVER})
         self.program(self.late)
         self.environ = {"PATH": f"{self.early}:{self.late}", "HOME": str(folder), "SHELL": "/bin/sh"}
-        around = Dependencies(
+        dependencies = Dependencies(
             "ws", str(self.root), "1", self.environ, self.config, self.state, folder / "run"
         )
         steps = itertools.count()
-        self.glance = Glance(clock=lambda: next(steps) * AGAIN_S)
-        making = SourceFactory(around, open_store(self.state, self.environ))
-        self.sources = ActiveSources(Registry(), around, [], making, self.glance)
+        self.change_detector = ChangeDetector(clock=lambda: next(steps) * SNAPSHOT_INTERVAL_S)
+        making = SourceFactory(dependencies, open_store(self.state, self.environ))
+        self.sources = ActiveSources(Registry(), dependencies, [], making, self.change_detector)
 
     def servers(self, entries: object) -> None:
         (self.root / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
@@ -61,10 +61,10 @@ class Place:
         items = all_items(self.root, self.config, self.environ)
         TrustStore(self.state / "trust").trust(self.root, items)
 
-    async def until_a_glance_is_enough(self) -> None:
+    async def until_no_read_is_needed(self) -> None:
         async with asyncio.timeout(10):
             await self.sources.configure()
-            while not self.glance.is_same():
+            while not self.change_detector.is_unchanged():
                 await asyncio.sleep(0.01)
                 await self.sources.configure()
 
@@ -115,30 +115,30 @@ CHANGES: dict[str, Callable[[Place], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_every_change_that_a_look_would_find_is_noticed(place: Place, change: str) -> None:
-    await place.until_a_glance_is_enough()
+async def test_every_change_that_reading_would_find_is_noticed(place: Place, change: str) -> None:
+    await place.until_no_read_is_needed()
     before = await place.sources.configure()
     assert await place.sources.configure() is before
     await asyncio.to_thread(CHANGES[change], place)
-    assert not place.glance.is_same()
+    assert not place.change_detector.is_unchanged()
 
 
-async def test_news_that_nobody_acted_on_are_found_again(place: Place) -> None:
-    await place.until_a_glance_is_enough()
+async def test_a_change_that_was_not_applied_is_reported_again(place: Place) -> None:
+    await place.until_no_read_is_needed()
     before = await place.sources.configure()
     place.servers({})
-    await asyncio.sleep(SETTLES_NS / 1e9 + 0.02)  # so that a glance at it could be enough
+    await asyncio.sleep(SETTLES_NS / 1e9 + 0.02)  # so that the recorded state could be valid
     for _ in range(3):
         assert place.sources.configure_nowait() is None
     assert (await place.sources.configure()).stdio != before.stdio
 
 
-async def test_a_link_that_leads_nowhere_is_looked_at_every_time(place: Place) -> None:
+async def test_a_dangling_link_is_read_every_time(place: Place) -> None:
     (place.root / ".vscode").symlink_to(place.root.parent / "shared")
     for _ in range(3):
         await place.sources.configure()
         await asyncio.sleep(SETTLES_NS / 1e9)
-    assert not place.glance.is_same()
+    assert not place.change_detector.is_unchanged()
 
 
 class Times:
@@ -147,53 +147,53 @@ class Times:
     def __init__(self) -> None:
         self.wall = 0
         self.now = 0.0
-        self.glance = Glance(lambda: self.wall, lambda: self.now)
+        self.change_detector = ChangeDetector(lambda: self.wall, lambda: self.now)
 
-    def look(self, *paths: Path, doubt: bool = False, forget: bool = False) -> bool:
+    def look(self, *paths: Path, is_incomplete: bool = False, invalidate: bool = False) -> bool:
         """One look; whether the next one would find the same."""
-        begun = self.glance.begin()
+        begun = self.change_detector.begin()
         for path in paths:
-            self.glance.saw(str(path))
-        if doubt:
-            self.glance.doubt()
-        if forget:
-            self.glance.forget()
-        self.glance.end(begun)
-        self.now += AGAIN_S
-        return self.glance.is_same()
+            self.change_detector.add_path(str(path))
+        if is_incomplete:
+            self.change_detector.mark_incomplete()
+        if invalidate:
+            self.change_detector.invalidate()
+        self.change_detector.end(begun)
+        self.now += SNAPSHOT_INTERVAL_S
+        return self.change_detector.is_unchanged()
 
     def settle(self, path: Path) -> None:
         self.wall = path.stat().st_ctime_ns + SETTLES_NS + 1
 
 
-def test_it_takes_two_looks_that_depend_on_the_same_and_nothing_that_is_young(tmp_path: Path) -> None:
+def test_two_reads_of_the_same_settled_paths_are_needed(tmp_path: Path) -> None:
     times = Times()
     assert not times.look(tmp_path)
     assert not times.look(tmp_path)  # too young
     times.settle(tmp_path)
     assert times.look(tmp_path)
     (tmp_path / "new").touch()
-    assert not times.glance.is_same()
+    assert not times.change_detector.is_unchanged()
     times.settle(tmp_path)
     assert not times.look(tmp_path, tmp_path / "new")  # depends on more
     assert times.look(tmp_path, tmp_path / "new")
 
 
-def test_doubts_and_what_changed_meanwhile_are_not_relied_on(tmp_path: Path) -> None:
+def test_incomplete_or_invalidated_reads_are_not_relied_on(tmp_path: Path) -> None:
     times = Times()
     times.settle(tmp_path)
     times.look(tmp_path)
-    assert not times.look(tmp_path, doubt=True)
-    assert not times.look(tmp_path)  # after a doubt, nothing was taken
-    assert not times.look(tmp_path, forget=True)
+    assert not times.look(tmp_path, is_incomplete=True)
+    assert not times.look(tmp_path)  # no snapshot is taken after an incomplete read
+    assert not times.look(tmp_path, invalidate=True)
     assert times.look(tmp_path)
 
 
-def test_the_state_is_not_taken_all_the_time(tmp_path: Path) -> None:
+def test_snapshots_are_rate_limited(tmp_path: Path) -> None:
     times = Times()
     times.look(tmp_path)
     times.look(tmp_path)
     times.settle(tmp_path)
-    times.now -= AGAIN_S / 2
+    times.now -= SNAPSHOT_INTERVAL_S / 2
     assert not times.look(tmp_path)
     assert times.look(tmp_path)

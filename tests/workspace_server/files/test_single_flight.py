@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from workspace_server.files import single_flight as fresh_module
-from workspace_server.files.single_flight import Fresh
+from workspace_server.files.single_flight import SingleFlight
 
 
 class Looks:
@@ -30,28 +30,28 @@ class Looks:
 
 async def test_nobody_gets_what_was_seen_before_they_asked() -> None:
     looks = Looks()
-    fresh = Fresh(looks.look)
-    first = asyncio.create_task(fresh.get())
+    single_flight = SingleFlight(looks.look)
+    first = asyncio.create_task(single_flight.get())
     await asyncio.to_thread(looks.begun.wait, 10)
     looks.value = "new"
-    late = [asyncio.create_task(fresh.get()) for _ in range(50)]
+    late = [asyncio.create_task(single_flight.get()) for _ in range(50)]
     await asyncio.sleep(0)
     looks.go_on.set()
     assert await first == "old"
     assert set(await asyncio.gather(*late)) == {"new"}
     assert looks.count == 2
-    await fresh.close()
+    await single_flight.close()
 
 
 async def test_caller_that_leaves_takes_the_look_from_nobody() -> None:
     looks = Looks()
-    fresh = Fresh(looks.look)
-    leaving, staying = asyncio.create_task(fresh.get()), asyncio.create_task(fresh.get())
+    single_flight = SingleFlight(looks.look)
+    leaving, staying = asyncio.create_task(single_flight.get()), asyncio.create_task(single_flight.get())
     await asyncio.to_thread(looks.begun.wait, 10)
     leaving.cancel()
     looks.go_on.set()
     assert await staying == "old"
-    await fresh.close()
+    await single_flight.close()
 
 
 async def test_look_that_fails_fails_for_those_who_waited_and_not_for_the_next() -> None:
@@ -63,10 +63,10 @@ async def test_look_that_fails_fails_for_those_who_waited_and_not_for_the_next()
             raise fault
         return "fine"
 
-    fresh = Fresh(look)
+    single_flight = SingleFlight(look)
     with pytest.raises(OSError, match="gone"):
-        await fresh.get()
-    assert await fresh.get() == "fine"
+        await single_flight.get()
+    assert await single_flight.get() == "fine"
 
 
 async def test_quick_look_needs_no_thread_until_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,11 +75,11 @@ async def test_quick_look_needs_no_thread_until_it_is_slow(monkeypatch: pytest.M
     def look() -> None:
         threads.append(threading.current_thread() is not threading.main_thread())
 
-    fresh = Fresh(look, may_be_quick=True)
-    await fresh.get()
+    single_flight = SingleFlight(look, may_be_quick=True)
+    await single_flight.get()
     monkeypatch.setattr(fresh_module, "QUICK_S", 0.0)
-    await fresh.get()
+    await single_flight.get()
     monkeypatch.undo()
-    await fresh.get()
+    await single_flight.get()
     assert threads == [False, True, False]
-    await fresh.close()
+    await single_flight.close()

@@ -14,7 +14,7 @@ from typing import Any, Final
 from protocol.errors import Reason, Refusal
 from protocol.issues import Issue
 from workspace_server.call_context import CallContext
-from workspace_server.files.change_detection import Glance
+from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.source import Source
 from workspace_server.sources.scripts.definition import schema
 from workspace_server.sources.scripts.definition.bundle import Bundle
@@ -85,12 +85,12 @@ class ScriptSource(Source):
         async with self._slots.place() as refusal:
             return refusal or await self._call(name, arguments, context)
 
-    def look(self, glance: Glance) -> None:
+    def look(self, change_detector: ChangeDetector) -> None:
         """Look at the files now; from then on every list is the caller's last look. Blocks.
 
         So that all that a request wants to know of the disk is found out in one go.
         """
-        before, self._last = self._last, self._catalog.look(glance)
+        before, self._last = self._last, self._catalog.look(change_detector)
         self._is_followed = True
         if self._last is not before:
             self.revision += 1

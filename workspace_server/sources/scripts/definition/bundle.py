@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from workspace_server.files.file_identity import Stamp, stamp_of
+from workspace_server.files.file_identity import FileIdentity, file_identity
 from workspace_server.sources.scripts.definition.folders import MAX_BYTES, Survey
 from workspace_server.trust.item import file_name
 
@@ -73,7 +73,7 @@ class Bundle:
         return None
 
 
-def read(survey: Survey) -> tuple[Bundle, tuple[Stamp, ...]]:
+def read(survey: Survey) -> tuple[Bundle, tuple[FileIdentity, ...]]:
     """Read the files of a folder; also what the file system knew of them while they were read.
 
     Raises:
@@ -83,7 +83,7 @@ def read(survey: Survey) -> tuple[Bundle, tuple[Stamp, ...]]:
         raise Unreadable(survey.problem)
     contents: dict[str, bytes] = {}
     executable: set[str] = set()
-    stamps: list[Stamp] = []
+    stamps: list[FileIdentity] = []
     for name in survey.files:
         contents[name], stamp = _read_file(survey.folder, name)
         stamps.append(stamp)
@@ -97,14 +97,14 @@ def read(survey: Survey) -> tuple[Bundle, tuple[Stamp, ...]]:
     return Bundle(contents, frozenset(executable), dict(survey.links)), tuple(stamps)
 
 
-def _read_file(folder: str, name: str) -> tuple[bytes, Stamp]:
+def _read_file(folder: str, name: str) -> tuple[bytes, FileIdentity]:
     try:
         # nothing that waits: another file may have taken the name
         descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor
-            before = stamp_of(os.fstat(descriptor))
+            before = file_identity(os.fstat(descriptor))
             content = file.read(MAX_BYTES + 1) if stat.S_ISREG(before[2]) else b""
-            after = stamp_of(os.fstat(descriptor))
+            after = file_identity(os.fstat(descriptor))
     except OSError as error:
         raise Unreadable(f"{name} cannot be read: {(error.strerror or 'failed').lower()}") from None
     if before != after or len(content) != after[3]:

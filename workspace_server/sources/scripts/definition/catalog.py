@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workspace_server.files.change_detection import Glance
+from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.files.file_identity import is_settled
 from workspace_server.sources.scripts.definition import bundle as bundles
 from workspace_server.sources.scripts.definition.bundle import Bundle, Unreadable
@@ -83,14 +83,14 @@ class Catalog:
         self._last = Snapshot()
         self._is_empty = False
 
-    def look(self, glance: Glance | None = None) -> Snapshot:
-        """The tools now; the same object while nothing changes. `glance` hears what they depend on."""
+    def look(self, change_detector: ChangeDetector | None = None) -> Snapshot:
+        """The tools now; the same object while nothing changes. `change_detector` receives their paths."""
         with self._lock:
             folders = (*self._folders, *self._library_folders)
             was_empty, self._is_empty = self._is_empty, not any(map(os.path.lexists, folders))
             if was_empty and self._is_empty:
-                if glance is not None:
-                    _saw_all(glance, map(os.fspath, folders))
+                if change_detector is not None:
+                    _add_paths(change_detector, map(os.fspath, folders))
                 return self._last
             self._tree.begin()
             draft = Draft(str(self._root))
@@ -108,18 +108,19 @@ class Catalog:
             snapshot = draft.done()
             if snapshot != self._last:
                 self._last = snapshot
-            if glance is not None:
-                self._show(glance)
+            if change_detector is not None:
+                self._show(change_detector)
             return self._last
 
-    def _show(self, glance: Glance) -> None:
-        _saw_all(glance, map(os.fspath, (*self._folders, *self._library_folders)))
-        _saw_all(glance, self._tree.looked_at)
+    def _show(self, change_detector: ChangeDetector) -> None:
+        _add_paths(change_detector, map(os.fspath, (*self._folders, *self._library_folders)))
+        _add_paths(change_detector, self._tree.looked_at)
         scripts = [entry.current for entry in self._entries.values()]
         is_plain = all(isinstance(one, Script) and one.manifest.cwd is None for one in scripts)
         is_read = all(isinstance(one.bundle, Bundle) for one in self._libraries.values())
         if not (is_plain and is_read and self._tree.has_no_links):
-            glance.doubt()  # what stands in has its time, and what a link leads to is elsewhere
+            # a stand-in expires, and the target of a link lies outside the recorded paths
+            change_detector.mark_incomplete()
 
     def confirm(self, listed: Script) -> bool:
         """Whether a tool that is about to run is still what was listed, and may run."""
@@ -223,9 +224,9 @@ class Catalog:
         return [verdicts.get(one.item.key, "never") for one in scripts]
 
 
-def _saw_all(glance: Glance, paths: Iterable[str]) -> None:
+def _add_paths(change_detector: ChangeDetector, paths: Iterable[str]) -> None:
     for path in paths:
-        glance.saw(path)
+        change_detector.add_path(path)
 
 
 def working_folder(root: Path, cwd: str) -> Path | None:

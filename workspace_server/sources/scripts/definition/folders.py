@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from workspace_server.files.file_identity import Stamp, is_settled, stamp_of
+from workspace_server.files.file_identity import FileIdentity, file_identity, is_settled
 
 MANIFEST: Final = "tool.toml"
 MAX_FILES: Final = 200
@@ -38,7 +38,7 @@ class Survey:
     """
 
     folder: str
-    stamps: tuple[Stamp, ...] = ()
+    stamps: tuple[FileIdentity, ...] = ()
     files: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     problem: str | None = None
@@ -60,7 +60,7 @@ class Walk:
 class _Listing:
     """The entries of one folder, valid while its stamp is."""
 
-    stamp: Stamp
+    stamp: FileIdentity
     settled: bool
     look: int
     files: list[tuple[str, str]] = field(default_factory=list)  # name, path
@@ -176,7 +176,7 @@ class Tree:
             return known
         try:
             now = self._wall_ns()
-            stamp = stamp_of(os.stat(path))  # noqa: PTH116  half the time of the same with a Path
+            stamp = file_identity(os.stat(path))  # noqa: PTH116  half the time of the same with a Path
             if known is None or not known.settled or known.stamp != stamp:
                 known = _read(path, stamp, is_settled(stamp, now), self._look)
         except (OSError, ValueError):
@@ -189,7 +189,7 @@ class Tree:
 
 @dataclass(slots=True)
 class _Collected:
-    stamps: list[Stamp] = field(default_factory=list)
+    stamps: list[FileIdentity] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     size: int = 0
@@ -204,7 +204,7 @@ class _Collected:
             except OSError:
                 continue  # vanished meanwhile
             if stat.S_ISREG(status.st_mode):
-                self.stamps.append(stamp_of(status))
+                self.stamps.append(file_identity(status))
                 self.files.append(prefix + name)
                 self.size += status.st_size
         self.links += [(prefix + name, target) for name, target in listing.links]
@@ -215,7 +215,7 @@ def _is_tool(listing: _Listing) -> bool:
     return any(name == MANIFEST for name, _ in (*listing.files, *listing.links))
 
 
-def _read(path: str, stamp: Stamp, settled: bool, look: int) -> _Listing:
+def _read(path: str, stamp: FileIdentity, settled: bool, look: int) -> _Listing:
     listing = _Listing(stamp, settled, look)
     with os.scandir(path) as entries:
         for number, entry in enumerate(entries):

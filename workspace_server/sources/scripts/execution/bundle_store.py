@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workspace_server.files.file_identity import Stamp, stamp_of
+from workspace_server.files.file_identity import FileIdentity, file_identity
 from workspace_server.sources.scripts.definition.bundle import Bundle
 
 KEPT: Final = 32
@@ -27,7 +27,7 @@ KEPT: Final = 32
 @dataclass(frozen=True, slots=True)
 class _Placed:
     folder: Path
-    stamps: tuple[Stamp, ...]
+    stamps: tuple[FileIdentity, ...]
 
 
 class BundleStore:
@@ -114,13 +114,13 @@ def _write(bundle: Bundle, folder: Path) -> None:
         Path(below).chmod(0o500)
 
 
-def _stamps(folder: Path) -> tuple[Stamp, ...]:
+def _stamps(folder: Path) -> tuple[FileIdentity, ...]:
     """What the file system knows of everything in a folder; equal only if nobody touched it."""
     found = []
     for below, folders, files in os.walk(folder):
         folders.sort()
-        found.append(stamp_of(os.lstat(below)))
-        found += [stamp_of(os.lstat(f"{below}/{name}")) for name in sorted(files)]
+        found.append(file_identity(os.lstat(below)))
+        found += [file_identity(os.lstat(f"{below}/{name}")) for name in sorted(files)]
     return tuple(found)
 
 

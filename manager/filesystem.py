@@ -1,4 +1,4 @@
-"""Examines a client's cwd on disk, the only I/O of workspace resolution.
+"""Reads from disk whether a client's cwd is usable and which project marks its ancestors have.
 
 It collects facts and decides nothing: `routing/workspace/cwd.py` parses the text, and
 `routing/workspace/matching.py` finds the workspace.

@@ -1,4 +1,4 @@
-"""Defines the facts about a folder that `filesystem.py` reads and `routing/` decides on. No I/O."""
+"""Types for the facts about a folder: marks, problems, identity. No I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers recent events so that a client can resume a broken stream with `Last-Event-ID`.
+"""Buffers recent events, within fixed limits, for clients that resume a stream with `Last-Event-ID`.
 
 The buffer is bounded per session, over all sessions, and by age.
 """

@@ -1,4 +1,4 @@
-"""One event stream of a session: numbers events, buffers them for replay and writes them to a connection.
+"""One event stream of a session: numbers events, writes them to a connection, hands them to replay.
 
 A stream outlives its connections: a broken connection ends no call, and a client that reconnects with
 `Last-Event-ID` continues where it stopped. The connection itself is `http/event_response.py`.

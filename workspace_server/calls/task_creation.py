@@ -1,4 +1,4 @@
-"""Decides which calls become tasks, and what a task's result is (SEP-2663).
+"""Decides which calls may become tasks, and what the result of such a task contains (SEP-2663).
 
 Stands between suspended calls (`suspended_calls.py`), which come first, and the tasks themselves (`tasks/`).
 """

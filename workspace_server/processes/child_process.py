@@ -1,4 +1,4 @@
-"""Owns one child process, from its start until it and everything it started have ended.
+"""Owns one child process: starts it, sends TERM and later KILL, and ends everything it started.
 
 The child leads its own session and process group. Everything it starts inherits a mark in the environment, by
 which `marked_processes.py` finds processes that left the group. `spawn.py` starts the child, `pipes.py` reads

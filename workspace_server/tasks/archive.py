@@ -1,4 +1,4 @@
-"""Keeps tasks in memory and on disk until they expire, and finds them by id.
+"""Finds tasks by id, in memory and on disk, and sets how long results are kept.
 
 `tasks.py` creates and ends them.
 """

@@ -1,4 +1,4 @@
-"""Stores tasks on disk: two files per task, its record and its result. All methods block.
+"""Reads and writes tasks on disk: two files per task, its record and its result. All methods block.
 
 The result is written first, so that a record with status `completed` always has one.
 """

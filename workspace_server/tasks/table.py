@@ -1,4 +1,4 @@
-"""Holds the tasks in memory until they expire. Pure: the time is an argument.
+"""Table of the tasks in memory: their limit in number and their expiry. Pure: the time is an argument.
 
 Expiry uses monotonic seconds, so that setting the system clock does not expire a task.
 """

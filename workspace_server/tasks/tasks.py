@@ -1,4 +1,4 @@
-"""Turns calls into tasks, and stores their results (SEP-2663).
+"""Decides when a running call becomes a task, and ends tasks with their result (SEP-2663).
 
 A task is stored on disk before its id is sent, and stays there until its time to live is over, whatever
 happens to client, manager or this process. Anyone who knows the id may poll, answer and cancel the task.

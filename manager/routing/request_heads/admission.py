@@ -1,4 +1,4 @@
-"""Admission rules of the manager's port: decides from a head alone whether a request is served. Pure.
+"""Admission rules of the manager's port: Host, Origin, method, size and era of a request head. Pure.
 
 One set of rules for `ClientHeadReader` and for the middleware in front of aiohttp. Not here: who the peer is
 (`manager/listener/peer_identity.py`), the grammar of heads (`http_server/head.py`), and what a body must look

@@ -1,4 +1,4 @@
-"""State machine of one workspace server, and the back-off before it is restarted.
+"""State machine of one workspace server: restarts, crash loops and the pauses between attempts.
 
 `manager/supervision/supervisor.py` reports events with their time and acts on the state.
 """

@@ -1,4 +1,4 @@
-"""Runs one script in a process of its own, and ends the process with the call.
+"""Runs one script in a process of its own; sets its environment, confinement and stop times.
 
 The caller enforces the deadline: a cancelled call sends TERM to the process, and KILL some seconds later.
 `outcome.py` interprets the end.

@@ -14,6 +14,8 @@ from typing import Any, Final, Literal
 from protocol import jsonrpc
 
 Delivered = Literal["no", "unknown"]
+RETRY_STEP: Final = "wait as long as retryAfterMs says, then retry"
+"""The next step of every refusal with `retry_after_ms`."""
 
 
 class Reason(Enum):
@@ -51,7 +53,7 @@ class Reason(Enum):
         "call_timed_out",
         "ask for less in one call, or raise call_timeout_s in the configuration",
     )
-    OVERLOADED = (47105, "overloaded", "wait as long as retryAfterMs says, then retry")
+    OVERLOADED = (47105, "overloaded", RETRY_STEP)
     RESPONSE_TOO_LARGE = (
         47106,
         "response_too_large",

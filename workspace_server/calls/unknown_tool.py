@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.errors import Reason, Refusal
+from protocol.errors import RETRY_STEP, Reason, Refusal
 from protocol.inbound import Rejection
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import McpRequest, Outcome
@@ -64,5 +64,5 @@ def _not_listed(source: Source, kind: Kind) -> Refusal:
     error = clean_text(source.error or f"it is {source.state}")
     text = f'Source "{source.id}" has not listed its {kind} yet: {error}'
     details = {"source": source.id, "state": source.state, "error": error}
-    step = "retry after the given time; lmtb servers shows the state of the source"
+    step = f"{RETRY_STEP}; lmtb servers shows the state of the source"
     return Refusal(Reason.SOURCE_UNAVAILABLE, text, step, "no", RETRY_MS, details)

@@ -5,7 +5,7 @@ Errors and error results that a server sends are ordinary outcomes, not failures
 
 from __future__ import annotations
 
-from protocol.errors import Delivered, Reason, Refusal
+from protocol.errors import RETRY_STEP, Delivered, Reason, Refusal
 from workspace_server.results import clean_text
 
 
@@ -54,7 +54,7 @@ class Unavailable(Exception):
         if self.delivered == "unknown" and self.reason is Reason.SOURCE_UNAVAILABLE:
             next_step = "check whether the call took effect before you repeat it"
         elif self.retry_after_ms is not None:
-            next_step = "retry after the given time; lmtb servers shows the state of the source"
+            next_step = f"{RETRY_STEP}; lmtb servers shows the state of the source"
         text = f'Source "{source}" gave no answer: {error}'
         details = {"source": source, "state": state, "error": error}
         return Refusal(self.reason, text, next_step, self.delivered, self.retry_after_ms, details)

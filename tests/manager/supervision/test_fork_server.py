@@ -1,4 +1,4 @@
-"""The template process, and the servers forked from it: alike to those started anew, and nothing in common."""
+"""Tests of the fork server: forked servers equal spawned ones and share no state with it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ENVIRON = {
 
 
 class Server:
-    """One workspace server, however it came to be."""
+    """One workspace server, forked or spawned."""
 
     def __init__(self, process: Process, port: int, secret: str, root: Path, log: Path) -> None:
         self.process = process
@@ -64,7 +64,7 @@ class Server:
             )
 
     def proc(self, name: str) -> str:
-        """What the system says of it."""
+        """A file of the process in `/proc`."""
         return Path(f"/proc/{self.process.pid}/{name}").read_text()
 
     def status(self, *fields: str) -> dict[str, str]:
@@ -72,7 +72,7 @@ class Server:
         return {name: value.strip() for name, _, value in lines if name in fields}
 
     def descriptors(self) -> list[str]:
-        """What its descriptors are, without the numbers that differ from one process to the other."""
+        """The kinds of its open descriptors, without inode numbers."""
         folder = Path(f"/proc/{self.process.pid}/fd")
         found = []
         for link in folder.iterdir():
@@ -81,27 +81,27 @@ class Server:
         return sorted(found)
 
 
-class Yard:
-    """Makes servers of either kind; nothing is left of them at the end."""
+class ServerFactory:
+    """Starts fork servers and workspace servers of both kinds, and ends them all on close."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.templates: list[ForkServer] = []
+        self.fork_servers: list[ForkServer] = []
         self.servers: list[Server] = []
         self._sockets: list[socket.socket] = []
         self._number = 0
 
-    async def template(self, environ: dict[str, str] = ENVIRON) -> ForkServer:
-        made = ForkServer(environ, self.folder / "template.log")
-        self.templates.append(made)
+    async def start_fork_server(self, environ: dict[str, str] = ENVIRON) -> ForkServer:
+        made = ForkServer(environ, self.folder / "fork-server.log")
+        self.fork_servers.append(made)
         assert await made.ready(within(BOUND)), self.log()
         return made
 
     def log(self) -> str:
-        return (self.folder / "template.log").read_text()
+        return (self.folder / "fork-server.log").read_text()
 
-    def start(self, environ: dict[str, str] = ENVIRON, **orders: Any) -> tuple[ProcessSpec, str]:
-        """What a server of its own workspace begins with, and its secret."""
+    def spec(self, environ: dict[str, str] = ENVIRON, **instructions: Any) -> tuple[ProcessSpec, str]:
+        """The specification of a server with a workspace of its own, and its secret."""
         self._number += 1
         place = self.folder / f"w{self._number}"
         for name in ("root", "config", "state", "run"):
@@ -112,18 +112,18 @@ class Yard:
         folders = Folders(str(place / "config"), str(place / "state"), str(place / "run"))
         launch = LaunchInstructions(
             f"ws-{self._number}", str(place / "root"), f"i-{self._number:08d}", f"nonce-{self._number}", secret,
-            listener.fileno(), **{"grace_s": 30.0, "folders": folders, **orders},
+            listener.fileno(), **{"grace_s": 30.0, "folders": folders, **instructions},
         )  # fmt: skip
         log = place / "server.log"
         return ProcessSpec(encode(launch), listener, launch.root, log, environ, launch.instance), secret
 
-    async def server(self, template: ForkServer | None, **orders: Any) -> Server:
-        """A server forked from the template, or started anew."""
-        start, secret = self.start(**orders)
-        made = process.spawn(start) if template is None else await template.fork(start)
+    async def server(self, fork_server: ForkServer | None, **instructions: Any) -> Server:
+        """A server forked from this fork server; spawned if there is none."""
+        spec, secret = self.spec(**instructions)
+        made = process.spawn(spec) if fork_server is None else await fork_server.fork(spec)
         assert made is not None, self.log()
-        port: int = start.listener.getsockname()[1]
-        self.servers.append(Server(made, port, secret, Path(start.root), start.log))
+        port: int = spec.listener.getsockname()[1]
+        self.servers.append(Server(made, port, secret, Path(spec.root), spec.log))
         async with asyncio.timeout(within(BOUND)):
             await self.servers[-1].health()
         return self.servers[-1]
@@ -132,35 +132,35 @@ class Yard:
         for server in self.servers:
             server.process.kill_group()
             await server.process.wait()
-        for template in self.templates:
-            template.close()
-            template.process.kill_group()
-            await template.process.wait()
+        for fork_server in self.fork_servers:
+            fork_server.close()
+            fork_server.process.kill_group()
+            await fork_server.process.wait()
         for listener in self._sockets:
             listener.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def yard(tmp_path: Path) -> AsyncIterator[Yard]:
-    made = Yard(tmp_path)
+async def factory(tmp_path: Path) -> AsyncIterator[ServerFactory]:
+    made = ServerFactory(tmp_path)
     yield made
     await made.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard]:
-    """A yard whose one template serves all tests that do not harm it; its scratch folder is `scratch`."""
-    made = Yard(tmp_path_factory.mktemp("shared"))
+async def shared_factory(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerFactory]:
+    """A factory with one fork server for all tests that do not harm it; its TMPDIR is `scratch`."""
+    made = ServerFactory(tmp_path_factory.mktemp("shared"))
     (made.folder / "scratch").mkdir()
-    await made.template({**ENVIRON, "TMPDIR": str(made.folder / "scratch")})
+    await made.start_fork_server({**ENVIRON, "TMPDIR": str(made.folder / "scratch")})
     yield made
     await made.close()
 
 
 @pytest.fixture
-def template(shared: Yard) -> ForkServer:
-    """The one that is shared."""
-    return shared.templates[0]
+def fork_server(shared_factory: ServerFactory) -> ForkServer:
+    """The shared fork server."""
+    return shared_factory.fork_servers[0]
 
 
 async def until(check: Callable[[], object]) -> None:
@@ -175,7 +175,7 @@ from host import redaction
 from workspace_server import fork_server, log, process
 {first}
 
-def told():
+def state():
     caches = [
         (name, key) for name, module in sys.modules.items() if name.startswith("workspace_server.")
         for key, value in vars(module).items() if hasattr(value, "cache_info") and value.cache_info().currsize
@@ -185,7 +185,7 @@ def told():
     except AttributeError:
         loop = None
     return {{
-        "orders": sys.stdin.readline(), "environ": dict(os.environ), "cwd": os.getcwd(), "umask": os.umask(0o077),
+        "instructions": sys.stdin.readline(), "environ": dict(os.environ), "cwd": os.getcwd(), "umask": os.umask(0o077),
         "random": random.random(), "caches": caches, "loop": repr(loop), "hidden": sorted(redaction._values),
         "handlers": [repr(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
         "descriptors": [number for number in range(64) if os.path.exists(f"/proc/self/fd/{{number}}")],
@@ -195,9 +195,9 @@ def told():
 def main():
     if {silent}:
         real()
-    state = told()
+    found = state()
     random.seed(7); os.environ["LEFT"] = "behind"; redaction.hide("something secret"); os.chdir("/")
-    print(json.dumps(state), flush=True)
+    print(json.dumps(found), flush=True)
     {then}
 
 real, process.main = process.main, main
@@ -205,12 +205,12 @@ if {quick}:
     fork_server.warm_up.run = lambda: None
 fork_server.main()
 """
-"""A template whose servers do nothing but tell how they found themselves, and then change what they can."""
+"""Program of a fork server whose servers print the state they start with, and then change what they can."""
 
 
 @pytest.fixture
 def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Puts the probe in the place of templates started from now on; its file comes back."""
+    """Makes later fork servers run the probe; returns the path of its code."""
 
     def put(*, first: str = "", then: str = "os._exit(5)", quick: bool = True) -> Path:
         code, program = tmp_path / "probe.py", tmp_path / "program"
@@ -223,30 +223,32 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     return put
 
 
-async def told_by(yard: Yard, template: ForkServer, environ: dict[str, str] = ENVIRON) -> dict[str, Any]:
-    """What one server of a probe tells."""
-    start, _ = yard.start(environ)
-    made = await template.fork(start)
-    assert made is not None, yard.log()
+async def run_probe(
+    factory: ServerFactory, fork_server: ForkServer, environ: dict[str, str] = ENVIRON
+) -> dict[str, Any]:
+    """The state that one server of a probe prints."""
+    spec, _ = factory.spec(environ)
+    made = await fork_server.fork(spec)
+    assert made is not None, factory.log()
     async with asyncio.timeout(within(BOUND)):
         assert await made.wait() == 5
-    found: dict[str, Any] = json.loads(start.log.read_text())
-    assert found["orders"] == start.launch_line.decode()
-    assert found["cwd"] == start.root
-    assert found["descriptors"] == [0, 1, 2, start.listener.fileno()]
-    assert found["environ"] == start.environment
+    found: dict[str, Any] = json.loads(spec.log.read_text())
+    assert found["instructions"] == spec.launch_line.decode()
+    assert found["cwd"] == spec.root
+    assert found["descriptors"] == [0, 1, 2, spec.listener.fileno()]
+    assert found["environ"] == spec.environment
     return found
 
 
-# Alike -------------------------------------------------------------------------------------------------------
+# Forked and spawned servers ----------------------------------------------------------------------------------
 
 
-async def test_forked_and_started_anew_are_alike(yard: Yard, template: ForkServer) -> None:
-    """Everything the system tells of a process but its numbers, and everything it answers."""
+async def test_forked_and_spawned_servers_are_alike(factory: ServerFactory, fork_server: ForkServer) -> None:
+    """Compares everything in `/proc` but the ids, and the answers of both servers."""
     # without the user's folders nothing is opened some time later
-    started = await yard.server(None, folders=None)
-    forked = await yard.server(template, folders=None)
-    said = []
+    started = await factory.server(None, folders=None)
+    forked = await factory.server(fork_server, folders=None)
+    observed = []
     for one in (started, forked):
         pid, instance = one.process.pid, one.proc("cmdline").split("\0")[-2]
         shown = one.proc("environ").split("\0")
@@ -256,7 +258,7 @@ async def test_forked_and_started_anew_are_alike(yard: Yard, template: ForkServe
         health = await one.health()
         health.pop("issues")
         time_zone = (await one.call("datetime", {}))["structuredContent"]["timezone"]
-        said.append(
+        observed.append(
             {
                 "command": one.proc("cmdline").split("\0")[1:-2],
                 "variables": {name.partition("=")[0] for name in shown} - {"TMPDIR", "LMTB_SECRET_KEY"},
@@ -270,151 +272,159 @@ async def test_forked_and_started_anew_are_alike(yard: Yard, template: ForkServe
                 "log": one.log.read_text(),
             }
         )
-    assert said[0] == said[1]
-    assert said[1]["zone"] == "Asia/Tokyo"
+    assert observed[0] == observed[1]
+    assert observed[1]["zone"] == "Asia/Tokyo"
     await until(
         lambda: started.descriptors() == forked.descriptors()
     )  # the connections of the calls have gone
 
 
-async def test_a_server_finds_nothing_of_the_template_or_of_another_server(
-    yard: Yard, probe: Callable[..., Path]
+async def test_a_forked_server_inherits_no_state_of_fork_server_or_siblings(
+    factory: ServerFactory, probe: Callable[..., Path]
 ) -> None:
-    """Environment, folder, chance, caches, descriptors, handlers, loop."""
+    """Environment, folder, random numbers, caches, descriptors, signal handlers, event loop."""
     probe(quick=False)
-    template = await yard.template()
-    first = await told_by(yard, template, {**ENVIRON, "LMTB_SECRET_A": "of the first", "TZ": "UTC"})
-    second = await told_by(yard, template)
+    fork_server = await factory.start_fork_server()
+    first = await run_probe(factory, fork_server, {**ENVIRON, "LMTB_SECRET_A": "of the first", "TZ": "UTC"})
+    second = await run_probe(factory, fork_server)
     assert first["random"] != second["random"]
-    for told in (first, second):
-        assert (told["caches"], told["hidden"], told["loop"], told["threads"]) == ([], [], "None", 1)
-        assert (told["frozen"], told["collects"]) == (True, True)
-        assert told["handlers"] == [
+    for found in (first, second):
+        assert (found["caches"], found["hidden"], found["loop"], found["threads"]) == ([], [], "None", 1)
+        assert (found["frozen"], found["collects"]) == (True, True)
+        assert found["handlers"] == [
             "<built-in function default_int_handler>", *(["<Handlers.SIG_DFL: 0>"] * 2)
         ]  # fmt: skip
-        assert told["umask"] == first["umask"]
+        assert found["umask"] == first["umask"]
 
 
-async def test_a_template_is_clean_and_has_no_secrets(shared: Yard, template: ForkServer) -> None:
+async def test_a_fork_server_leaves_no_files_and_has_no_secrets(
+    shared_factory: ServerFactory, fork_server: ForkServer
+) -> None:
     """The warm-up succeeds and leaves nothing behind."""
-    assert (list((shared.folder / "scratch").iterdir()), shared.log()) == ([], "")
-    own = psutil.Process(template.process.pid)
+    assert (list((shared_factory.folder / "scratch").iterdir()), shared_factory.log()) == ([], "")
+    own = psutil.Process(fork_server.process.pid)
     assert (own.num_threads(), own.net_connections(), own.cwd()) == (1, [], "/")
-    assert [Path(file.path).name for file in own.open_files()] == ["template.log"] * 2
+    assert [Path(file.path).name for file in own.open_files()] == ["fork-server.log"] * 2
     shown = set(own.environ()) - {"LC_CTYPE"}
     assert shown == {*ENVIRON, "TMPDIR", names.INSTANCE_VARIABLE} - {"LMTB_SECRET_KEY", "AWS_KEY"}
 
 
-# Ends --------------------------------------------------------------------------------------------------------
+# Exit --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_exit_code_of_a_forked_server_is_known(yard: Yard, template: ForkServer) -> None:
-    asked, killed = await yard.server(template), await yard.server(template)
-    asked.process.terminate()
+async def test_the_exit_code_of_a_forked_server_is_known(
+    factory: ServerFactory, fork_server: ForkServer
+) -> None:
+    terminated, killed = await factory.server(fork_server), await factory.server(fork_server)
+    terminated.process.terminate()
     killed.process.kill_group()
     async with asyncio.timeout(within(BOUND)):
-        assert (await asked.process.wait(), await killed.process.wait()) == (0, -signal.SIGKILL)
+        assert (await terminated.process.wait(), await killed.process.wait()) == (0, -signal.SIGKILL)
 
 
-async def test_what_a_forked_server_left_in_its_group_is_ended_with_it(
-    yard: Yard, probe: Callable[..., Path]
+async def test_the_process_group_of_a_forked_server_ends_with_it(
+    factory: ServerFactory, probe: Callable[..., Path]
 ) -> None:
     probe(then="print(os.spawnlp(os.P_NOWAIT, 'sleep', 'sleep', '60'), flush=True); os._exit(5)")
-    start, _ = yard.start()
-    made = await (await yard.template()).fork(start)
+    spec, _ = factory.spec()
+    made = await (await factory.start_fork_server()).fork(spec)
     assert made is not None
     assert await made.wait() == 5
-    orphan = int(start.log.read_text().splitlines()[-1])
+    orphan = int(spec.log.read_text().splitlines()[-1])
     await until(lambda: process.start_time(orphan) is None)
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_servers_outlive_a_template_that_dies_or_hangs(
-    yard: Yard, probe: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, hangs: bool
+async def test_servers_outlive_a_fork_server_that_dies_or_hangs(
+    factory: ServerFactory, probe: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
-    """One that hangs is ended; whoever asks it starts a server anew, and no second one is made."""
+    """A hanging fork server is killed, and the fork returns None."""
     probe(then="real()")
-    template = await yard.template()
-    server = await yard.server(template)
+    fork_server = await factory.start_fork_server()
+    server = await factory.server(fork_server)
     if hangs:
-        os.kill(template.process.pid, signal.SIGSTOP)
+        os.kill(fork_server.process.pid, signal.SIGSTOP)
         monkeypatch.setattr("manager.supervision.fork_server.FORK_S", 0.02)
     else:
-        os.kill(template.process.pid, signal.SIGKILL)
-    assert await template.fork(yard.start()[0]) is None
+        os.kill(fork_server.process.pid, signal.SIGKILL)
+    assert await fork_server.fork(factory.spec()[0]) is None
     async with asyncio.timeout(within(BOUND)):
-        assert await template.process.wait() == -signal.SIGKILL
+        assert await fork_server.process.wait() == -signal.SIGKILL
     assert (await server.call("calculator", {"expression": "1 + 1"}))["isError"] is False
     server.process.terminate()
     async with asyncio.timeout(within(BOUND)):
         assert await server.process.wait() is None, "nobody can know"
 
 
-async def test_a_template_ends_with_the_manager_and_its_servers_do_not(
-    yard: Yard, probe: Callable[..., Path]
+async def test_a_fork_server_ends_with_the_manager_but_its_servers_run_on(
+    factory: ServerFactory, probe: Callable[..., Path]
 ) -> None:
     probe(then="real()")
-    template = await yard.template()
-    server = await yard.server(template)
-    template.close()
+    fork_server = await factory.start_fork_server()
+    server = await factory.server(fork_server)
+    fork_server.close()
     async with asyncio.timeout(within(BOUND)):
-        assert await template.process.wait() == 0
+        assert await fork_server.process.wait() == 0
     assert (await server.health())["ok"] is True
 
 
-async def test_a_template_of_a_program_that_has_changed_forks_no_more(
-    yard: Yard, probe: Callable[..., Path]
+async def test_a_fork_server_ends_when_the_program_has_changed(
+    factory: ServerFactory, probe: Callable[..., Path]
 ) -> None:
     code = probe()
-    template = await yard.template()
-    await told_by(yard, template)
+    fork_server = await factory.start_fork_server()
+    await run_probe(factory, fork_server)
     os.utime(code, (1, 1))
-    assert await template.fork(yard.start()[0]) is None
+    assert await fork_server.fork(factory.spec()[0]) is None
     async with asyncio.timeout(within(BOUND)):
-        assert await template.process.wait() == 0
+        assert await fork_server.process.wait() == 0
 
 
-async def test_a_template_that_is_not_alone_in_its_process_is_none(
-    yard: Yard, probe: Callable[..., Path]
+async def test_a_fork_server_with_several_threads_exits(
+    factory: ServerFactory, probe: Callable[..., Path]
 ) -> None:
-    """A lock that another thread holds at the fork is held for ever."""
+    """A lock that another thread holds at the fork would never be released in the child."""
     probe(first="threading.Thread(target=threading.Event().wait, daemon=True).start()")
-    made = ForkServer(ENVIRON, yard.folder / "template.log")
-    yard.templates.append(made)
+    made = ForkServer(ENVIRON, factory.folder / "fork-server.log")
+    factory.fork_servers.append(made)
     assert not await made.ready(within(BOUND))
     assert await made.process.wait() == 3
-    assert "fork_server_has_threads" in yard.log()
+    assert "fork_server_has_threads" in factory.log()
 
 
-async def test_a_folder_that_is_gone_is_an_os_error_as_with_a_start(yard: Yard, template: ForkServer) -> None:
-    start, _ = yard.start()
-    Path(start.root).rmdir()
-    for attempt in (process.spawn, template.fork):
+async def test_a_missing_workspace_folder_raises_the_same_error_as_a_spawn(
+    factory: ServerFactory, fork_server: ForkServer
+) -> None:
+    spec, _ = factory.spec()
+    Path(spec.root).rmdir()
+    for attempt in (process.spawn, fork_server.fork):
         with pytest.raises(FileNotFoundError, match="root"):
-            await asyncio.to_thread(attempt, start) if attempt is process.spawn else await template.fork(
-                start
+            await asyncio.to_thread(attempt, spec) if attempt is process.spawn else await fork_server.fork(
+                spec
             )
 
 
-async def test_a_server_that_is_not_waited_for_gets_no_orders(yard: Yard, template: ForkServer) -> None:
-    start, _ = yard.start()
-    os.kill(template.process.pid, signal.SIGSTOP)
-    waiting = asyncio.create_task(template.fork(start))
+async def test_a_cancelled_fork_gets_no_launch_instructions_and_ends(
+    factory: ServerFactory, fork_server: ForkServer
+) -> None:
+    spec, _ = factory.spec()
+    os.kill(fork_server.process.pid, signal.SIGSTOP)
+    waiting = asyncio.create_task(fork_server.fork(spec))
     await asyncio.sleep(0)
     waiting.cancel()
     with suppress(asyncio.CancelledError):
         await waiting
-    os.kill(template.process.pid, signal.SIGCONT)
-    await until(lambda: "launch_instructions_invalid" in start.log.read_text())
-    await until(lambda: psutil.Process(template.process.pid).children() == [])
-    assert await yard.server(template)
+    os.kill(fork_server.process.pid, signal.SIGCONT)
+    await until(lambda: "launch_instructions_invalid" in spec.log.read_text())
+    await until(lambda: psutil.Process(fork_server.process.pid).children() == [])
+    assert await factory.server(fork_server)
 
 
-# One at a time -----------------------------------------------------------------------------------------------
+# Replacement -------------------------------------------------------------------------------------------------
 
 
 class Clock:
-    """Pauses that end when they are told to."""
+    """A clock whose pauses end when the test says so."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -429,27 +439,29 @@ class Clock:
         self._go_on.release()
 
 
-async def test_a_template_that_ends_is_replaced_and_nothing_is_left_at_last(
-    yard: Yard, probe: Callable[..., Path]
+async def test_a_fork_server_that_ends_is_replaced_and_no_process_is_left(
+    factory: ServerFactory, probe: Callable[..., Path]
 ) -> None:
     probe()
     before = {one.pid for one in psutil.Process().children()}
     clock = Clock()
-    kept = ForkServerSupervisor(ENVIRON, yard.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time)
-    start, _ = yard.start()
-    assert await kept.fork(start) is None, "not yet"
-    running = asyncio.create_task(kept.run())
+    supervisor = ForkServerSupervisor(
+        ENVIRON, factory.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time
+    )
+    spec, _ = factory.spec()
+    assert await supervisor.fork(spec) is None, "not yet"
+    running = asyncio.create_task(supervisor.run())
     try:
-        await until(lambda: kept.pid)
-        first = kept.pid
+        await until(lambda: supervisor.pid)
+        first = supervisor.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
         await until(lambda: clock.pauses)
-        assert (kept.pid, await kept.fork(start)) == (None, None)
+        assert (supervisor.pid, await supervisor.fork(spec)) == (None, None)
         clock.go_on()
-        await until(lambda: kept.pid)
-        assert kept.pid != first
-        made = await kept.fork(start)
+        await until(lambda: supervisor.pid)
+        assert supervisor.pid != first
+        made = await supervisor.fork(spec)
         assert made is not None
         assert await made.wait() == 5
     finally:
@@ -458,13 +470,15 @@ async def test_a_template_that_ends_is_replaced_and_nothing_is_left_at_last(
     assert {one.pid for one in psutil.Process().children()} <= before
 
 
-async def test_templates_that_cannot_be_are_tried_less_and_less_often(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_failing_fork_servers_are_retried_with_back_off(
+    factory: ServerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     clock = Clock()
-    kept = ForkServerSupervisor(ENVIRON, yard.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time)
-    running = asyncio.create_task(kept.run())
+    supervisor = ForkServerSupervisor(
+        ENVIRON, factory.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time
+    )
+    running = asyncio.create_task(supervisor.run())
     for number in range(12):
         await until(lambda: len(clock.pauses) > number)  # noqa: B023  it is awaited here
         clock.go_on()
@@ -474,7 +488,9 @@ async def test_templates_that_cannot_be_are_tried_less_and_less_often(
     assert clock.pauses[-1] == 300.0
 
 
-async def test_where_none_is_wanted_there_is_none(yard: Yard) -> None:
-    kept = ForkServerSupervisor(ENVIRON, yard.folder, wanted=False, sleep=Clock().sleep, now=lambda: 0.0)
-    await kept.run()
-    assert await kept.fork(yard.start()[0]) is None
+async def test_no_fork_server_is_started_when_disabled(factory: ServerFactory) -> None:
+    supervisor = ForkServerSupervisor(
+        ENVIRON, factory.folder, wanted=False, sleep=Clock().sleep, now=lambda: 0.0
+    )
+    await supervisor.run()
+    assert await supervisor.fork(factory.spec()[0]) is None

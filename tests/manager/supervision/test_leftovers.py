@@ -1,4 +1,4 @@
-"""Processes that moved away from the server that started them, and whom the sweep does not concern."""
+"""Tests of the sweep that kills marked processes which left the process group of their server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.processes.timeouts import within
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks and signals of POSIX")
 
-AWAY = """
+DETACHED = """
 import os, sys, time
 if os.fork():
     os._exit(0)
@@ -30,8 +30,8 @@ with open(sys.argv[1], "w") as file:
     file.write(f"{os.getpid()}\\n")
 {then}
 """
-"""Leaves group, session and parent; then tells its process id in a file."""
-RESTLESS = """
+"""Leaves group, session and parent; then writes its pid to a file."""
+FORK_LOOP = """
 while True:
     if os.fork():
         time.sleep(0.002)
@@ -44,27 +44,27 @@ while True:
 
 @pytest.fixture
 def instance() -> str:
-    """An id that no other test has: what carries its mark is this test's."""
+    """A unique instance id, so that no other test has processes with its mark."""
     return f"i-{secrets.token_hex(4)}"
 
 
-class Family:
-    """Starts processes with marks, and ends at the end what is still there."""
+class MarkedProcesses:
+    """Starts detached processes, and kills those that still run on close."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._started: list[psutil.Process] = []
 
-    def away(self, environ: dict[str, str], then: str = "time.sleep(60)") -> psutil.Process:
-        """A process nobody is the parent of any more."""
-        told = self._folder / f"pid-{len(self._started)}"
-        code = AWAY.replace("{then}", then)
-        subprocess.run([sys.executable, "-I", "-c", code, str(told)], env=environ, check=True)
+    def start_detached(self, environ: dict[str, str], then: str = "time.sleep(60)") -> psutil.Process:
+        """A process that has left its parent, group and session."""
+        pid_file = self._folder / f"pid-{len(self._started)}"
+        code = DETACHED.replace("{then}", then)
+        subprocess.run([sys.executable, "-I", "-c", code, str(pid_file)], env=environ, check=True)
         deadline = time.monotonic() + within(5)
-        while not (told.exists() and told.read_text().endswith("\n")):
+        while not (pid_file.exists() and pid_file.read_text().endswith("\n")):
             assert time.monotonic() < deadline
             time.sleep(0.005)
-        self._started.append(psutil.Process(int(told.read_text())))
+        self._started.append(psutil.Process(int(pid_file.read_text())))
         return self._started[-1]
 
     def close(self) -> None:
@@ -74,8 +74,8 @@ class Family:
 
 
 @pytest.fixture
-def family(tmp_path: Path) -> Iterator[Family]:
-    made = Family(tmp_path)
+def processes(tmp_path: Path) -> Iterator[MarkedProcesses]:
+    made = MarkedProcesses(tmp_path)
     yield made
     made.close()
 
@@ -84,52 +84,56 @@ def mark(instance: str, rest: str = "x1") -> dict[str, str]:
     return {names.CHILD_VARIABLE: f"{instance}.{rest}"}
 
 
-def lives(process: psutil.Process) -> bool:
-    """Whether it still does something; one that was killed may wait for whoever adopted it."""
+def is_running(process: psutil.Process) -> bool:
+    """Whether it runs; a killed one may stay a zombie for a moment."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def test_what_carries_the_mark_is_ended_wherever_it_moved(instance: str, family: Family) -> None:
-    """First and last variable, and whatever the rest of the mark is."""
+def test_all_marked_processes_are_killed(instance: str, processes: MarkedProcesses) -> None:
+    """The mark may be the first or last variable, with any suffix."""
     some = [
-        family.away(mark(instance)),
-        family.away({"A": "1", **mark(instance, "other")}),
-        family.away({**mark(instance), "Z": "1"}),
+        processes.start_detached(mark(instance)),
+        processes.start_detached({"A": "1", **mark(instance, "other")}),
+        processes.start_detached({**mark(instance), "Z": "1"}),
     ]
     assert sorted(leftovers.find_leftovers(instance)) == sorted(one.pid for one in some)
     assert leftovers.kill_leftovers(instance) >= len(some)
-    assert not any(map(lives, some))
+    assert not any(map(is_running, some))
     assert leftovers.kill_leftovers(instance) == 0
 
 
-def test_what_belongs_to_others_is_left_alone(instance: str, family: Family) -> None:
-    """Another instance, one whose id begins alike, an unmarked one, and one that only speaks of the mark."""
+def test_processes_without_exactly_this_mark_are_left_alone(
+    instance: str, processes: MarkedProcesses
+) -> None:
+    """Another instance, a longer id, no mark, and the mark in another variable or in a value."""
     value = mark(instance)[names.CHILD_VARIABLE]
     others = [
-        family.away(mark("i-00000000")),
-        family.away(mark(f"{instance}1")),
-        family.away({names.CHILD_VARIABLE: instance}),
-        family.away({}),
-        family.away({f"X{names.CHILD_VARIABLE}": value}),
-        family.away({"TEXT": f"{names.CHILD_VARIABLE}={value}"}),
-        family.away({names.INSTANCE_VARIABLE: instance}),
+        processes.start_detached(mark("i-00000000")),
+        processes.start_detached(mark(f"{instance}1")),
+        processes.start_detached({names.CHILD_VARIABLE: instance}),
+        processes.start_detached({}),
+        processes.start_detached({f"X{names.CHILD_VARIABLE}": value}),
+        processes.start_detached({"TEXT": f"{names.CHILD_VARIABLE}={value}"}),
+        processes.start_detached({names.INSTANCE_VARIABLE: instance}),
     ]
-    ours = family.away(mark(instance))
+    ours = processes.start_detached(mark(instance))
     assert leftovers.kill_leftovers(instance) >= 1
-    assert not lives(ours)
-    assert all(map(lives, others))
+    assert not is_running(ours)
+    assert all(map(is_running, others))
 
 
-def test_one_that_keeps_starting_others_is_ended_with_all_of_them(instance: str, family: Family) -> None:
-    parent = family.away(mark(instance), RESTLESS)
+def test_a_process_that_keeps_forking_is_killed_with_its_children(
+    instance: str, processes: MarkedProcesses
+) -> None:
+    parent = processes.start_detached(mark(instance), FORK_LOOP)
     leftovers.kill_leftovers(instance)
-    assert not lives(parent)
+    assert not is_running(parent)
     assert leftovers.find_leftovers(instance) == []
 
 
-def test_nobody_is_found_where_nobody_was_started(instance: str) -> None:
+def test_nothing_is_found_where_nothing_was_started(instance: str) -> None:
     assert leftovers.find_leftovers(instance) == []
     assert os.getpid() not in leftovers.find_leftovers("")

@@ -1,4 +1,4 @@
-"""One process of a workspace server: what it inherits, how it is recognised, how its end is noticed."""
+"""Tests of a workspace server's process: what it inherits, how it is identified and how its exit is noticed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups 
 BOUND = 10.0
 
 
-class Stage:
-    """Starts programs in place of the workspace server; whatever is left at the end is killed."""
+class ProgramLauncher:
+    """Starts shell scripts instead of the workspace server; `started` is killed at the end of the test."""
 
     def __init__(self, folder: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = folder / "project"
@@ -35,19 +35,21 @@ class Stage:
         self._monkeypatch = monkeypatch
         self.started: list[Process] = []
 
-    def start(self, script: str, orders: bytes = b"{}\n", environ: dict[str, str] | None = None) -> Process:
-        """Start a shell script as if it were the interpreter."""
+    def start(
+        self, script: str, launch_line: bytes = b"{}\n", environ: dict[str, str] | None = None
+    ) -> Process:
+        """Start a shell script in place of the Python interpreter."""
         self._program.write_text(f"#!/bin/sh\n{script}\n")
         self._program.chmod(0o755)
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "executable", str(self._program))
             given = dict(os.environ) if environ is None else environ
-            process = spawn(ProcessSpec(orders, self._listener, str(self.root), self.log, given, "i-7"))
+            process = spawn(ProcessSpec(launch_line, self._listener, str(self.root), self.log, given, "i-7"))
         self.started.append(process)
         return process
 
-    async def said(self) -> list[str]:
-        """What it wrote, once it has written a line `end`."""
+    async def output(self) -> list[str]:
+        """The lines it wrote before a line `end`; waits for that line."""
         async with asyncio.timeout(BOUND):
             while "end" not in (lines := self.log.read_text().splitlines()):
                 await asyncio.sleep(0.01)
@@ -55,9 +57,9 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgramLauncher]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        made = Stage(tmp_path, listener, monkeypatch)
+        made = ProgramLauncher(tmp_path, listener, monkeypatch)
         yield made
     for process in made.started:
         if process.is_alive:
@@ -98,97 +100,96 @@ def test_only_named_variables_are_inherited() -> None:
     }
 
 
-async def test_it_gets_orders_root_and_socket_and_nothing_else(stage: Stage) -> None:
-    """Design 4, 10: no secret in its arguments or environment, no descriptor too many."""
-    stranger = os.open("/", os.O_RDONLY)
-    os.set_inheritable(stranger, True)
+async def test_it_gets_only_launch_instructions_folder_and_socket(launcher: ProgramLauncher) -> None:
+    """Its arguments and environment have no secret, and no other descriptor is inherited."""
+    inheritable = os.open("/", os.O_RDONLY)
+    os.set_inheritable(inheritable, True)
     try:
-        process = stage.start(
+        process = launcher.start(
             'echo "$@"; pwd -P; cat; env | grep -v "^PATH=\\|^PWD=\\|^_=\\|^SHLVL=\\|^OLDPWD="; echo fds; ls /proc/$$/fd; echo end',
             b'{"secret":"hunter2"}\n',
             {"PATH": os.environ["PATH"], "AWS_SECRET_ACCESS_KEY": "x"},
         )
     finally:
-        os.close(stranger)
-    said = await stage.said()
-    assert said[:3] == ["-I -m workspace_server i-7", str(stage.root.resolve()), '{"secret":"hunter2"}']
-    assert said[3 : said.index("fds")] == [f"{names.INSTANCE_VARIABLE}=i-7"]
-    descriptors = set(said[said.index("fds") + 1 :])
-    assert str(stage._listener.fileno()) in descriptors
-    assert len(descriptors - {"0", "1", "2", "10", "255", str(stage._listener.fileno())}) == 0
+        os.close(inheritable)
+    output = await launcher.output()
+    assert output[:3] == ["-I -m workspace_server i-7", str(launcher.root.resolve()), '{"secret":"hunter2"}']
+    assert output[3 : output.index("fds")] == [f"{names.INSTANCE_VARIABLE}=i-7"]
+    descriptors = set(output[output.index("fds") + 1 :])
+    assert str(launcher._listener.fileno()) in descriptors
+    assert len(descriptors - {"0", "1", "2", "10", "255", str(launcher._listener.fileno())}) == 0
     assert await ended(process) == 0
 
 
-async def test_it_leads_a_session_of_its_own(stage: Stage) -> None:
-    process = stage.start("exec sleep 60")
+async def test_it_leads_a_session_of_its_own(launcher: ProgramLauncher) -> None:
+    process = launcher.start("exec sleep 60")
     assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
 
 
-async def test_its_output_goes_to_a_private_log_that_grows(stage: Stage) -> None:
-    await ended(stage.start("echo one; echo two >&2"))
-    await ended(stage.start("echo three"))
-    assert stage.log.read_text().splitlines() == ["one", "two", "three"]
-    assert stat.S_IMODE(stage.log.stat().st_mode) == 0o600
+async def test_its_output_goes_to_a_private_log_that_grows(launcher: ProgramLauncher) -> None:
+    await ended(launcher.start("echo one; echo two >&2"))
+    await ended(launcher.start("echo three"))
+    assert launcher.log.read_text().splitlines() == ["one", "two", "three"]
+    assert stat.S_IMODE(launcher.log.stat().st_mode) == 0o600
 
 
-async def test_a_long_log_is_put_aside_once(stage: Stage) -> None:
-    stage.log.write_bytes(b"x" * (1024 * 1024 + 1))
-    await ended(stage.start("echo new"))
-    assert stage.log.read_text() == "new\n"
-    assert stage.log.with_suffix(".old.log").stat().st_size == 1024 * 1024 + 1
+async def test_a_large_log_is_rotated(launcher: ProgramLauncher) -> None:
+    launcher.log.write_bytes(b"x" * (1024 * 1024 + 1))
+    await ended(launcher.start("echo new"))
+    assert launcher.log.read_text() == "new\n"
+    assert launcher.log.with_suffix(".old.log").stat().st_size == 1024 * 1024 + 1
 
 
-async def test_a_log_that_is_a_link_is_not_written_through(stage: Stage, tmp_path: Path) -> None:
-    """It is served all the same."""
+async def test_a_log_that_is_a_symlink_is_not_followed(launcher: ProgramLauncher, tmp_path: Path) -> None:
+    """The server starts anyway, without a log."""
     target = tmp_path / "precious"
     target.write_text("keep")
-    stage.log.symlink_to(target)
-    assert await ended(stage.start("echo overwritten")) == 0
+    launcher.log.symlink_to(target)
+    assert await ended(launcher.start("echo overwritten")) == 0
     assert target.read_text() == "keep"
 
 
-def test_a_root_that_is_gone_is_an_os_error(stage: Stage) -> None:
-    stage.root.rmdir()
+def test_a_missing_workspace_folder_raises_an_os_error(launcher: ProgramLauncher) -> None:
+    launcher.root.rmdir()
     with pytest.raises(FileNotFoundError):
-        stage.start("true")
+        launcher.start("true")
 
 
-async def test_a_program_that_does_not_read_its_orders_is_no_fault(stage: Stage) -> None:
-    process = stage.start("exec <&-; exit 3", orders=b"x" * 1_000_000)
+async def test_a_program_may_ignore_its_launch_instructions(launcher: ProgramLauncher) -> None:
+    process = launcher.start("exec <&-; exit 3", launch_line=b"x" * 1_000_000)
     assert await ended(process) == 3
 
 
-# Its end -----------------------------------------------------------------------------------------------------
+# Exit --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", -9)])
-async def test_its_exit_code_is_known(stage: Stage, script: str, code: int) -> None:
-    process = stage.start(script)
+async def test_its_exit_code_is_known(launcher: ProgramLauncher, script: str, code: int) -> None:
+    process = launcher.start(script)
     assert await ended(process) == code
     assert (process.exit_code, process.is_alive) == (code, False)
 
 
-async def test_its_end_is_seen_at_once_without_waiting(stage: Stage) -> None:
-    process = stage.start("exec sleep 60")
+async def test_an_exit_is_seen_before_the_process_is_reaped(launcher: ProgramLauncher) -> None:
+    process = launcher.start("exec sleep 60")
     assert process.is_alive
     os.kill(process.pid, signal.SIGKILL)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert not process.is_alive
 
 
-async def test_what_it_left_in_its_group_is_ended_with_it(stage: Stage) -> None:
-    """Design 4: nothing is left running."""
-    process = stage.start("sleep 60 & echo $!; echo end")
-    orphan = int((await stage.said())[0])
+async def test_processes_left_in_its_group_are_killed(launcher: ProgramLauncher) -> None:
+    process = launcher.start("sleep 60 & echo $!; echo end")
+    orphan = int((await launcher.output())[0])
     assert await ended(process) == 0
     await gone(orphan)
 
 
-async def test_a_process_that_was_waited_for_is_never_signalled_again(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+async def test_a_reaped_process_is_never_signalled(
+    launcher: ProgramLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its number, and its group's, may belong to a stranger by then."""
-    process = stage.start("exit 4")
+    """Its pid and process group may belong to another process by then."""
+    process = launcher.start("exit 4")
     await ended(process)
     signalled: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *which: signalled.append(which))
@@ -199,12 +200,12 @@ async def test_a_process_that_was_waited_for_is_never_signalled_again(
     assert signalled == []
 
 
-async def test_terminate_asks_and_kill_group_does_not(stage: Stage) -> None:
-    process = stage.start("trap 'echo asked' TERM; sleep 60 & echo $!; echo end; while :; do wait; done")
-    child = int((await stage.said())[0])
+async def test_terminate_can_be_ignored_and_kill_group_cannot(launcher: ProgramLauncher) -> None:
+    process = launcher.start("trap 'echo asked' TERM; sleep 60 & echo $!; echo end; while :; do wait; done")
+    child = int((await launcher.output())[0])
     process.terminate()
     async with asyncio.timeout(BOUND):
-        while "asked" not in stage.log.read_text():
+        while "asked" not in launcher.log.read_text():
             await asyncio.sleep(0.01)
     assert process.is_alive
     process.kill_group()
@@ -212,8 +213,8 @@ async def test_terminate_asks_and_kill_group_does_not(stage: Stage) -> None:
     await gone(child)
 
 
-async def test_a_wait_that_is_cancelled_can_be_taken_up_again(stage: Stage) -> None:
-    process = stage.start("exec sleep 60")
+async def test_a_cancelled_wait_can_be_repeated(launcher: ProgramLauncher) -> None:
+    process = launcher.start("exec sleep 60")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await process.wait()
@@ -221,11 +222,11 @@ async def test_a_wait_that_is_cancelled_can_be_taken_up_again(stage: Stage) -> N
     assert await ended(process) == -9
 
 
-# Recognition -------------------------------------------------------------------------------------------------
+# Identity ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_start_time_tells_processes_apart(stage: Stage) -> None:
-    one, other = stage.start("exec sleep 60"), stage.start("exec sleep 60")
+async def test_a_start_time_distinguishes_processes(launcher: ProgramLauncher) -> None:
+    one, other = launcher.start("exec sleep 60"), launcher.start("exec sleep 60")
     assert start_time(one.pid) == one.started
     assert start_time(one.pid) == start_time(one.pid)
     assert start_time(os.getpid()) not in (None, one.started)
@@ -236,8 +237,8 @@ async def test_a_start_time_tells_processes_apart(stage: Stage) -> None:
     assert start_time(other.pid) is None
 
 
-async def test_a_living_process_is_adopted_and_its_end_noticed(stage: Stage) -> None:
-    process = stage.start("exec sleep 60")
+async def test_a_running_process_is_adopted_and_its_exit_is_noticed(launcher: ProgramLauncher) -> None:
+    process = launcher.start("exec sleep 60")
     adopted = Process.adopt(process.pid, process.started)
     assert adopted is not None
     assert adopted.is_alive
@@ -246,9 +247,9 @@ async def test_a_living_process_is_adopted_and_its_end_noticed(stage: Stage) -> 
     assert not adopted.is_alive
 
 
-async def test_a_pid_used_again_or_not_at_all_is_not_adopted(stage: Stage) -> None:
-    """Pid and start time."""
-    process = stage.start("exec sleep 60")
+async def test_a_reused_or_unused_pid_is_not_adopted(launcher: ProgramLauncher) -> None:
+    """The start time is compared besides the pid."""
+    process = launcher.start("exec sleep 60")
     assert Process.adopt(process.pid, f"{process.started}0") is None
     process.kill_group()
     await ended(process)
@@ -256,11 +257,11 @@ async def test_a_pid_used_again_or_not_at_all_is_not_adopted(stage: Stage) -> No
     assert process.exit_code == -9
 
 
-async def test_without_pidfds_everything_works_by_asking(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+async def test_without_pidfds_processes_are_polled(
+    launcher: ProgramLauncher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
-    process = stage.start("exec sleep 60")
+    process = launcher.start("exec sleep 60")
     adopted = Process.adopt(process.pid, process.started)
     assert adopted is not None
     assert process.is_alive
@@ -270,8 +271,8 @@ async def test_without_pidfds_everything_works_by_asking(
     assert await ended(process) == -9
 
 
-async def test_memory_and_time_can_be_asked_while_it_lives(stage: Stage) -> None:
-    process = stage.start("exec sleep 60")
+async def test_memory_and_cpu_time_are_known_while_it_runs(launcher: ProgramLauncher) -> None:
+    process = launcher.start("exec sleep 60")
     usage = process.usage()
     assert usage is not None
     assert usage[0] > 0
@@ -293,10 +294,10 @@ def test_pidfds_are_closed() -> None:
         other.kill()
 
 
-# The log's end -----------------------------------------------------------------------------------------------
+# Log tail ----------------------------------------------------------------------------------------------------
 
 
-def test_the_tail_is_the_last_twenty_lines(tmp_path: Path) -> None:
+def test_the_log_tail_is_the_last_twenty_lines(tmp_path: Path) -> None:
     log = tmp_path / "x.log"
     log.write_bytes(b"\n".join(b"line %d" % n for n in range(10_000)) + b"\n\xff broken\n")
     lines = tail(log)
@@ -309,20 +310,20 @@ def test_a_missing_log_has_no_tail(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_released", [True, False])
-async def test_one_that_nobody_waits_for_goes_on_and_is_reaped_when_it_has_ended(
-    is_released: bool, stage: Stage
+async def test_a_process_without_owner_runs_on_and_is_reaped_after_its_exit(
+    is_released: bool, launcher: ProgramLauncher
 ) -> None:
-    process = stage.start("echo end; exec sleep 60")
-    await stage.said()
+    process = launcher.start("echo end; exec sleep 60")
+    await launcher.output()
     if is_released:
         process.release()
     pid = process.pid
-    stage.started.clear()
+    launcher.started.clear()
     del process
-    gc.collect()  # nobody warns of a process that nobody waited for
+    gc.collect()  # no ResourceWarning of the Popen
     assert start_time(pid) is not None
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert psutil.pid_exists(pid)  # its end is there to be seen
-    await ended(stage.start("exit 0"))
+    assert psutil.pid_exists(pid)  # a zombie until it is reaped
+    await ended(launcher.start("exit 0"))
     assert not psutil.pid_exists(pid)

@@ -1,4 +1,4 @@
-"""Servers that somebody else started, seen from the shell around their table: what is held and given back."""
+"""Tests of registered servers: tasks and descriptors are released, and disks do not block."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def heartbeat(folder: Path, nonce: str = "n") -> Heartbeat:
 
 
 def process_descriptors() -> int:
-    """How many descriptors that watch processes are open in this process."""
+    """The number of open pid file descriptors of this process."""
     found = 0
     for one in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # that of the listing itself
@@ -47,7 +47,7 @@ async def servers(tmp_path: Path) -> AsyncIterator[RegisteredServers]:
 
 
 @linux
-async def test_a_server_that_registers_again_and_again_is_watched_once(
+async def test_repeated_registrations_share_one_watch_task(
     servers: RegisteredServers, tmp_path: Path
 ) -> None:
     before = process_descriptors()
@@ -56,11 +56,11 @@ async def test_a_server_that_registers_again_and_again_is_watched_once(
         await asyncio.sleep(0)
     watching = [one for one in asyncio.all_tasks() if one.get_name().startswith("watch registered server")]
     assert len(watching) == 1
-    assert process_descriptors() <= before + 2  # the one that waits for its end, and the last instance's own
+    assert process_descriptors() <= before + 2  # the watch, and the last instance's own
 
 
 @linux
-async def test_a_server_that_leaves_before_it_was_asked_leaves_nothing(
+async def test_a_server_that_leaves_before_its_health_check_leaves_nothing(
     servers: RegisteredServers, tmp_path: Path
 ) -> None:
     await servers.heartbeat(heartbeat(tmp_path))
@@ -74,10 +74,10 @@ async def test_a_server_that_leaves_before_it_was_asked_leaves_nothing(
     assert servers.registrations.records() == ()
 
 
-async def test_a_folder_on_a_disk_that_hangs_holds_up_nobody(
+async def test_a_hanging_disk_does_not_block_the_event_loop(
     servers: RegisteredServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is taken as it was said, until the disk answers."""
+    """The folder is used as it was sent, until the disk answers."""
     release = threading.Event()
     real = os.path.realpath
 

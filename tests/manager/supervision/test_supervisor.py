@@ -1,4 +1,4 @@
-"""One workspace's server and its only owner: real processes, and a clock of the test's where time matters."""
+"""Tests of the supervisor of one workspace server, with real processes and, where time matters, a manual clock."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ HANG = "exec sleep 60"
 
 
 class GatedStore(Store):
-    """A store whose writes of one kind wait for the test."""
+    """A store that blocks the writes chosen by `blocks` until the test sets `go_on`."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, set_aside_name=lambda: "x")
-        self.holds: Callable[[str, InstanceRow | None], bool] = lambda _what, _row: False
-        self.held = asyncio.Event()
+        self.blocks: Callable[[str, InstanceRow | None], bool] = lambda _what, _row: False
+        self.blocked = asyncio.Event()
         self.go_on = asyncio.Event()
 
     async def _gate(self, what: str, row: InstanceRow | None = None) -> None:
-        if self.holds(what, row):
-            self.held.set()
+        if self.blocks(what, row):
+            self.blocked.set()
             await self.go_on.wait()
 
     async def save_instance(self, row: InstanceRow) -> None:
@@ -54,8 +54,8 @@ class GatedStore(Store):
         await super().drop_instance(workspace, instance)
 
 
-class Yard:
-    """A project, a state file and supervisors; nothing is left running at the end."""
+class SupervisedWorkspace:
+    """A workspace folder, a state file and supervisors; no process may be left at the end."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = folder / "proj"
@@ -69,22 +69,22 @@ class Yard:
         self._monkeypatch = monkeypatch
 
     def supervisor(self, **given: Any) -> Supervisor:
-        """A supervisor; `now`, `rng` and `sleep` are the world's, all else are settings."""
-        world = {name: given.pop(name) for name in ("now", "rng", "sleep") if name in given}
+        """A supervisor; `now`, `rng` and `sleep` are dependencies, all other arguments settings."""
+        injected = {name: given.pop(name) for name in ("now", "rng", "sleep") if name in given}
         settings = Settings(**{"grace_s": 5.0, "start_timeout_s": 10.0, **given})
-        dependencies = Dependencies(settings, self.store, self.logs, os.environ, **world)
+        dependencies = Dependencies(settings, self.store, self.logs, os.environ, **injected)
         self.made.append(Supervisor("w-1", str(self.root), dependencies))
         return self.made[-1]
 
-    def instead_of_the_server(self, script: str) -> None:
-        """From now on this shell script is started in place of the workspace server."""
+    def replace_server(self, script: str) -> None:
+        """Start this shell script in place of the workspace server from now on."""
         program = self._folder / "program"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
         self._monkeypatch.setattr(sys, "executable", str(program))
 
     def processes(self) -> list[psutil.Process]:
-        """What runs in the project's folder."""
+        """The processes that run in the workspace folder."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, FileNotFoundError):
@@ -92,8 +92,8 @@ class Yard:
                     found.append(process)
         return found
 
-    async def ledger(self) -> list[InstanceRow]:
-        """What another manager would find on the disk."""
+    async def stored_instances(self) -> list[InstanceRow]:
+        """The instances that another manager would read from the state file."""
         other = Store(self._folder / "state.db", set_aside_name=lambda: "x")
         rows = (await other.open()).instances
         await other.close()
@@ -101,8 +101,8 @@ class Yard:
 
 
 @pytest.fixture
-async def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Yard]:
-    made = Yard(tmp_path, monkeypatch)
+async def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SupervisedWorkspace]:
+    made = SupervisedWorkspace(tmp_path, monkeypatch)
     await made.store.open()
     yield made
     made.store.go_on.set()
@@ -115,8 +115,8 @@ async def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     for process in left:
         process.kill()
     await made.store.close()
-    assert left == [], "something was left running"
-    assert await made.ledger() == [], "the ledger and the process table disagree"
+    assert left == [], "processes were left running"
+    assert await made.stored_instances() == [], "the state file lists instances that do not run"
 
 
 async def until(check: Callable[[], bool], within_s: float = BOUND) -> None:
@@ -142,14 +142,13 @@ def refused(outcome: Instance | Refusal) -> dict[str, Any]:
 # Start and stop ----------------------------------------------------------------------------------------------
 
 
-async def test_fifty_callers_start_one_process_and_a_stop_ends_it(yard: Yard) -> None:
-    """Design 4."""
-    supervisor = yard.supervisor()
+async def test_fifty_callers_start_one_process_and_a_stop_ends_it(workspace: SupervisedWorkspace) -> None:
+    supervisor = workspace.supervisor()
     found = [running(one) for one in await asyncio.gather(*(supervisor.ready() for _ in range(50)))]
     assert len({id(one) for one in found}) == 1
     instance = found[0]
-    assert [one.pid for one in yard.processes()] == [instance.pid]
-    (row,) = await yard.ledger()
+    assert [one.pid for one in workspace.processes()] == [instance.pid]
+    (row,) = await workspace.stored_instances()
     assert instance.process is not None
     assert row == InstanceRow(
         "w-1",
@@ -169,17 +168,17 @@ async def test_fifty_callers_start_one_process_and_a_stop_ends_it(yard: Yard) ->
         None,
         False,
     )
-    assert yard.processes() == []
-    assert await yard.ledger() == []
+    assert workspace.processes() == []
+    assert await workspace.stored_instances() == []
 
     again = running(await supervisor.ready())
     assert again.pid != instance.pid
     assert supervisor.lifecycle.restarts == 0
 
 
-async def test_a_killed_server_is_replaced_before_the_next_call_is_answered(yard: Yard) -> None:
-    """And the next one listens on the same port, so that nobody is refused meanwhile."""
-    supervisor = yard.supervisor(rng=random.Random(1))
+async def test_a_killed_server_is_replaced_for_the_next_caller(workspace: SupervisedWorkspace) -> None:
+    """The new one listens on the same port, so that no connection is refused meanwhile."""
+    supervisor = workspace.supervisor(rng=random.Random(1))
     first = running(await supervisor.ready())
     os.kill(first.pid or 0, signal.SIGKILL)
     os.waitid(os.P_PID, first.pid or 0, os.WEXITED | os.WNOWAIT)
@@ -193,88 +192,92 @@ async def test_a_killed_server_is_replaced_before_the_next_call_is_answered(yard
     assert supervisor.last_exit == -9
     assert supervisor.lifecycle.restarts == 1
     assert supervisor.figures.last_error == "exited with code -9"
-    await until(lambda: len(yard.processes()) == 1)
-    assert [row.pid for row in await yard.ledger()] == [second.pid]
+    await until(lambda: len(workspace.processes()) == 1)
+    assert [row.pid for row in await workspace.stored_instances()] == [second.pid]
 
 
-async def test_a_server_that_ends_is_started_again_without_being_asked(yard: Yard) -> None:
-    supervisor = yard.supervisor(rng=random.Random(1))
+async def test_a_server_that_exits_is_restarted_without_a_call(workspace: SupervisedWorkspace) -> None:
+    supervisor = workspace.supervisor(rng=random.Random(1))
     first = running(await supervisor.ready())
     os.kill(first.pid or 0, signal.SIGKILL)
     await until(lambda: supervisor.is_serving and supervisor.instance is not first)
 
 
-async def test_a_stop_during_the_start_leaves_nothing(yard: Yard) -> None:
-    yard.instead_of_the_server(HANG)
-    supervisor = yard.supervisor()
+async def test_a_stop_during_the_start_leaves_nothing(workspace: SupervisedWorkspace) -> None:
+    workspace.replace_server(HANG)
+    supervisor = workspace.supervisor()
     caller = asyncio.create_task(supervisor.ready())
-    await until(lambda: len(yard.processes()) == 1)
+    await until(lambda: len(workspace.processes()) == 1)
     async with asyncio.timeout(BOUND):
         await supervisor.stop()
         refused(await caller)
-    assert (supervisor.lifecycle.state, yard.processes()) == (State.STOPPED, [])
-    assert await yard.ledger() == []
+    assert (supervisor.lifecycle.state, workspace.processes()) == (State.STOPPED, [])
+    assert await workspace.stored_instances() == []
     assert supervisor.lifecycle.wait_before_start(time.monotonic()) == 0.0
 
 
-async def test_a_stop_between_start_and_ledger_leaves_nothing(yard: Yard) -> None:
-    """The process runs, and the ledger is just being told so."""
-    yard.instead_of_the_server(HANG)
-    yard.store.holds = lambda what, row: what == "save" and row is not None and row.pid != 0
-    supervisor = yard.supervisor()
+async def test_a_stop_while_the_instance_is_being_stored_leaves_nothing(
+    workspace: SupervisedWorkspace,
+) -> None:
+    """The process runs, and its pid is being written to the state file."""
+    workspace.replace_server(HANG)
+    workspace.store.blocks = lambda what, row: what == "save" and row is not None and row.pid != 0
+    supervisor = workspace.supervisor()
     caller = asyncio.create_task(supervisor.ready())
     async with asyncio.timeout(BOUND):
-        await yard.store.held.wait()
-        assert len(yard.processes()) == 1
+        await workspace.store.blocked.wait()
+        assert len(workspace.processes()) == 1
         await supervisor.stop()
         refused(await caller)
-    assert yard.processes() == []
-    assert await yard.ledger() == []
+    assert workspace.processes() == []
+    assert await workspace.stored_instances() == []
 
 
-async def test_a_stop_while_an_exit_is_being_noted_starts_nothing_anew(yard: Yard) -> None:
-    supervisor = yard.supervisor()
+async def test_a_stop_while_an_exit_is_being_stored_prevents_the_restart(
+    workspace: SupervisedWorkspace,
+) -> None:
+    supervisor = workspace.supervisor()
     first = running(await supervisor.ready())
-    yard.store.holds = lambda what, _row: what == "drop"
+    workspace.store.blocks = lambda what, _row: what == "drop"
     os.kill(first.pid or 0, signal.SIGKILL)
     async with asyncio.timeout(BOUND):
-        await yard.store.held.wait()
+        await workspace.store.blocked.wait()
         stopping = asyncio.create_task(supervisor.stop())
         await asyncio.sleep(0)
-        yard.store.go_on.set()
+        workspace.store.go_on.set()
         await stopping
     assert supervisor.lifecycle.state is State.STOPPED
     assert supervisor._starting is None or supervisor._starting.done()
-    assert yard.processes() == []
+    assert workspace.processes() == []
 
 
-async def test_a_server_that_ignores_the_request_to_stop_is_killed(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_a_server_that_does_not_react_to_term_is_killed(
+    workspace: SupervisedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Design 4: TERM, then KILL for the group."""
+    """TERM first, then KILL for the process group."""
     monkeypatch.setattr("manager.supervision.supervisor.KILL_AFTER_S", 0.2)
-    supervisor = yard.supervisor()
+    supervisor = workspace.supervisor()
     instance = running(await supervisor.ready())
-    os.kill(instance.pid or 0, signal.SIGSTOP)  # it cannot even hear the TERM
+    os.kill(instance.pid or 0, signal.SIGSTOP)  # a stopped process cannot handle TERM
     async with asyncio.timeout(BOUND):
         await supervisor.stop()
     assert supervisor.last_exit == -9
-    assert yard.processes() == []
+    assert workspace.processes() == []
 
 
-async def test_callers_wait_for_a_stop_and_then_start_anew(yard: Yard) -> None:
-    supervisor = yard.supervisor()
+async def test_callers_wait_for_a_stop_and_then_start_a_new_server(workspace: SupervisedWorkspace) -> None:
+    supervisor = workspace.supervisor()
     first = running(await supervisor.ready())
     stopping = asyncio.create_task(supervisor.stop())
     await asyncio.sleep(0)
     second = running(await supervisor.ready())
     await stopping
     assert second.pid != first.pid
-    assert [one.pid for one in yard.processes()] == [second.pid]
+    assert [one.pid for one in workspace.processes()] == [second.pid]
 
 
-async def test_after_the_end_nothing_is_started(yard: Yard) -> None:
-    supervisor = yard.supervisor()
+async def test_a_closed_supervisor_starts_nothing(workspace: SupervisedWorkspace) -> None:
+    supervisor = workspace.supervisor()
     await supervisor.close()
     assert refused(await supervisor.ready(urgent=True))["cause"] == "stopped"
 
@@ -282,9 +285,11 @@ async def test_after_the_end_nothing_is_started(yard: Yard) -> None:
 # A server that cannot start -----------------------------------------------------------------------------------
 
 
-async def test_a_server_that_does_not_answer_in_time_is_killed_and_the_caller_told(yard: Yard) -> None:
-    yard.instead_of_the_server("echo warming up >&2; " + HANG)
-    supervisor = yard.supervisor(start_timeout_s=0.2)
+async def test_a_server_that_misses_the_start_timeout_is_killed_and_refused(
+    workspace: SupervisedWorkspace,
+) -> None:
+    workspace.replace_server("echo warming up >&2; " + HANG)
+    supervisor = workspace.supervisor(start_timeout_s=0.2)
     details = refused(await supervisor.ready())
     assert (details["cause"], details["stderrTail"]) == ("start_timeout", ["warming up"])
     await until(lambda: supervisor.lifecycle.restarts == 1)
@@ -292,7 +297,7 @@ async def test_a_server_that_does_not_answer_in_time_is_killed_and_the_caller_to
 
 
 class Clock:
-    """Only waiting lets time pass."""
+    """A clock that only `wait` advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -304,21 +309,21 @@ class Clock:
         await asyncio.sleep(0)
 
 
-class Even(random.Random):
-    """Chance that spreads nothing."""
+class NoJitter(random.Random):
+    """A generator that makes back-off pauses exact."""
 
     def random(self) -> float:
         return 0.5
 
 
-async def test_five_starts_that_fail_are_a_crash_loop_with_the_last_words_in_the_refusal(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_five_failed_starts_are_a_crash_loop_with_stderr_in_the_refusal(
+    workspace: SupervisedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Back-off in between, then one try a minute, or at once for a handshake."""
-    yard.instead_of_the_server("echo no such module >&2; echo x >> starts; exit 3")
-    starts = yard.root / "starts"
+    """Back-off between starts, then one start a minute, or immediately for a handshake."""
+    workspace.replace_server("echo no such module >&2; echo x >> starts; exit 3")
+    starts = workspace.root / "starts"
     clock = Clock()
-    supervisor = yard.supervisor(now=lambda: clock.now, rng=Even())
+    supervisor = workspace.supervisor(now=lambda: clock.now, rng=NoJitter())
     monkeypatch.setattr(supervisor, "_wait_for_wake", clock.wait)
 
     async with asyncio.timeout(BOUND):
@@ -328,7 +333,7 @@ async def test_five_starts_that_fail_are_a_crash_loop_with_the_last_words_in_the
     assert clock.waits == [0.5, 1.0, 2.0, 4.0]
     assert starts.read_text().count("x") == 5
     assert (supervisor.lifecycle.state, supervisor.last_exit) == (State.CRASH_LOOPING, 3)
-    assert await yard.ledger() == []
+    assert await workspace.stored_instances() == []
 
     outcome = await supervisor.ready()
     assert isinstance(outcome, Refusal)
@@ -338,48 +343,50 @@ async def test_five_starts_that_fail_are_a_crash_loop_with_the_last_words_in_the
     assert starts.read_text().count("x") == 6, "a handshake does, once"
     clock.now += 60.0
     refused(await supervisor.ready())
-    assert starts.read_text().count("x") == 7, "a call does after a minute"
+    assert starts.read_text().count("x") == 7, "a call starts it again after a minute"
     monkeypatch.undo()
     running(await supervisor.ready(urgent=True))
     assert supervisor.lifecycle.state is State.READY
 
 
-async def test_a_handshake_lifts_the_back_off_of_a_start_that_others_wait_for(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_a_handshake_ends_the_back_off_that_other_callers_wait_for(
+    workspace: SupervisedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    yard.instead_of_the_server("exit 3")
-    supervisor = yard.supervisor(now=lambda: clock.now, rng=Even())
+    workspace.replace_server("exit 3")
+    supervisor = workspace.supervisor(now=lambda: clock.now, rng=NoJitter())
     patient = asyncio.create_task(supervisor.ready())
     await until(lambda: supervisor.lifecycle.restarts == 1)
     monkeypatch.undo()
     async with asyncio.timeout(BOUND):
         found = running(
             await supervisor.ready(urgent=True)
-        )  # the clock stands: without it, nothing would start
+        )  # the clock stands still: the back-off alone would never end
         assert running(await patient) is found
 
 
-async def test_a_root_that_is_gone_is_a_failed_start_that_leaves_no_trace(
-    yard: Yard, monkeypatch: pytest.MonkeyPatch
+async def test_a_missing_folder_is_a_failed_start_and_stores_nothing(
+    workspace: SupervisedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    supervisor = yard.supervisor(now=lambda: clock.now, rng=Even())
+    supervisor = workspace.supervisor(now=lambda: clock.now, rng=NoJitter())
     monkeypatch.setattr(supervisor, "_wait_for_wake", clock.wait)
-    yard.root.rmdir()
+    workspace.root.rmdir()
     assert refused(await supervisor.ready())["cause"] == "crash_looping"
-    assert await yard.ledger() == []
+    assert await workspace.stored_instances() == []
     assert supervisor.figures.last_error is not None
     assert "cannot be started" in supervisor.figures.last_error
-    yard.root.mkdir()
+    workspace.root.mkdir()
 
 
 # A server that hangs ------------------------------------------------------------------------------------------
 
 
-async def test_a_hanging_server_is_suspected_given_up_and_replaced(yard: Yard) -> None:
-    """Design 4: three misses, then it is killed and started anew."""
-    supervisor = yard.supervisor(
+async def test_a_hanging_server_becomes_suspect_unhealthy_and_is_replaced(
+    workspace: SupervisedWorkspace,
+) -> None:
+    """After the health misses it is killed and restarted."""
+    supervisor = workspace.supervisor(
         health_interval_s=0.05,
         health_timeout_s=0.2,
         health_misses=2,
@@ -389,20 +396,20 @@ async def test_a_hanging_server_is_suspected_given_up_and_replaced(yard: Yard) -
     first = running(await supervisor.ready())
     states: list[State] = []
 
-    def note() -> bool:
+    def record_state() -> bool:
         if not states or states[-1] is not supervisor.lifecycle.state:
             states.append(supervisor.lifecycle.state)
         return supervisor.is_serving and supervisor.instance is not first
 
     os.kill(first.pid or 0, signal.SIGSTOP)
-    await until(note)
+    await until(record_state)
     assert states[:3] == [State.READY, State.SUSPECT, State.UNHEALTHY]
     assert states[-1] is State.READY
-    assert [one.pid for one in yard.processes()] == [running(await supervisor.ready()).pid]
+    assert [one.pid for one in workspace.processes()] == [running(await supervisor.ready()).pid]
 
 
-async def test_a_server_that_hung_for_a_moment_goes_on(yard: Yard) -> None:
-    supervisor = yard.supervisor(health_interval_s=0.05, health_timeout_s=0.2, health_misses=2)
+async def test_a_server_that_hung_briefly_becomes_ready_again(workspace: SupervisedWorkspace) -> None:
+    supervisor = workspace.supervisor(health_interval_s=0.05, health_timeout_s=0.2, health_misses=2)
     instance = running(await supervisor.ready())
     os.kill(instance.pid or 0, signal.SIGSTOP)
     await until(lambda: supervisor.lifecycle.state is State.UNHEALTHY)
@@ -412,8 +419,8 @@ async def test_a_server_that_hung_for_a_moment_goes_on(yard: Yard) -> None:
     assert running(await supervisor.ready()) is instance
 
 
-async def test_a_handshake_replaces_an_unhealthy_server_at_once(yard: Yard) -> None:
-    supervisor = yard.supervisor(health_interval_s=0.05, health_timeout_s=0.1, health_misses=1)
+async def test_a_handshake_replaces_an_unhealthy_server_at_once(workspace: SupervisedWorkspace) -> None:
+    supervisor = workspace.supervisor(health_interval_s=0.05, health_timeout_s=0.1, health_misses=1)
     first = running(await supervisor.ready())
     os.kill(first.pid or 0, signal.SIGSTOP)
     await until(lambda: supervisor.lifecycle.state is State.UNHEALTHY)
@@ -421,18 +428,20 @@ async def test_a_handshake_replaces_an_unhealthy_server_at_once(yard: Yard) -> N
     assert second.pid != first.pid
 
 
-async def test_a_suspended_machine_is_no_reason_to_suspect_a_server(yard: Yard) -> None:
-    """The pause between two health requests was much longer than asked for."""
+async def test_health_misses_after_a_machine_suspend_do_not_count(workspace: SupervisedWorkspace) -> None:
+    """The pause between two health requests was much longer than the interval."""
     clock = Clock()
     slept = 0
 
     async def sleep(seconds: float) -> None:
         nonlocal slept
         slept += 1
-        clock.now += seconds + 3600.0  # the lid was closed
+        clock.now += seconds + 3600.0  # the machine was suspended
         await asyncio.sleep(0.01)
 
-    supervisor = yard.supervisor(now=lambda: clock.now, sleep=sleep, health_timeout_s=0.05, health_misses=1)
+    supervisor = workspace.supervisor(
+        now=lambda: clock.now, sleep=sleep, health_timeout_s=0.05, health_misses=1
+    )
     instance = running(await supervisor.ready())
     os.kill(instance.pid or 0, signal.SIGSTOP)
     await until(lambda: slept > 10)
@@ -443,104 +452,107 @@ async def test_a_suspended_machine_is_no_reason_to_suspect_a_server(yard: Yard) 
 # Adoption -----------------------------------------------------------------------------------------------------
 
 
-async def left_behind(yard: Yard, **settings: Any) -> InstanceRow:
-    """A server whose manager went away."""
-    supervisor = yard.supervisor(**settings)
+async def running_orphan(workspace: SupervisedWorkspace, **settings: Any) -> InstanceRow:
+    """The stored instance of a running server whose manager has ended."""
+    supervisor = workspace.supervisor(**settings)
     instance = running(await supervisor.ready())
     assert instance.process is not None
     assert instance.process._popen is not None
-    yard.children.append(instance.process._popen)
-    (row,) = await yard.ledger()
+    workspace.children.append(instance.process._popen)
+    (row,) = await workspace.stored_instances()
     await supervisor.close(keep=True)
-    assert [one.pid for one in yard.processes()] == [row.pid]
+    assert [one.pid for one in workspace.processes()] == [row.pid]
     return row
 
 
-def altered(row: InstanceRow, **members: Any) -> InstanceRow:
+def with_changes(row: InstanceRow, **members: Any) -> InstanceRow:
     values = {name: getattr(row, name) for name in InstanceRow.__slots__}
     return InstanceRow(**{**values, **members})
 
 
-async def test_a_living_server_is_adopted_and_owned_like_an_own_one(yard: Yard) -> None:
-    """Same process, and when it ends it is replaced."""
-    row = await left_behind(yard)
-    supervisor = yard.supervisor(rng=random.Random(1))
+async def test_a_running_server_is_adopted_and_restarted_when_it_exits(
+    workspace: SupervisedWorkspace,
+) -> None:
+    """The process stays the same; when it exits, it is replaced."""
+    row = await running_orphan(workspace)
+    supervisor = workspace.supervisor(rng=random.Random(1))
     assert await supervisor.adopt(row) is True
     instance = running(await supervisor.ready())
     assert (instance.pid, instance.port, instance.id) == (row.pid, row.port, row.instance)
-    assert await yard.ledger() == [row]
+    assert await workspace.stored_instances() == [row]
     os.kill(row.pid, signal.SIGKILL)
     await until(lambda: supervisor.is_serving and supervisor.instance is not instance)
 
 
-async def test_a_start_that_was_cut_off_is_recognised_by_its_answer(yard: Yard) -> None:
-    """The former manager died before it could enter the pid."""
-    row = await left_behind(yard)
-    supervisor = yard.supervisor()
-    assert await supervisor.adopt(altered(row, pid=0, started="")) is True
+async def test_an_instance_stored_without_pid_is_identified_by_its_health_answer(
+    workspace: SupervisedWorkspace,
+) -> None:
+    """The earlier manager died before it could store the pid."""
+    row = await running_orphan(workspace)
+    supervisor = workspace.supervisor()
+    assert await supervisor.adopt(with_changes(row, pid=0, started="")) is True
     assert running(await supervisor.ready()).pid == row.pid
-    assert await yard.ledger() == [row]
+    assert await workspace.stored_instances() == [row]
 
 
-async def test_a_dead_server_is_not_adopted(yard: Yard) -> None:
-    row = await left_behind(yard)
+async def test_a_dead_server_is_not_adopted(workspace: SupervisedWorkspace) -> None:
+    row = await running_orphan(workspace)
     os.kill(row.pid, signal.SIGKILL)
-    await until(lambda: yard.processes() == [])
-    supervisor = yard.supervisor()
+    await until(lambda: workspace.processes() == [])
+    supervisor = workspace.supervisor()
     assert await supervisor.adopt(row) is False
-    assert (supervisor.lifecycle.state, await yard.ledger()) == (State.STOPPED, [])
+    assert (supervisor.lifecycle.state, await workspace.stored_instances()) == (State.STOPPED, [])
 
 
-async def test_a_stranger_with_the_old_pid_is_left_alone(yard: Yard) -> None:
-    """Pid and start time."""
-    with subprocess.Popen(["sleep", "60"]) as stranger:
+async def test_another_process_with_the_stored_pid_is_left_alone(workspace: SupervisedWorkspace) -> None:
+    """The start time is compared besides the pid."""
+    with subprocess.Popen(["sleep", "60"]) as other:
         try:
-            row = InstanceRow("w-1", "i-1", stranger.pid, "boot:1", "n", "s", 1)
-            await yard.store.save_instance(row)
-            assert await yard.supervisor().adopt(row) is False
-            assert stranger.poll() is None
-            assert await yard.ledger() == []
+            row = InstanceRow("w-1", "i-1", other.pid, "boot:1", "n", "s", 1)
+            await workspace.store.save_instance(row)
+            assert await workspace.supervisor().adopt(row) is False
+            assert other.poll() is None
+            assert await workspace.stored_instances() == []
         finally:
-            stranger.kill()
+            other.kill()
 
 
-async def test_an_old_server_that_does_not_answer_is_ended(yard: Yard) -> None:
-    """Design 4: what is alive but not well must not stay behind unnoticed."""
+async def test_a_stored_server_that_does_not_answer_is_killed(workspace: SupervisedWorkspace) -> None:
+    """It is ours by pid and start time, so it must not keep running unsupervised."""
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as hung:
         try:
             row = InstanceRow("w-1", "i-1", hung.pid, start_time(hung.pid) or "", "n", "s", 1)
-            await yard.store.save_instance(row)
+            await workspace.store.save_instance(row)
             async with asyncio.timeout(BOUND):
-                assert await yard.supervisor().adopt(row) is False
+                assert await workspace.supervisor().adopt(row) is False
             assert hung.wait(BOUND) == -9
-            assert await yard.ledger() == []
+            assert await workspace.stored_instances() == []
         finally:
             hung.kill()
 
 
-async def test_a_server_with_another_nonce_is_not_ours(yard: Yard) -> None:
-    """The port is answered by somebody else, whose process is none of our business."""
-    row = await left_behind(yard, grace_s=0.5)
-    supervisor = yard.supervisor()
-    assert await supervisor.adopt(altered(row, nonce="another", pid=0, started="")) is False
+async def test_a_server_with_another_nonce_is_not_adopted_nor_killed(workspace: SupervisedWorkspace) -> None:
+    """The port belongs to another instance now, whose process is left alone."""
+    row = await running_orphan(workspace, grace_s=0.5)
+    supervisor = workspace.supervisor()
+    assert await supervisor.adopt(with_changes(row, nonce="another", pid=0, started="")) is False
     assert supervisor.instance is None
     assert start_time(row.pid) is not None
-    await until(lambda: yard.processes() == [])  # by itself: nobody holds its lifeline
+    await until(lambda: workspace.processes() == [])  # it stops by itself: no manager blocks its lifeline
 
 
 # Lifeline -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_server_lives_as_long_as_its_manager_and_the_grace(yard: Yard) -> None:
-    """Design 4."""
-    supervisor = yard.supervisor(grace_s=0.4)
+async def test_a_server_outlives_its_manager_by_the_grace_period(workspace: SupervisedWorkspace) -> None:
+    supervisor = workspace.supervisor(grace_s=0.4)
     instance = running(await supervisor.ready())
     assert instance.process is not None
     assert instance.process._popen is not None
     with pytest.raises(TimeoutError):
         await until(lambda: not supervisor.is_serving, within_s=1.0)
-    yard.children.append(instance.process._popen)
+    workspace.children.append(instance.process._popen)
     await supervisor.close(keep=True)
-    assert len(yard.processes()) == 1
-    await until(lambda: yard.processes() == [], within_s=5.0)
-    await yard.store.drop_instance("w-1", instance.id)
+    assert len(workspace.processes()) == 1
+    await until(lambda: workspace.processes() == [], within_s=5.0)
+    await workspace.store.drop_instance("w-1", instance.id)

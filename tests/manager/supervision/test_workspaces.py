@@ -1,4 +1,4 @@
-"""The table of workspaces: disks that hang, servers that register in the middle of a look, idle stops."""
+"""Tests of the table of workspaces: hanging disks, registrations during a lookup, idle stops."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ BOUND = 15.0
 
 
 class NoRegisteredServers:
-    """Nobody else starts servers here; `at_look` is run whenever roots are asked for."""
+    """Registered servers as the test sets them; `on_roots` is called after each read of the roots."""
 
     def __init__(self) -> None:
         self.changed = asyncio.Event()
         self.known: list[tuple[str, str]] = []
-        self.at_look: Any = lambda: None
+        self.on_roots: Any = lambda: None
 
     def roots(self) -> Collection[tuple[str, str]]:
         known = list(self.known)
-        self.at_look()
+        self.on_roots()
         return known
 
     async def ready(self, root: str) -> Instance | Refusal | None:
@@ -48,8 +48,8 @@ class NoRegisteredServers:
         return self.changed
 
 
-class World:
-    """Workspaces of a test; `now` is its clock."""
+class WorkspacesSetup:
+    """A table of workspaces in a folder, with `now` as its clock."""
 
     def __init__(self, folder: Path, store: Store, **settings: Any) -> None:
         self.folder = folder
@@ -69,10 +69,10 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def setup(tmp_path: Path) -> AsyncIterator[WorkspacesSetup]:
     store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
     await store.open()
-    made = World(tmp_path.resolve(), store, start_timeout_s=10, grace_s=5, workspace_idle_s=60)
+    made = WorkspacesSetup(tmp_path.resolve(), store, start_timeout_s=10, grace_s=5, workspace_idle_s=60)
     yield made
     async with asyncio.timeout(BOUND):
         await made.workspaces.close()
@@ -81,7 +81,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 def hung_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No question about a folder is answered any more."""
+    """File system calls about folders hang until the end of the test."""
     release = threading.Event()
 
     def hang(_: object) -> None:
@@ -93,71 +93,73 @@ def hung_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     release.set()
 
 
-async def test_a_disk_that_hangs_stops_no_server(world: World, request: pytest.FixtureRequest) -> None:
-    """That the folder is gone must be known, not feared."""
-    workspace = await world.known("proj")
-    before = await world.workspaces.ready(workspace)
+async def test_a_hanging_disk_stops_no_server(setup: WorkspacesSetup, request: pytest.FixtureRequest) -> None:
+    """Only a folder that is known to be missing stops its server."""
+    workspace = await setup.known("proj")
+    before = await setup.workspaces.ready(workspace)
     assert isinstance(before, Instance)
     request.getfixturevalue("hung_disk")
-    world.now += ROOT_CHECK_S + 1
-    assert await world.workspaces.ready(workspace) is before
+    setup.now += ROOT_CHECK_S + 1
+    assert await setup.workspaces.ready(workspace) is before
     assert before.is_alive
 
 
-async def test_a_busy_workspace_is_looked_at_beside_its_calls(world: World) -> None:
-    workspace = await world.known("proj")
-    server = await world.workspaces.ready(workspace)
+async def test_the_folder_of_a_busy_workspace_is_checked_in_the_background(setup: WorkspacesSetup) -> None:
+    workspace = await setup.known("proj")
+    server = await setup.workspaces.ready(workspace)
     for _ in range(3):
-        world.now += ROOT_RECHECK_S + 0.1
-        assert world.workspaces.ready_now(workspace, world.now) is server
+        setup.now += ROOT_RECHECK_S + 0.1
+        assert setup.workspaces.ready_now(workspace, setup.now) is server
         assert workspace.root_check is not None
         assert await workspace.root_check is True
-    Path(workspace.root).rename(world.folder / "elsewhere")
-    world.now += ROOT_RECHECK_S + 0.1
-    assert world.workspaces.ready_now(workspace, world.now) is server
+    Path(workspace.root).rename(setup.folder / "elsewhere")
+    setup.now += ROOT_RECHECK_S + 0.1
+    assert setup.workspaces.ready_now(workspace, setup.now) is server
     assert await workspace.root_check is False
-    assert world.workspaces.ready_now(workspace, world.now) is None
-    refusal = await world.workspaces.ready(workspace)
+    assert setup.workspaces.ready_now(workspace, setup.now) is None
+    refusal = await setup.workspaces.ready(workspace)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.WORKSPACE_GONE
 
 
-async def test_no_server_is_started_on_a_disk_that_hangs(
-    world: World, request: pytest.FixtureRequest
+async def test_no_server_is_started_on_a_hanging_disk(
+    setup: WorkspacesSetup, request: pytest.FixtureRequest
 ) -> None:
-    """Entering the folder would hang, too."""
-    workspace = await world.known("proj")
+    """The start would hang in the folder, too."""
+    workspace = await setup.known("proj")
     request.getfixturevalue("hung_disk")
-    world.now += ROOT_CHECK_S + 1
-    refusal = await world.workspaces.ready(workspace)
+    setup.now += ROOT_CHECK_S + 1
+    refusal = await setup.workspaces.ready(workspace)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.WORKSPACE_GONE
 
 
-async def test_a_registration_in_the_middle_of_a_look_is_not_missed(
-    tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
+async def test_a_registration_during_a_lookup_is_not_missed(
+    tmp_path: Path, setup: WorkspacesSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is matched at once, not when the next look is due."""
+    """The workspace is found immediately, not with the next periodic lookup."""
     place = tmp_path.resolve() / "plain"
     place.mkdir()
 
     def register() -> None:
-        world.registered_servers.known = [(str(place), str(place))]
-        world.registered_servers.changed.set()
+        setup.registered_servers.known = [(str(place), str(place))]
+        setup.registered_servers.changed.set()
 
-    world.registered_servers.at_look = register
+    setup.registered_servers.on_roots = register
     loop = asyncio.get_running_loop()
     began = loop.time()
-    found = await world.workspaces.find_or_wait(str(place))
+    found = await setup.workspaces.find_or_wait(str(place))
     assert isinstance(found, Workspace)
     assert loop.time() - began < 0.4
 
 
-async def test_idle_servers_are_stopped_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that does not want to end holds up neither the others nor the housekeeping."""
-    made = [await world.known(name) for name in ("a", "b")]
+async def test_idle_servers_are_stopped_concurrently(
+    setup: WorkspacesSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that ends slowly delays neither the others nor the housekeeping."""
+    made = [await setup.known(name) for name in ("a", "b")]
     for workspace in made:
-        assert isinstance(await world.workspaces.ready(workspace), Instance)
+        assert isinstance(await setup.workspaces.ready(workspace), Instance)
     both = asyncio.Barrier(2)
     stop = Supervisor.stop
 
@@ -166,8 +168,8 @@ async def test_idle_servers_are_stopped_together(world: World, monkeypatch: pyte
         await stop(supervisor)
 
     monkeypatch.setattr(Supervisor, "stop", stop_with_the_other)
-    world.now += 61
+    setup.now += 61
     async with asyncio.timeout(BOUND):
-        await world.workspaces.stop_idle(())
+        await setup.workspaces.stop_idle(())
     assert [one.supervisor.instance for one in made] == [None, None]
     monkeypatch.undo()

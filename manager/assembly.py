@@ -1,4 +1,4 @@
-"""Builds the parts of the manager and connects them. Nothing runs here: `daemon.py` starts them."""
+"""Builds the parts of the manager and connects them; `daemon.py` starts them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from protocol.internal.launch import Folders
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts that the daemon opens, asks or closes; the others are reached through them."""
+    """The parts that the daemon opens, calls or closes. The others are reached through them."""
 
     store: Store
     registered_servers: RegisteredServers
@@ -68,9 +68,10 @@ def assemble(
     """Put the manager together.
 
     Args:
-        port, address: where it will be reached.
-        own_task: runs something in a task of the daemon's.
-        stop: begins the stop, for a reason, keeping the workspace servers or not.
+        port: the manager's TCP port.
+        address: the URL of its MCP endpoint.
+        own_task: runs a coroutine in a task of the daemon.
+        stop: `stop(reason, keep_servers)` begins the stop.
         streams_end: ends server streams.
     """
     store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))

@@ -1,4 +1,4 @@
-"""A client of a running manager: its control socket, and its MCP endpoint without a session.
+"""Sends requests to a running manager: over its control socket, and stateless to its MCP endpoint.
 
 For the command line, whose short verbs answer in less than 0.1 s: standard library only, and HTTP/1.0 written
 by hand for the control socket, because `http.client` takes 20 ms to import. It never starts a manager and
@@ -28,17 +28,18 @@ _READ_BYTES: Final = 64 * 1024
 
 
 class NoManager(Exception):
-    """Nobody answers on the control socket."""
+    """No manager answers."""
 
 
 class ManagerFault(Exception):
-    """Somebody is there but the answer cannot be used; the message is for people."""
+    """A program answers, but its answer is unusable. The message is for people."""
 
 
 class ControlRefusal(Exception):
-    """The manager said no. `status` is the HTTP status, `reason` its word for it, e.g. `forbidden`.
+    """The manager refused the request.
 
-    `message` is its sentence for people, where it has one.
+    `status` is the HTTP status, `reason` the code, e.g. `forbidden`, and `message` a sentence for people, if
+    the manager sent one.
     """
 
     def __init__(self, status: int, reason: str, message: str | None = None) -> None:
@@ -58,22 +59,22 @@ class Control:
         """The JSON object at `target`, e.g. `/status`.
 
         Raises:
-            NoManager: nobody listens.
-            ManagerFault: no answer in time, a broken answer, or the socket lies in somebody else's folder.
+            NoManager: no manager listens.
+            ManagerFault: no answer in time, a malformed answer, or the folder belongs to another user.
             ControlRefusal: the manager answered with an HTTP error.
         """
-        return self._ask(f"GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+        return self._send(f"GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
 
     def post(self, target: str, payload: Mapping[str, object]) -> dict[str, Any]:
-        """Send a JSON object; otherwise as `get`."""
+        """POST a JSON object. Returns and raises what `get` does."""
         body = json.dumps(payload).encode()
         head = (
             f"POST {target} HTTP/1.0\r\nHost: localhost\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        return self._ask(head.encode() + body)
+        return self._send(head.encode() + body)
 
-    def _ask(self, request: bytes) -> dict[str, Any]:
+    def _send(self, request: bytes) -> dict[str, Any]:
         deadline = time.monotonic() + self._timeout_s
         with self._connect() as sock:
             answer = bytearray()
@@ -91,7 +92,7 @@ class Control:
     def _connect(self) -> socket.socket:
         if sys.platform == "win32":
             raise NoManager("there is no control socket on this system")
-        _refuse_foreign_folder(self._path.parent)
+        _check_owner(self._path.parent)
         sock = socket.socket(socket.AF_UNIX)
         sock.settimeout(self._timeout_s)
         try:
@@ -105,8 +106,8 @@ class Control:
         return sock
 
 
-def _refuse_foreign_folder(folder: Path) -> None:
-    """A folder of another user may hold a socket that only pretends to be our manager."""
+def _check_owner(folder: Path) -> None:
+    """Refuse a folder of another user, which may hold a socket that imitates the manager."""
     try:
         status = folder.lstat()
     except FileNotFoundError as error:
@@ -143,7 +144,7 @@ def _decode(answer: bytes) -> dict[str, Any]:
 
 
 class McpAnswer(NamedTuple):
-    """An answer: the JSON-RPC message with `result` or `error`, and the workspace that was asked, if any."""
+    """An answer: the JSON-RPC message with `result` or `error`, and the workspace that served it, if any."""
 
     message: dict[str, Any]
     workspace: str | None
@@ -151,7 +152,7 @@ class McpAnswer(NamedTuple):
 
 
 class McpClient:
-    """A stateless MCP client of the manager for one folder, which travels as `?cwd=`."""
+    """A stateless MCP client of the manager for one folder, which it sends as `?cwd=`."""
 
     def __init__(self, address: str, cwd: str, version: str) -> None:
         from urllib.parse import quote, urlsplit  # noqa: PLC0415 - only verbs that call pay for it
@@ -163,10 +164,10 @@ class McpClient:
         self._version = version
 
     def request(self, method: str, params: Mapping[str, object]) -> McpAnswer:
-        """One request, one answer; notifications on the way are dropped.
+        """Send a request and return its response; notifications before it are dropped.
 
         Raises:
-            NoManager: nobody listens.
+            NoManager: no manager listens.
             ManagerFault: the answer cannot be used.
         """
         import http.client  # noqa: PLC0415 - 20 ms that the short verbs do not need
@@ -213,7 +214,7 @@ class McpClient:
 
 
 def _message_in(response: http.client.HTTPResponse) -> dict[str, Any]:
-    """The JSON-RPC response in an HTTP answer, or {} where there is none."""
+    """The JSON-RPC message in an HTTP response, or {} if there is none."""
     body = response.read()
     if (response.getheader("Content-Type") or "").startswith("text/event-stream"):
         from protocol import sse  # noqa: PLC0415 - only verbs that call pay for it
@@ -227,10 +228,10 @@ def _message_in(response: http.client.HTTPResponse) -> dict[str, Any]:
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and ("result" in value or "error" in value):
-            return value if isinstance(value.get("error", {}), dict) else _refused(response, value)
+            return value if isinstance(value.get("error", {}), dict) else _as_json_rpc_error(response, value)
     return {}
 
 
-def _refused(response: http.client.HTTPResponse, value: Mapping[str, Any]) -> dict[str, Any]:
-    """The door's own errors are plain texts, not JSON-RPC."""
+def _as_json_rpc_error(response: http.client.HTTPResponse, value: Mapping[str, Any]) -> dict[str, Any]:
+    """Errors of admission are plain texts, not JSON-RPC."""
     return {"error": {"code": response.status, "message": str(value["error"])}}

@@ -1,9 +1,9 @@
-"""Runs the daemon: acquires everything in order, serves, and releases it in reverse order.
+"""Runs the manager's daemon: acquires its resources in order, serves, and releases them in reverse order.
 
     lock → port → state → workspaces → sessions → control socket → port open → READY
 
-It stops in this order: refuse new requests, let calls in flight finish, answer what is left, stop the
-workspace servers, close. Nothing else starts or stops these parts.
+A stop refuses new requests, waits for calls in flight, stops the workspace servers (which answers the calls
+that are left), and closes. No other module starts or stops these parts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FLUSH_ANSWERS_S: Final = 2.0
 CONTROL_BACKLOG: Final = 1024
 HOST: Final = "127.0.0.1"
 OnReady = Callable[[str], None]
-Show = Callable[[], dict[str, Any]]
+StatusPayload = Callable[[], dict[str, Any]]
 
 
 def run(settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> int:
@@ -78,18 +78,18 @@ class Daemon:
         self._on_ready = on_ready
         self._log = logger()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._stop_asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self._stop_forced = asyncio.Event()
-        self._streams_end = StreamEndings()
+        self._stream_endings = StreamEndings()
         self._keep_servers = False
         self._started_at = time.monotonic()
 
     async def serve(self) -> int:
-        """Acquire, serve until asked to stop, release; the exit code."""
+        """Acquire, serve until the stop, release. Returns the exit code."""
         try:
             for folder in (self._paths.runtime_dir, self._paths.control_socket.parent):
                 make_private(folder)
-            with contextlib.suppress(OSError):  # served from memory then; the store says so
+            with contextlib.suppress(OSError):  # then the manager serves from memory; the store logs that
                 for folder in (self._paths.state_dir, self._paths.logs_dir):
                     make_private(folder)
             lock = await self._lock()
@@ -121,7 +121,7 @@ class Daemon:
             lock.release()
 
     async def _lock(self) -> Lock | LockHolder:
-        """The lock, or who has it: one that starts at this moment is given the time to say so."""
+        """The lock, or its holder, which gets up to 1 s to write its address if it is just starting."""
         for _ in range(20):
             lock = Lock.acquire(self._paths.lock_file)
             if isinstance(lock, Lock) or lock.address is not None:
@@ -156,33 +156,33 @@ class Daemon:
             address=address,
             own_task=self.own,
             stop=self.ask_to_stop,
-            streams_end=self._streams_end,
+            streams_end=self._stream_endings,
         )
         await self._restore(parts, stack)
 
-        def shown() -> dict[str, Any]:
+        def status_payload() -> dict[str, Any]:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
-        await self._open_control(parts, shown, stack)
-        servers, runner = await self._open_port(parts, shown, listener, port)
+        await self._open_control(parts, status_payload, stack)
+        servers, runner = await self._open_port(parts, status_payload, listener, port)
         self._handle_signals()
         self.own(parts.registered_servers.run(), "registered servers")
         self.own(parts.upstream_subscriptions.run(), "upstream subscriptions")
         self.own(parts.fork_server.run(), "fork server")
         self.own(parts.measures.run(), "measures")
-        self.own(self._keep_house(parts.session_manager, parts.workspaces), "housekeeping")
+        self.own(self._housekeep(parts.session_manager, parts.workspaces), "housekeeping")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
         systemd.notify(READY=1, STATUS=f"serving {address}")
         if self._on_ready is not None:
             self._on_ready(address)
-        await self._stop_asked.wait()
+        await self._stop_requested.wait()
         for server in servers:
             server.close()
         await self._release(parts)
         await runner.cleanup()
 
     async def _restore(self, parts: Parts, stack: contextlib.AsyncExitStack) -> None:
-        """Open the state, and know again what the last manager knew: servers, then sessions."""
+        """Open the state file and restore workspaces and servers, then sessions."""
         loaded = await parts.store.open()
         stack.push_async_callback(parts.store.close)
         stack.push_async_callback(self._cancel_tasks)
@@ -191,20 +191,26 @@ class Daemon:
         parts.session_manager.restore(loaded.sessions)
         stack.push_async_callback(parts.session_manager.flush)
 
-    async def _open_control(self, parts: Parts, shown: Show, stack: contextlib.AsyncExitStack) -> None:
+    async def _open_control(
+        self, parts: Parts, status_payload: StatusPayload, stack: contextlib.AsyncExitStack
+    ) -> None:
         if sys.platform == "win32":
             return
         path = self._paths.control_socket
-        path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
-        late = LazyAiohttpServer(lambda: control_runner(parts.control, shown, parts.measures.snapshot))
-        stack.push_async_callback(late.close)
+        path.unlink(missing_ok=True)  # this process holds the lock, so the socket is a leftover
+        server = LazyAiohttpServer(
+            lambda: control_runner(parts.control, status_payload, parts.measures.snapshot)
+        )
+        stack.push_async_callback(server.close)
         control = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
         loop = asyncio.get_running_loop()
-        stack.callback((await loop.create_server(late.protocol, sock=control, backlog=CONTROL_BACKLOG)).close)
+        stack.callback(
+            (await loop.create_server(server.protocol, sock=control, backlog=CONTROL_BACKLOG)).close
+        )
 
     async def _open_port(
-        self, parts: Parts, shown: Show, listener: socket.socket, port: int
+        self, parts: Parts, status_payload: StatusPayload, listener: socket.socket, port: int
     ) -> tuple[list[asyncio.Server], Runner]:
         settings = self._settings
         limits = Limits(
@@ -224,7 +230,7 @@ class Daemon:
             check = SameUser(tcp_peer_uid, os.getuid(), lookup_works=works)
 
         def app() -> web.Application:
-            return make_app(parts.control, shown, parts.measures.snapshot)
+            return make_app(parts.control, status_payload, parts.measures.snapshot)
 
         runner = Runner(app, rules, limits=limits, peer_check=check)
         return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner
@@ -232,7 +238,7 @@ class Daemon:
     # -- run ----------------------------------------------------------------------------------------------
 
     def own(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run something in a task of the daemon's, which ends with it."""
+        """Run a coroutine in a task that is cancelled when the daemon ends."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
@@ -244,14 +250,14 @@ class Daemon:
             self._log.error("task.failed", task=task.get_name(), fault=repr(fault))
 
     def ask_to_stop(self, reason: str, keep_servers: bool = False) -> None:
-        """Begin to stop; asked a second time, stop at once."""
-        if self._stop_asked.is_set():
+        """Begin to stop. A second call stops without waiting for calls in flight."""
+        if self._stop_requested.is_set():
             self._log.warning("shutdown", state="forced", why=reason)
             self._stop_forced.set()
             return
         self._log.info("shutdown", state="begun", why=reason)
         self._keep_servers = keep_servers
-        self._stop_asked.set()
+        self._stop_requested.set()
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -259,7 +265,7 @@ class Daemon:
             with contextlib.suppress(NotImplementedError):  # not on every platform's loop
                 loop.add_signal_handler(number, self.ask_to_stop, number.name)
 
-    async def _keep_house(self, session_manager: SessionManager, workspaces: Workspaces) -> None:
+    async def _housekeep(self, session_manager: SessionManager, workspaces: Workspaces) -> None:
         idle_s = self._settings.workspace_idle_s
         pause = min(HOUSEKEEPING_S, systemd.watchdog_interval() or HOUSEKEEPING_S)
         while True:
@@ -274,7 +280,7 @@ class Daemon:
     # -- release ------------------------------------------------------------------------------------------
 
     async def _release(self, parts: Parts) -> None:
-        """Stop in order; what cannot finish ends with an answer, because its server ends first."""
+        """Stop in order. Calls that cannot finish get an answer, because their servers end first."""
         parts.status.is_draining = True
         systemd.notify(STOPPING=1)
         await self._drain(parts.routes, parts.session_manager)
@@ -283,11 +289,11 @@ class Daemon:
         await parts.routes.open_requests.drained(FLUSH_ANSWERS_S)
 
     async def _drain(self, routes: McpRoutes, session_manager: SessionManager) -> None:
-        """Refuse what is new, end the streams, wait for calls in flight unless the stop is forced."""
+        """Refuse new requests, end the streams, and wait for calls in flight unless the stop is forced."""
         routes.is_draining = True
         session_manager.streams.close_all()
         session_manager.abandon_pending_requests()
-        self._streams_end.end_all()
+        self._stream_endings.end_all()
         settled = self.own(routes.open_requests.drained(self._settings.drain_s), "calls in flight")
         forced = self.own(self._stop_forced.wait(), "forced stop")
         await asyncio.wait({settled, forced}, return_when=asyncio.FIRST_COMPLETED)

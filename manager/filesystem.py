@@ -45,7 +45,7 @@ _PROBLEM_OF_ERRNO: Final = {
 
 
 def examine(paths: Sequence[str]) -> FolderFacts | CwdProblem:
-    """Find out about the first of these absolute paths that exists. Blocks for as long as the disk does.
+    """Read the facts about the first of these absolute paths that exists. Blocks as long as the disk does.
 
     Problems: `missing`, `not_a_directory` (with the file's folder), `unreadable` (cannot be listed or
     entered, or the disk fails), `malformed` (a loop of links, a name the disk refuses), `too_long`.
@@ -59,7 +59,7 @@ def examine(paths: Sequence[str]) -> FolderFacts | CwdProblem:
 
 
 def identify(path: str) -> FolderIdentity | None:
-    """Give (device, inode) of what `path` leads to, or None if there is no telling. Blocks like the disk."""
+    """Return (device, inode) of the target of `path`, or None if unknown. Blocks as long as the disk does."""
     try:
         status = Path(path).stat()
     except (OSError, ValueError):
@@ -69,9 +69,9 @@ def identify(path: str) -> FolderIdentity | None:
 
 
 def identify_root(path: str) -> FolderIdentity | None:
-    """Do what `identify` does for the root of a workspace, whose real path is known.
+    """Like `identify`, for the root of a workspace, whose real path is known.
 
-    None also where a file or a link has taken the folder's place: a link leads to what nobody chose.
+    None also if a file or a link has replaced the folder, because nobody chose the target of that link.
     """
     try:
         in_place = Path(path).is_dir() and os.path.realpath(path) == path
@@ -82,7 +82,7 @@ def identify_root(path: str) -> FolderIdentity | None:
 
 def _examine_one(path: str) -> FolderFacts | CwdProblem:
     try:
-        # `Path` drops slashes at the end, which are no reason to take a file for something else
+        # `Path` drops trailing slashes, so that `file/` is reported as a file
         real = Path(os.path.realpath(Path(path), strict=True))
         mode = real.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -100,9 +100,9 @@ def _examine_one(path: str) -> FolderFacts | CwdProblem:
 
 
 def _facts(folder: Path, workspace_file: Path | None) -> FolderFacts:
-    with os.scandir(folder):  # may it be listed?
+    with os.scandir(folder):  # raises if the folder cannot be listed
         pass
-    (folder / os.pardir).stat()  # may it be entered?
+    (folder / os.pardir).stat()  # raises if the folder cannot be entered
     chain = tuple(_ancestor(path, _marks(path)) for path in (folder, *folder.parents))
     if workspace_file is None:
         return FolderFacts(str(folder), chain)
@@ -116,12 +116,12 @@ def _ancestor(path: Path, marks: frozenset[Mark]) -> Ancestor:
 
 
 def _folder_above(path: Path) -> str | None:
-    """Find the folder that holds the file which `path` takes for a folder."""
+    """The folder of the file that `path` uses as if it were a folder."""
     return next((os.path.realpath(step) for step in path.parents if step.is_dir()), None)
 
 
 def _marks(folder: Path) -> frozenset[Mark]:
-    """Read the marks off the folder's listing; a folder above the cwd that may not be listed has none."""
+    """The marks in a folder's listing; none for a folder above the cwd that cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return frozenset(mark for entry in entries if (mark := _mark(entry)) is not None)
@@ -134,7 +134,7 @@ def _mark(entry: os.DirEntry[str]) -> Mark | None:
     workspace_file = entry.name.endswith(_WORKSPACE_FILE)
     if mark is None and not workspace_file:
         return None
-    with contextlib.suppress(OSError):  # a link that leads nowhere marks nothing
+    with contextlib.suppress(OSError):  # a dangling link is no mark
         if mark is not None and entry.is_dir():
             return mark
         if entry.is_file():
@@ -143,10 +143,10 @@ def _mark(entry: os.DirEntry[str]) -> Mark | None:
 
 
 class FolderExaminer:
-    """`examine` and `identify` for the event loop: whatever hangs, nobody waits beyond the deadline.
+    """Runs `examine` and `identify` for the event loop, with a deadline.
 
-    Callers who ask for the same thing at once share one look, so a client that asks again and again for a
-    hanging folder holds one thread. Belongs to one event loop; needs no closing.
+    Concurrent calls with the same arguments share one thread, so a client that retries on a hanging folder
+    holds one thread. Belongs to one event loop; needs no closing.
     """
 
     def __init__(self, *, deadline_s: float = DEADLINE_S, max_threads: int = MAX_THREADS) -> None:
@@ -155,51 +155,51 @@ class FolderExaminer:
         self._running: dict[Hashable, asyncio.Future[Any]] = {}
 
     async def examine(self, paths: Sequence[str]) -> FolderFacts | CwdProblem:
-        """Do what `examine` does; a disk that does not answer in time is the problem `unreadable`."""
+        """Like `examine`; the problem `unreadable` if the disk does not answer in time."""
         wanted = tuple(paths)
-        late = CwdProblem(CwdProblemKind.UNREADABLE)
-        return await self._ask(("examine", wanted), lambda: examine(wanted), late)
+        on_timeout = CwdProblem(CwdProblemKind.UNREADABLE)
+        return await self._run(("examine", wanted), lambda: examine(wanted), on_timeout)
 
     async def identify(self, path: str) -> FolderIdentity | None:
-        """Do what `identify` does; None also for a disk that does not answer in time."""
-        return await self._ask(("identify", path), lambda: identify(path), None)
+        """Like `identify`; None also if the disk does not answer in time."""
+        return await self._run(("identify", path), lambda: identify(path), None)
 
     async def identify_root(self, path: str) -> FolderIdentity | None:
-        """Do what `identify_root` does; None also for a disk that does not answer in time."""
-        return await self._ask(("identify_root", path), lambda: identify_root(path), None)
+        """Like `identify_root`; None also if the disk does not answer in time."""
+        return await self._run(("identify_root", path), lambda: identify_root(path), None)
 
     async def real_path(self, path: str) -> str | None:
-        """The path with its links resolved, be it there or not; None for a disk that does not answer."""
-        return await self._ask(("real_path", path), lambda: os.path.realpath(path), None)
+        """The path with its links resolved, existing or not; None if the disk does not answer in time."""
+        return await self._run(("real_path", path), lambda: os.path.realpath(path), None)
 
-    async def _ask(self, question: Hashable, look: Callable[[], _Answer], late: _Answer) -> _Answer:
-        future = self._running.get(question)
+    async def _run(self, key: Hashable, work: Callable[[], _Answer], on_timeout: _Answer) -> _Answer:
+        future = self._running.get(key)
         if future is None:
             if len(self._running) >= self._max_threads:
-                return late
-            future = self._running[question] = _in_thread(look)
-            future.add_done_callback(lambda _: self._running.pop(question, None))
-        # `wait` leaves the future alone when it gives up or is cancelled: the thread goes on for the others
+                return on_timeout
+            future = self._running[key] = _in_thread(work)
+            future.add_done_callback(lambda _: self._running.pop(key, None))
+        # `wait` does not cancel the future on a timeout or a cancellation: other callers may share it
         done, _ = await asyncio.wait((future,), timeout=self._deadline_s)
         if not done:
-            return late
+            return on_timeout
         answer: _Answer = future.result()
         return answer
 
 
-def _in_thread(look: Callable[[], _Answer]) -> asyncio.Future[_Answer]:
-    """Run `look` in a daemon thread of its own and give the future of its answer."""
+def _in_thread(work: Callable[[], _Answer]) -> asyncio.Future[_Answer]:
+    """Run `work` in its own daemon thread and return the future of its result."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_Answer] = loop.create_future()
 
     def report(settle: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody listens any more
+        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
             loop.call_soon_threadsafe(lambda: None if future.done() else settle())
 
     def run() -> None:
         try:
-            answer = look()
-        except Exception as error:  # noqa: BLE001  it belongs to whoever waits, not to this thread
+            answer = work()
+        except Exception as error:  # noqa: BLE001  raised to the callers, not in this thread
             fault = error
             report(lambda: future.set_exception(fault))
         else:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Literal
 
 FolderIdentity = tuple[int, int]
-"""(device, inode): equal for two spellings of one folder, be it links, mounts or letter case that differ."""
+"""(device, inode): equal for all paths of one folder, whatever links, mounts or letter case they use."""
 
 Mark = Literal["lm-tools-bridge", "code-workspace", "vcs", "vscode"]
 """What makes a folder look like a workspace root.
@@ -30,9 +30,9 @@ class CwdProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CwdProblem:
-    """The refusal of a cwd.
+    """Why a cwd was refused.
 
-    `folder` is set for `not_a_directory` only: the folder of the file that was named.
+    `folder` is set for `not_a_directory` only: the folder that holds the file.
     """
 
     kind: CwdProblemKind
@@ -41,7 +41,7 @@ class CwdProblem:
 
 @dataclass(frozen=True, slots=True)
 class Ancestor:
-    """One place on the way from a cwd up to the root: its real path, what it is on disk, what marks it."""
+    """One step from a cwd up to the root: its real path, its identity on disk, and its marks."""
 
     path: str
     device: int
@@ -59,9 +59,8 @@ class FolderFacts:
     """A cwd that exists and can be read.
 
     `folder` is its real path. `ancestors` runs from there up to the root of the tree, which is always last.
-    Where the cwd named a `*.code-workspace` file, `workspace_file` is that file's real path, `folder` the
-    folder it stands for, and `ancestors` begins with the file itself, so that an instance known by its
-    workspace file is found by it.
+    If the cwd is a `*.code-workspace` file, `workspace_file` is that file's real path, `folder` its folder,
+    and `ancestors` begins with the file itself, so that an instance registered for the file is found.
     """
 
     folder: str

@@ -1,4 +1,4 @@
-"""Takes the lock that makes the manager single: one per user, held by the kernel.
+"""Takes the lock that ensures one manager per user; the kernel holds it.
 
 The kernel releases a lock on an open file when its holder dies, so nothing left behind can block a start, and
 of several simultaneous starts exactly one wins. The file's content only explains who holds the lock; no
@@ -24,7 +24,7 @@ _MAX_DESCRIPTION_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class LockHolder:
-    """Somebody else holds the lock. What it says about itself, or None where it has not said it (yet)."""
+    """Another manager holds the lock. Members that it has not written (yet) are None."""
 
     pid: int | None = None
     address: str | None = None
@@ -52,7 +52,7 @@ class Lock:
 
     @classmethod
     def acquire(cls, path: Path) -> Lock | LockHolder:
-        """Takes the lock on `path` (mode 0600, in an existing private folder) or says who has it.
+        """Takes the lock on `path` (mode 0600, in an existing private folder), or returns its holder.
 
         Never waits. Raises UnsafePathError where `path` is a symbolic link, no plain file or another user's,
         and OSError where the file cannot be opened.
@@ -71,12 +71,12 @@ class Lock:
             os.close(descriptor)  # deleted between opening and locking: the name belongs to another file now
 
     def describe(self, *, address: str, version: str, started_at: str) -> None:
-        """Says who holds the lock: `address` as host:port, `started_at` as ISO 8601. Never raises OSError."""
+        """Writes who holds the lock: `address` as a URL, `started_at` in ISO 8601. Never raises OSError."""
         about = {"pid": os.getpid(), "address": address, "version": version, "startedAt": started_at}
         self._write(about)
 
     def release(self) -> None:
-        """Gives the lock back. May be called twice."""
+        """Releases the lock. May be called twice."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -84,7 +84,7 @@ class Lock:
     def _write(self, about: dict[str, Any]) -> None:
         line = json.dumps(about).encode() + b"\n"
         with suppress(OSError):  # a full disk must not keep the manager from serving
-            # One line in one write, then the tail is cut: a reader in between still finds a whole first line.
+            # One write, then truncate: a reader in between still finds a complete first line.
             os.lseek(self._descriptor, 0, os.SEEK_SET)
             os.write(self._descriptor, line)
             os.ftruncate(self._descriptor, len(line))
@@ -116,7 +116,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _try_lock(descriptor: int) -> bool:
-        # Locks are mandatory here: one byte far behind the description, so that others can still read that.
+        # Windows locks also block reads: lock one byte far behind the description, which stays readable.
         os.lseek(descriptor, 1 << 30, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)

@@ -43,7 +43,7 @@ _REASONS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PortTaken:
-    """The port is not free. Who holds it, as far as this user may see: None is unknown."""
+    """The port is in use. Details about its owner are None where this user may not see them."""
 
     host: str
     port: int
@@ -72,11 +72,11 @@ async def bind_fixed(
     monotonic: Callable[[], float],
     on_wait: Callable[[PortTaken], object],
 ) -> socket.socket | PortTaken:
-    """Returns a listening, not inheritable socket on `host` (a literal address), or who holds the port.
+    """Returns a listening, non-inheritable socket on `host` (a literal address), or why the port is in use.
 
-    A listener there is reported at once. Anything else that blocks the port is waited for, at most `patience`
-    seconds with a try every 250 ms; `on_wait` is called once, before the first wait, with the reason. Port 0
-    lets the system choose. Faults other than "address in use" are raised as OSError.
+    If another program listens on the port, this returns at once. Otherwise the bind is retried every 250 ms
+    for at most `patience` seconds; `on_wait` is called once, before the first wait, with the reason. Port 0
+    lets the system choose. Errors other than "address in use" are raised as OSError.
     """
     deadline = monotonic() + patience
     waiting = False
@@ -98,16 +98,16 @@ async def bind_fixed(
 def reserve(rng: random.Random, ports: range = WORKSPACE_PORTS) -> socket.socket:
     """Returns a socket listening on 127.0.0.1 at a free port of `ports`, to be passed to a workspace server.
 
-    The search starts at a random port, so that a port just given up is rarely the next one used. The socket
-    is inherited only by a child it is passed to explicitly (`pass_fds`). Raises OSError (EADDRINUSE) where no
-    port is left.
+    The search starts at a random port, so that a port that was just released is rarely reused at once. Only
+    a child process that gets the socket explicitly (`pass_fds`) inherits it. Raises OSError (EADDRINUSE) if
+    no port is free.
     """
     start = rng.randrange(len(ports))
     for offset in range(len(ports)):
         try:
             return _listen("127.0.0.1", ports[(start + offset) % len(ports)], reuse=False)
         except OSError as error:
-            # In use, or (Windows) kept back by the system: the next one.
+            # In use, or (on Windows) reserved by the system: try the next port.
             if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
                 raise
     raise OSError(errno.EADDRINUSE, f"no free port between {ports[0]} and {ports[-1]}")
@@ -150,13 +150,13 @@ def _explain(host: str, port: int, listens: bool) -> PortTaken:
     import psutil  # noqa: PLC0415  slow to load, and rarely needed
 
     states: list[tuple[str, int | None]] = []
-    with suppress(psutil.Error, OSError):  # not allowed to look: the explanation stays short
+    with suppress(psutil.Error, OSError):  # without permission the explanation stays short
         states = [
             (entry.status, entry.pid)
             for entry in psutil.net_connections("tcp")
-            if entry.laddr and entry.laddr.port == port and _concerns(entry.laddr.ip, host)
+            if entry.laddr and entry.laddr.port == port and _matches_host(entry.laddr.ip, host)
         ]
-    kind, pid = _judge(states, listens)
+    kind, pid = _classify(states, listens)
     user = program = None
     if pid is not None:
         with suppress(psutil.Error):
@@ -165,7 +165,7 @@ def _explain(host: str, port: int, listens: bool) -> PortTaken:
     return PortTaken(host, port, kind, pid, user or _owner_of(host, port, kind), program)
 
 
-def _judge(states: list[tuple[str, int | None]], listens: bool) -> tuple[Kind, int | None]:
+def _classify(states: list[tuple[str, int | None]], listens: bool) -> tuple[Kind, int | None]:
     import psutil  # noqa: PLC0415  slow to load, and rarely needed
 
     if listens:
@@ -176,7 +176,7 @@ def _judge(states: list[tuple[str, int | None]], listens: bool) -> tuple[Kind, i
     return ("time_wait" if states else "unknown"), None
 
 
-def _concerns(address: str, host: str) -> bool:
+def _matches_host(address: str, host: str) -> bool:
     found = ipaddress.ip_address(address)
     return str(getattr(found, "ipv4_mapped", None) or found) in {host, *_WILDCARDS}
 
@@ -206,9 +206,9 @@ def _proc_net_rows() -> list[list[str]]:
 
 
 def is_bindable(port: int) -> bool:
-    """Whether the system lets 127.0.0.1 with this port be bound right now.
+    """Whether 127.0.0.1 with this port can be bound right now.
 
-    Without SO_REUSEADDR, so that a port somebody has bound but does not listen on yet counts as taken.
+    SO_REUSEADDR is off, so that a port that is bound but does not listen yet counts as taken.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         if sys.platform == "win32":
@@ -222,12 +222,12 @@ def is_bindable(port: int) -> bool:
 
 
 def private_socket(path: Path) -> socket.socket:
-    """A unix socket bound to this path, which is the user's alone from its first moment on."""
-    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # nothing is awaited before it is put back: it is the whole process's, and children inherit it
+    """A Unix socket bound to this path, with mode 0600 from the moment it exists."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # no await until it is restored: the mask belongs to the whole process, and children inherit it
     mask = os.umask(0o177)
     try:
-        door.bind(str(path))
+        sock.bind(str(path))
     finally:
         os.umask(mask)
-    return door
+    return sock

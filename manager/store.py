@@ -34,7 +34,7 @@ _UPGRADES: Final = {
     2: "ALTER TABLE sessions ADD COLUMN log_level TEXT;"
     " ALTER TABLE sessions ADD COLUMN subscriptions BLOB NOT NULL DEFAULT x'';",
 }
-"""What turns a file of a version into one of the next."""
+"""Schema version -> SQL that upgrades a file of this version to the next."""
 _KEPT_CORRUPT: Final = 3
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class WorkspaceRow:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRow:
-    """The ledger's entry of a workspace server. `pid` is 0 while it is being started."""
+    """A running workspace server. `pid` is 0 while the server is being started."""
 
     workspace: str
     instance: str
@@ -62,10 +62,10 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A legacy session.
+    """A session of a client (MCP up to 2025-11-25).
 
-    `seen` is wall-clock time, only ever used to compute an age that is clamped; `subscriptions` the JSON text
-    of an object, resource to workspace, empty for none.
+    `seen` is wall-clock time in seconds since 1970; readers clamp the age that they compute from it.
+    `subscriptions` is the JSON text of an object, resource URI -> workspace id; empty for none.
     """
 
     id: str
@@ -84,7 +84,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Everything the last manager left behind."""
+    """Everything the previous manager saved."""
 
     workspaces: tuple[WorkspaceRow, ...] = ()
     instances: tuple[InstanceRow, ...] = ()
@@ -92,7 +92,7 @@ class Loaded:
 
 
 class Store:
-    """The state file. Writes are done in the order they were asked for."""
+    """The state file. Writes are carried out in the order of the calls."""
 
     def __init__(self, path: Path, *, set_aside_name: Callable[[], str]) -> None:
         self._path = path
@@ -102,22 +102,22 @@ class Store:
         self.degraded: str | None = None
 
     async def open(self) -> Loaded:
-        """Open the file and read what it holds; an unusable file gives an empty start, never an exception."""
+        """Open the file and read its rows. An unusable file gives an empty `Loaded`, never an exception."""
         return await self._run(self._open) or Loaded()
 
     async def save_workspace(self, row: WorkspaceRow) -> None:
-        """Remember a workspace."""
+        """Insert or update a workspace."""
         await self._write("INSERT OR REPLACE INTO workspaces VALUES(?,?)", (row.id, os.fsencode(row.root)))
 
     async def save_instance(self, row: InstanceRow) -> None:
-        """Enter an instance into the ledger, replacing the workspace's former one."""
+        """Insert an instance, replacing the previous one of its workspace."""
         await self._write(
             "INSERT OR REPLACE INTO instances VALUES(?,?,?,?,?,?,?)",
             (row.workspace, row.instance, row.pid, row.started, row.nonce, row.secret, row.port),
         )
 
     async def drop_instance(self, workspace: str, instance: str) -> None:
-        """Take an instance that has ended out of the ledger."""
+        """Delete an instance that has ended."""
         await self._write("DELETE FROM instances WHERE workspace=? AND instance=?", (workspace, instance))
 
     async def save_sessions(self, rows: Iterable[SessionRow]) -> None:
@@ -132,7 +132,7 @@ class Store:
             await self._write_many("INSERT OR REPLACE INTO sessions VALUES(?,?,?,?,?,?,?,?,?,?,?,?)", values)
 
     async def drop_sessions(self, identities: Iterable[str]) -> None:
-        """Forget sessions."""
+        """Delete sessions by id."""
         values = [(identity,) for identity in identities]
         if values:
             await self._write_many("DELETE FROM sessions WHERE id=?", values)
@@ -178,7 +178,7 @@ class Store:
             )
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("PRAGMA synchronous=NORMAL")
-        # also finds values of the wrong type, which reading alone would hand on
+        # also detects values of the wrong type, which a plain read would return
         if (found := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(found)
         if version == 0:

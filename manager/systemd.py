@@ -15,12 +15,12 @@ _FIRST_FD = 3
 
 
 def listen_fds(environ: MutableMapping[str, str] = os.environ) -> dict[str, socket.socket]:
-    """Takes over the sockets systemd opened for this process, by their `FileDescriptorName=`.
+    """Takes over the sockets that systemd opened for this process, by their `FileDescriptorName=`.
 
-    Further sockets of one name are `name-2`, `name-3` …; a socket without a name is `unknown`. The variables
-    are removed and the sockets not inheritable, so a child never believes that they are meant for it. Empty
-    where there are none or where they are addressed to another process. Raises OSError for a descriptor that
-    is no socket. Call it once, before anything else opens files.
+    Further sockets of one name are `name-2`, `name-3` …; a socket without a name is `unknown`. The result is
+    empty if there are no sockets or if they are meant for another process. The variables are removed and the
+    sockets made non-inheritable, so that a child does not take them over. Raises OSError for a descriptor
+    that is no socket. Call it once, before the process opens other files.
     """
     pid, count, names = (environ.pop(f"LISTEN_{key}", "") for key in ("PID", "FDS", "FDNAMES"))
     if pid != str(os.getpid()) or not count.isdecimal():
@@ -38,16 +38,16 @@ def listen_fds(environ: MutableMapping[str, str] = os.environ) -> dict[str, sock
 
 
 def notify(environ: Mapping[str, str] = os.environ, /, **state: str | int) -> bool:
-    """Tells systemd about this process, e.g. `notify(READY=1, STATUS="serving")`, `notify(WATCHDOG=1)`.
+    """Sends this process's state to systemd, e.g. `notify(READY=1, STATUS="serving")`, `notify(WATCHDOG=1)`.
 
-    Never blocks and never raises OSError: returns whether the message was handed over.
+    Never blocks and never raises OSError. Returns whether the message was sent.
     """
     address = environ.get("NOTIFY_SOCKET", "")
     if sys.platform == "win32" or address[:1] not in {"/", "@"}:
         return False
     if address[0] == "@":
         address = "\0" + address[1:]
-    # A line break would let a value smuggle in a further assignment.
+    # A line break in a value would add another assignment.
     lines = (f"{key}={str(value).replace(chr(10), ' ')}" for key, value in state.items())
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as messenger:

@@ -29,9 +29,9 @@ from protocol.internal.registration import Allocate, Heartbeat
 if TYPE_CHECKING:
     from aiohttp import web
 
-ASK_S: Final = 30.0
+SERVER_TIMEOUT_S: Final = 30.0
 MAX_ANSWER: Final = 16 * 1024 * 1024
-_QUESTIONS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
+_REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
     "inspect": (b"GET", names.INSPECT_PATH.encode()),
     "refresh": (b"POST", names.REFRESH_PATH.encode()),
 }
@@ -39,9 +39,9 @@ _QUESTIONS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
 
 @dataclass(slots=True)
 class ControlPlane:
-    """The daemon as the control plane sees it.
+    """Implements `services.Services`.
 
-    `stop(reason, keep_servers)` begins the stop. `path` is the PATH that workspace servers inherit.
+    `stop(reason, keep_servers)` begins the daemon's stop. `path` is the PATH that workspace servers inherit.
     """
 
     port: int
@@ -52,7 +52,7 @@ class ControlPlane:
     now: Callable[[], float] = time.monotonic
 
     def peer_allowed(self, request: web.Request) -> bool:
-        """Whether the caller is our user; callers on the port were looked at by its door already."""
+        """Whether the peer is this user. Admission has already checked callers on the TCP port."""
         transport = request.transport
         sock = None if transport is None else transport.get_extra_info("socket")
         if sock is None:
@@ -62,7 +62,7 @@ class ControlPlane:
         return sys.platform != "linux" or unix_peer_uid(sock) == os.getuid()
 
     def owns_process(self, pid: int) -> bool:
-        """Whether a process of our user with this pid runs."""
+        """Whether a process of this user with this pid runs."""
         import psutil  # noqa: PLC0415  slow to load, and rarely needed
 
         try:
@@ -71,7 +71,7 @@ class ControlPlane:
             return False
 
     def status(self) -> Status:
-        """Who we are."""
+        """Version, process and address of the manager."""
         return Status(
             version=__version__,
             pid=os.getpid(),
@@ -81,7 +81,7 @@ class ControlPlane:
         )
 
     def list_instances(self) -> Iterable[ListedInstance]:
-        """Every instance, ours and external ones."""
+        """Every instance, the manager's own and registered ones."""
         for workspace in self.workspaces:
             if workspace.supervisor.instance is not None:
                 yield self._listed(workspace, workspace.supervisor.instance)
@@ -102,16 +102,16 @@ class ControlPlane:
             )
 
     def allocate(self, message: Allocate) -> int | PortExhausted:
-        """Reserve a port, or give the one the sender's live instance has."""
+        """Reserve a port, or return the one that the sender's live instance has."""
         taken = [one.supervisor.instance.port for one in self.workspaces if one.supervisor.instance]
         return self.registered_servers.allocate(message, taken, self.port, is_bindable)
 
     async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
-        """Register or renew, and end the sender's reservation."""
+        """Register or renew an instance, and end the sender's port reservation."""
         return await self.registered_servers.heartbeat(message)
 
     def bye(self, session_id: str) -> None:
-        """Forget instance and reservation."""
+        """Remove an instance and its port reservation."""
         self.registered_servers.bye(session_id)
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
@@ -124,7 +124,7 @@ class ControlPlane:
         return None
 
     async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
-        """Ask the server of a folder's workspace, started if need be; its JSON answer as it came."""
+        """Send a request to the server of a folder's workspace, started if needed; its JSON answer."""
         found = await self.workspaces.find(cwd, ambient=False)
         if isinstance(found, Refusal):
             return found
@@ -133,18 +133,18 @@ class ControlPlane:
         instance = await self.workspaces.ready(found, urgent=True)
         if isinstance(instance, Refusal):
             return instance
-        method, target = _QUESTIONS[ask]
+        method, target = _REQUESTS[ask]
         if source is not None:
             target += b"?" + urlencode({"source": source}).encode()
         head = (instance.credentials(), (b"Content-Type", b"application/json"))
         try:
-            async with asyncio.timeout(ASK_S):
+            async with asyncio.timeout(SERVER_TIMEOUT_S):
                 response = await instance.pool.request(method, target, head, b"")
                 body = await response.read(MAX_ANSWER)
         except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
             cause = getattr(failure, "cause", "it did not answer in time")
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"the workspace server cannot be asked: {cause}")
-        if response.head.status != 200:  # somebody else's server, which need not know this question
+        if response.head.status != 200:  # a registered server need not support this request
             text = f"the workspace server does not answer this (HTTP {response.head.status})"
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
         return body

@@ -1,8 +1,8 @@
-"""Serves the control socket: registration of servers that others started, and requests of command line verbs.
+"""Serves the control socket: registration of external servers, and requests of command line verbs.
 
-This is only HTTP: `protocol/internal/registration.py` defines the messages, `services.py` what they do.
-Bodies hold `ok: true`, or `ok: false` and a `reason`. `/allocate` also exists on the TCP port, see
-`allocate.py`.
+This module is the HTTP layer: `protocol/internal/registration.py` defines the messages, `services.py` the
+operations. Bodies hold `ok: true`, or `ok: false` and a `reason`. `/allocate` also exists on the TCP port,
+see `allocate.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _Message = TypeVar("_Message")
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0
-"""Seconds in which a body has to come."""
+"""Deadline for a complete body."""
 _BODY_PROBLEMS: Final = {400: "invalid_json", 408: "body_too_late", 413: "body_too_large"}
 
 
@@ -80,7 +80,7 @@ def allocate_handler(services: Services) -> Handler:
 
 
 class _ServerQuery(NamedTuple):
-    """A question about all sources of a folder's workspace, or about one."""
+    """A request about all sources of a folder's workspace, or about one."""
 
     cwd: str
     source: str | None
@@ -136,11 +136,11 @@ class _Control:
         return _success(match=msgspec.to_builtins(found))
 
     async def inspect(self, query: _ServerQuery) -> web.Response:
-        """All tools of a folder's workspace, shown or hidden, with sources and issues."""
+        """All tools of a folder's workspace, also hidden ones, with sources and issues."""
         return await self._ask_server(query, "inspect")
 
     async def refresh(self, query: _ServerQuery) -> web.Response:
-        """List the sources of a folder's workspace again, and retry at once those that are down."""
+        """List the sources of a folder's workspace again, and retry sources that are down at once."""
         return await self._ask_server(query, "refresh")
 
     async def _ask_server(self, query: _ServerQuery, ask: ServerQuestion) -> web.Response:
@@ -182,7 +182,7 @@ def refusal(status: int, reason: str, **members: object) -> web.Response:
 
 
 def method_not_allowed(allowed: Iterable[str]) -> web.Response:
-    """The refusal of a method, naming those that would do."""
+    """The response 405, with the allowed methods."""
     response = refusal(405, "method_not_allowed")
     response.headers["Allow"] = ", ".join(sorted(allowed))
     return response
@@ -197,12 +197,12 @@ def _invalid(message: InvalidPayload) -> web.Response:
 
 
 def _json(status: int, body: Mapping[str, object]) -> web.Response:
-    # ASCII escapes carry lone surrogates too: paths may hold bytes that are no UTF-8
+    # ASCII escapes carry lone surrogates, too: paths may hold bytes that are not UTF-8
     return web.Response(status=status, text=json.dumps(body), content_type="application/json")
 
 
 async def _read_object(request: web.Request) -> dict[str, Any] | web.Response:
-    """The body as a JSON object, or the refusal. The cap holds whatever the application's own one is."""
+    """The body as a JSON object, or the refusal. `MAX_BODY` applies, not the application's limit."""
     body = await read_body(request, MAX_BODY, BODY_S)
     if isinstance(body, AdmissionRefusal):
         return refusal(body.status, _BODY_PROBLEMS[body.status])

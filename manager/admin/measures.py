@@ -1,4 +1,4 @@
-"""Reads all counters of the manager at one moment; they count from its start.
+"""Takes snapshots of the manager's counters, which count from its start, and measures the event loop's lag.
 
 `metrics.py` formats them for `/metrics`, `status.py` for the status. Counters of calls are kept in
 `forwarding/in_flight.py` and `routing/state/timings.py`.
@@ -21,14 +21,14 @@ from manager.sessions.session_manager import SessionManager
 from manager.supervision.workspaces import Workspace, Workspaces
 
 MAX_WORKSPACES: Final = 50
-"""So many workspaces are told apart, those used last: who collects this pays for each of them."""
+"""Workspaces that get figures of their own, most recently used first, to limit the size of a snapshot."""
 LAG_INTERVAL_S: Final = 1.0
 INTERVALS_PER_MINUTE: Final = 60
-"""So many looks are a minute."""
+"""Measurements of the loop's lag in one minute."""
 
 
 class WorkspaceMeasures(msgspec.Struct, frozen=True):
-    """Those of one workspace. The histograms are copies."""
+    """Counters of one workspace. The histograms are copies."""
 
     id: str
     is_serving: bool
@@ -45,7 +45,7 @@ class WorkspaceMeasures(msgspec.Struct, frozen=True):
 
 
 class MeasuresSnapshot(msgspec.Struct, frozen=True):
-    """All of them. `left_out` is how many workspaces there are besides those told."""
+    """All counters at one moment. `left_out` is the number of workspaces that are not in `workspaces`."""
 
     version: str
     workspaces: tuple[WorkspaceMeasures, ...]
@@ -56,11 +56,11 @@ class MeasuresSnapshot(msgspec.Struct, frozen=True):
 
 
 TakeSnapshot = Callable[[], MeasuresSnapshot]
-"""Looks at everything now."""
+"""Takes a snapshot now."""
 
 
 class Measures:
-    """Takes them, and looks once a second how late the loop is."""
+    """Takes snapshots, and measures the event loop's lag once a second."""
 
     def __init__(self, workspaces: Workspaces, session_manager: SessionManager) -> None:
         self._workspaces = workspaces
@@ -68,12 +68,12 @@ class Measures:
         self._loop_lag = Histogram()
 
     def snapshot(self) -> MeasuresSnapshot:
-        """As they are now: what happens later changes nothing in them, so any thread may read them."""
-        told = nlargest(MAX_WORKSPACES, self._workspaces, key=lambda one: one.used_at)
+        """The counters now. The snapshot never changes, so any thread may read it."""
+        recent = nlargest(MAX_WORKSPACES, self._workspaces, key=lambda one: one.used_at)
         return MeasuresSnapshot(
             __version__,
-            tuple(_of(one) for one in told),
-            len(self._workspaces) - len(told),
+            tuple(_workspace_measures(one) for one in recent),
+            len(self._workspaces) - len(recent),
             len(self._session_manager.sessions),
             len(self._session_manager.streams),
             self._loop_lag.copy(),
@@ -84,17 +84,17 @@ class Measures:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Look at the loop, and turn the pages of the last minutes, for ever."""
-        for looks in count(1):
+        """Measure the loop's lag each second and start a new slot of timings each minute, until cancelled."""
+        for intervals in count(1):
             before = now()
             await sleep(LAG_INTERVAL_S)
             self._loop_lag.add(now() - before - LAG_INTERVAL_S)
-            if looks % INTERVALS_PER_MINUTE == 0:
+            if intervals % INTERVALS_PER_MINUTE == 0:
                 for workspace in self._workspaces:
                     workspace.supervisor.figures.timings.start_minute()
 
 
-def _of(workspace: Workspace) -> WorkspaceMeasures:
+def _workspace_measures(workspace: Workspace) -> WorkspaceMeasures:
     supervisor = workspace.supervisor
     figures, timings = supervisor.figures, supervisor.figures.timings
     return WorkspaceMeasures(

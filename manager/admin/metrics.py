@@ -1,7 +1,7 @@
 """Formats the counters of `measures.py` in the text format of Prometheus, for `/metrics`.
 
-Imported with the first request for it, because the library is slow to load; the library's own counters, which
-lock, are not used. Names and labels are a contract: `docs/operations.md` lists them.
+Imported with the first request, because `prometheus_client` is slow to load. Its own counters, which lock,
+are not used. Names and labels are a contract: `docs/operations.md` lists them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from manager.routing.state.timings import BOUNDS, Histogram
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BOUNDS_PER_BUCKET: Final = 2
-"""Of the buckets' bounds so many are shown as one: 1, 2 and 5 of each power of ten."""
+"""Bounds of a histogram that form one exported bucket, which leaves 1, 2 and 5 of each power of ten."""
 
 _BOUNDS: Final = (*map(str, BOUNDS[::BOUNDS_PER_BUCKET]), "+Inf")
 _WORKSPACE_LABEL: Final = ("workspace",)
 
 
 def render(snapshot: MeasuresSnapshot) -> bytes:
-    """The whole page."""
+    """The complete page."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_SnapshotCollector(snapshot))
     ProcessCollector(registry=registry)
@@ -52,22 +52,24 @@ def _manager_metrics(snapshot: MeasuresSnapshot) -> Iterator[Metric]:
     yield InfoMetricFamily("lmtb", "The manager.", {"version": snapshot.version})
     for name, text, value in (
         ("sessions", "Open sessions of clients.", snapshot.sessions),
-        ("streams", "Standing streams of clients.", snapshot.streams),
+        ("streams", "Open server streams of clients.", snapshot.streams),
         ("workspaces", "Known workspaces.", len(snapshot.workspaces) + snapshot.left_out),
-        ("workspaces_left_out", "Known workspaces that have no figures here.", snapshot.left_out),
+        ("workspaces_left_out", "Known workspaces without metrics of their own.", snapshot.left_out),
     ):
         yield GaugeMetricFamily(f"lmtb_{name}", text, value)
-    lag = HistogramMetricFamily("lmtb_loop_lag_seconds", "How late the loop came to a look once a second.")
+    lag = HistogramMetricFamily("lmtb_loop_lag_seconds", "Lag of the event loop, measured once a second.")
     lag.add_metric((), *_buckets(snapshot.loop_lag))
     yield lag
 
 
 def _workspace_metrics(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
-    calls = CounterMetricFamily("lmtb_calls", "Tool calls sent on.", labels=_WORKSPACE_LABEL)
+    calls = CounterMetricFamily("lmtb_calls", "Tool calls forwarded.", labels=_WORKSPACE_LABEL)
     errors = CounterMetricFamily(
-        "lmtb_errors", "Requests that got no answer of the server's.", labels=("workspace", "reason")
+        "lmtb_errors", "Requests without an answer of the server.", labels=("workspace", "reason")
     )
-    restarts = CounterMetricFamily("lmtb_restarts", "Unwanted ends of the server.", labels=_WORKSPACE_LABEL)
+    restarts = CounterMetricFamily(
+        "lmtb_restarts", "Unexpected exits of the server.", labels=_WORKSPACE_LABEL
+    )
     for one in workspaces:
         calls.add_metric((one.id,), one.calls)
         restarts.add_metric((one.id,), one.restarts)
@@ -79,14 +81,12 @@ def _workspace_metrics(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Me
 
 
 def _gauges(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
-    serving = GaugeMetricFamily("lmtb_serving", "Whether the server answers.", labels=_WORKSPACE_LABEL)
-    in_flight = GaugeMetricFamily("lmtb_in_flight", "Requests being answered.", labels=_WORKSPACE_LABEL)
-    listening = GaugeMetricFamily(
-        "lmtb_listening", "Streams on which changes are waited for.", labels=_WORKSPACE_LABEL
+    serving = GaugeMetricFamily(
+        "lmtb_serving", "1 while the server answers health checks.", labels=_WORKSPACE_LABEL
     )
-    tasks = GaugeMetricFamily(
-        "lmtb_tasks", "Calls that go on without their clients.", labels=_WORKSPACE_LABEL
-    )
+    in_flight = GaugeMetricFamily("lmtb_in_flight", "Requests in flight.", labels=_WORKSPACE_LABEL)
+    listening = GaugeMetricFamily("lmtb_listening", "Open listen streams.", labels=_WORKSPACE_LABEL)
+    tasks = GaugeMetricFamily("lmtb_tasks", "Running tasks.", labels=_WORKSPACE_LABEL)
     for one in workspaces:
         serving.add_metric((one.id,), int(one.is_serving))
         in_flight.add_metric((one.id,), one.in_flight)
@@ -98,12 +98,12 @@ def _gauges(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
 def _durations(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
     calls = HistogramMetricFamily(
         "lmtb_call_duration_seconds",
-        "Time of tool calls: the workspace server's, and the manager's own.",
+        "Duration of tool calls: the workspace server's and the manager's own part.",
         labels=("workspace", "hop"),
     )
     waits = HistogramMetricFamily(
         "lmtb_wait_duration_seconds",
-        "What tool calls that could not be sent at once waited for.",
+        "Time that tool calls waited for a server start or a connection.",
         labels=("workspace", "wait"),
     )
     for one in workspaces:
@@ -113,12 +113,12 @@ def _durations(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
             (waits, "start", one.start),
             (waits, "connection", one.connection),
         ):
-            if any(histogram.counts):  # most workspaces rest, and each line costs the calls of others
+            if any(histogram.counts):  # most workspaces are idle, and each line costs time
                 family.add_metric((one.id, part), *_buckets(histogram))
     yield from (calls, waits)
 
 
 def _buckets(histogram: Histogram) -> tuple[list[tuple[str, float]], float]:
-    """Buckets as the library wants them, each with all before it, and the sum."""
+    """Cumulative buckets as `prometheus_client` expects them, and the sum."""
     below = list(accumulate(histogram.counts))
     return list(zip(_BOUNDS, [*below[:-1:BOUNDS_PER_BUCKET], below[-1]], strict=True)), histogram.total

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The manager itself, as its user's own tools see it.
+    """The manager itself, as `/status` on the control socket shows it.
 
     `now` is the time in ms since 1970, `address` the MCP endpoint's URL. `path` is the PATH that workspace
     servers inherit, so that a command line finds the same programs; the TCP port never shows it.
@@ -32,7 +32,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One instance as `/list` shows it; times in ms since 1970. Has no place for a secret."""
+    """One instance as `/list` shows it; times in ms since 1970. Never contains a secret."""
 
     session_id: str
     workspace: str | None
@@ -61,45 +61,45 @@ class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
 
 
 ServerQuestion = Literal["inspect", "refresh"]
-"""What can be asked of the server of a folder's workspace."""
+"""Requests to the server of a folder's workspace."""
 
 
 class Services(Protocol):
-    """What the daemon does for the control plane."""
+    """The operations of the control plane."""
 
     @property
     def port(self) -> int:
-        """The manager's own TCP port, which nobody else may claim."""
+        """The manager's own TCP port, which no server may register."""
 
     def peer_allowed(self, request: web.Request) -> bool:
-        """Whether the caller is our user: by the uid of a socket's peer, or by token. A doubt is a no."""
+        """Whether the peer is this user, by the uid of its socket. False if unknown."""
 
     def owns_process(self, pid: int) -> bool:
-        """Whether a process of our user with this pid runs."""
+        """Whether a process of this user with this pid runs."""
 
     def status(self) -> Status:
-        """Who we are."""
+        """Version, process and address of the manager."""
 
     def list_instances(self) -> Iterable[ListedInstance]:
-        """Every instance, the manager's own and external ones."""
+        """Every instance, the manager's own and registered ones."""
 
     def allocate(self, message: Allocate) -> int | PortExhausted:
-        """Reserve a port, or give the one the sender's live instance has."""
+        """Reserve a port, or return the one that the sender's live instance has."""
 
     async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
-        """Register or renew, and end the sender's reservation."""
+        """Register or renew an instance, and end the sender's port reservation."""
 
     def bye(self, session_id: str) -> None:
-        """Forget instance and reservation; unknown ids are no fault."""
+        """Remove an instance and its port reservation; unknown ids are ignored."""
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
         """Find the workspace of a folder, None where there is none. Starts nothing and waits for nothing."""
 
     async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
-        """Ask the server of a folder's workspace, started if need be, about one source or all.
+        """Send a request about one source (or all) to the server of a folder's workspace.
 
-        Its JSON answer is returned as it came.
+        Starts the server if needed. Returns its JSON answer unchanged.
         """
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
-        """Begin to stop, and return at once: the answer to this request still has to get out."""
+        """Begin the stop and return at once, so that this request can still be answered."""

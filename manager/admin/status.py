@@ -28,9 +28,9 @@ from protocol import jsonrpc
 
 
 class Status:
-    """Collects the status payload. `now` is monotonic, `wall` seconds since 1970."""
+    """Builds the status payload. `now` is monotonic seconds, `wall` seconds since 1970."""
 
-    def __init__(  # noqa: PLR0917  what there is to be shown
+    def __init__(  # noqa: PLR0917  each is shown
         self,
         workspaces: Workspaces,
         registered_servers: RegisteredServers,
@@ -49,10 +49,12 @@ class Status:
         self.is_draining = False
 
     def payload(self, now: float, wall: float, started_at: float) -> dict[str, Any]:
-        """The whole status."""
+        """The complete status as a JSON object."""
         clock = _Clock(now, wall)
         instances = [self._instance(one, clock) for one in self._workspaces if one.supervisor.instance]
-        instances += [self._external(one, clock) for one in self._registered_servers.registrations.records()]
+        instances += [
+            self._registered(one, clock) for one in self._registered_servers.registrations.records()
+        ]
         if instances:
             self._last_non_empty = now
         degraded = [self._store.degraded] if self._store.degraded else []
@@ -102,7 +104,7 @@ class Status:
 
     def _instance(self, workspace: Workspace, clock: _Clock) -> dict[str, Any]:
         supervisor, instance = workspace.supervisor, workspace.supervisor.instance
-        assert instance is not None  # noqa: S101  narrows the type: the caller asked
+        assert instance is not None  # noqa: S101  narrows the type: the caller checked it
         usage = instance.process.usage() if instance.process is not None else None
         figures, sources = supervisor.figures, _reported(instance, "sources")
         return {
@@ -142,7 +144,7 @@ class Status:
             },
         }
 
-    def _external(self, record: Registration, clock: _Clock) -> dict[str, Any]:
+    def _registered(self, record: Registration, clock: _Clock) -> dict[str, Any]:
         return {
             "sessionId": record.session_id,
             "pid": record.pid,
@@ -188,14 +190,14 @@ class Status:
 
 
 def _figures(*figures: Figures) -> dict[str, Any]:
-    """Calls of one workspace, or of several together; percentiles are of the last five minutes."""
-    lately = sum_counts(one.timings.recent() for one in figures)
+    """Call figures of one workspace, or the sum of several. Percentiles cover the last five minutes."""
+    recent = sum_counts(one.timings.recent() for one in figures)
     return {
         "calls": sum(one.calls for one in figures),
         "errors": sum(one.errors for one in figures),
         "inFlight": sum(one.in_flight for one in figures),
-        "serverMs": _milliseconds(percentiles(lately.server)),
-        "managerMs": _milliseconds(percentiles(lately.manager)),
+        "serverMs": _milliseconds(percentiles(recent.server)),
+        "managerMs": _milliseconds(percentiles(recent.manager)),
     }
 
 
@@ -206,12 +208,12 @@ def _milliseconds(found: Percentiles | None) -> dict[str, float] | None:
 
 
 def _client(client: Client, requests: tuple[RequestRecord, ...], clock: _Clock) -> dict[str, Any]:
-    """A client of late with its last requests."""
+    """A recent client with its last requests."""
     info = jsonrpc.members_of(client.info)
-    told = {name: jsonrpc.text_of(info[name]) for name in ("name", "version") if name in info}
+    shown = {name: jsonrpc.text_of(info[name]) for name in ("name", "version") if name in info}
     return {
-        "name": told.get("name"),
-        "version": told.get("version"),
+        "name": shown.get("name"),
+        "version": shown.get("version"),
         "era": client.era,
         "protocolVersion": client.revision,
         **clock.stamps("lastSeen", requests[-1].at),
@@ -231,7 +233,7 @@ def _request(seen: RequestRecord, clock: _Clock) -> dict[str, Any]:
 
 
 class _Clock:
-    """Turns monotonic times into what is shown."""
+    """Converts monotonic times to ages and wall-clock times."""
 
     def __init__(self, now: float, wall: float) -> None:
         self._now = now
@@ -255,7 +257,7 @@ class _Clock:
 
 
 def _reported(instance: Instance, member: str) -> list[Any]:
-    """The tool sources or issues that the server told in its last health answer."""
+    """The list `member` (sources or issues) of the server's last health answer."""
     found = jsonrpc.members_of(instance.health).get(member)
     return [] if found is None else list(msgspec.json.decode(found, type=list[Any]))
 

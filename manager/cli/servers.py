@@ -15,7 +15,7 @@ from manager.cli.output.manager_access import ask_about
 from manager.cli.output.responses import objects
 from manager.cli.output.source_problems import DOWN
 from manager.cli.output.text import table
-from manager.cli.output.workspace_options import cwd_option, say_issues
+from manager.cli.output.workspace_options import cwd_option, print_issues
 
 _FIRST: Final = DOWN | {"pending_trust"}
 _STDERR_LINES: Final = 5
@@ -74,7 +74,7 @@ def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> Non
             for line in lines[-_STDERR_LINES:]:
                 click.echo(f"  {printable(line)}", err=True)
     if only is None:
-        say_issues(answer)
+        print_issues(answer)
 
 
 def _cells(source: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:

@@ -18,7 +18,7 @@ from manager.cli import workspace_command
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.responses import TRUST_PENDING, first_sentence, issue_text, objects
 from manager.cli.output.text import table
-from manager.cli.output.workspace_options import cwd_option, say_issues
+from manager.cli.output.workspace_options import cwd_option, print_issues
 
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 """The beginnings of groups' ids in the order in which they are shown."""
@@ -54,7 +54,7 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
         cells = [(row.get("name"), row.get("source"), row.get("reason")) for row in hidden]
         click.echo(f"\n{table(heads, cells, flexible=('REASON',))}")
     _say_costs(callable_, 0 if hidden_too else len(hidden))
-    say_issues(answer)
+    print_issues(answer)
 
 
 @tools.command()

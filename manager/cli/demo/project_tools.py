@@ -1,6 +1,6 @@
-"""The scenes of the demo about a project's own tools: trust, a stdio server, script tools, search.
+"""Runs the part of the demo about a project's own tools: trust, a stdio server, script tools, search.
 
-Each sentence is printed after the fact was checked.
+Each sentence is printed after its fact was checked.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ required = true
 
 
 class ProjectToolsTour:
-    """The scenes, in order.
+    """The steps about a project's own tools, in order.
 
     Args:
-        client: bound to the project harbour.
-        sandbox: where it is played.
+        client: a session bound to the project harbour.
+        sandbox: the temporary projects and their manager.
         tell: prints a sentence.
-        quote: prints what a program printed.
+        quote: prints the output of a program.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ProjectToolsTour:
         self._tools = sandbox.user_tools / "tide"
 
     async def run(self) -> None:
-        """All of them. Raises AssertionError where something is not as the story says."""
+        """Run all steps. Raises AssertionError if a fact does not hold."""
         await self._show_untrusted_server()
         await self._show_trusted_server()
         await self._show_live_edit()
@@ -126,7 +126,7 @@ class ProjectToolsTour:
         (self._tools / "tide.py").write_text(_TIDE.format(ebb), encoding="utf-8")
 
     async def _wait_for_tool(self, name: str) -> None:
-        """Wait until a tool is in the list: a server that has just been allowed to run is still starting."""
+        """Wait until a tool is listed, because a server that was just trusted is still starting."""
         deadline = time.monotonic() + SHELL_S
         while name not in (names := await self._list_names()):
             _check(time.monotonic() < deadline, f"the list has {names}")

@@ -1,7 +1,7 @@
 """Provides the demo with a temporary home, two projects, and a manager of its own.
 
-Nothing of the user's is touched: the manager gets its own environment, with all folders inside the temporary
-one and a port that the system chooses.
+The user's own files are not touched: the manager gets its own environment, with all folders inside the
+temporary one, and a port that the system chooses.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _PROJECTS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 class SandboxError(Exception):
-    """The manager did not start or stop as it should."""
+    """The manager did not start or stop."""
 
 
 class Sandbox:
-    """The temporary folder and the processes in it. Call `close` at the end, whatever happened."""
+    """The temporary folder and the processes in it. Call `close` at the end, also after an error."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="lmtb-demo-")).resolve()
@@ -76,9 +76,9 @@ class Sandbox:
         """The folder of the sample user's own script tools."""
         return self._paths.config_dir / "tools"
 
-    def answer_prompt(self, words: list[str], question: str, answer: str) -> str:
-        """What `lmtb` with these words prints at a terminal where its question is answered."""
-        command = [sys.executable, "-I", "-m", "manager", *words]
+    def answer_prompt(self, arguments: list[str], question: str, answer: str) -> str:
+        """Run `lmtb` with these arguments at a terminal, answer its question, and return its output."""
+        command = [sys.executable, "-I", "-m", "manager", *arguments]
         environ = {**self._environ, "NO_COLOR": "1", "TERM": "dumb"}
         return answer_at_terminal(command, environ, question, answer)
 
@@ -103,21 +103,21 @@ class Sandbox:
 
     @property
     def manager_pid(self) -> int:
-        """The manager's process."""
+        """The process id of the manager."""
         return self._manager.pid if self._manager else 0
 
     def status(self) -> dict[str, Any]:
-        """The manager's whole status."""
+        """The manager's complete status."""
         return self._control.get("/mcp/status")
 
     def server_pid(self, name: str) -> int:
-        """The process that serves a project now, 0 while there is none."""
+        """The process id of a project's server; 0 if none runs."""
         root = str(self.project(name))
         servers = self.status()["instanceDetails"]
         return next((int(one["pid"]) for one in servers if one["root"] == root), 0)
 
     def kill(self, pid: int) -> None:
-        """End a process as `kill -9` does and wait until it is gone; a call on its way would be lost."""
+        """Kill a process with SIGKILL and wait until it is gone, so that the next call does not reach it."""
         process = psutil.Process(pid)
         process.kill()
         process.wait(STOP_S)
@@ -133,7 +133,7 @@ class Sandbox:
             raise SandboxError(f"the manager did not stop within {STOP_S:g} s") from error
 
     def processes(self) -> list[psutil.Process]:
-        """Every process of this demo but our own: all that has the temporary folder as its home."""
+        """Every process of this demo except this one: those with the temporary folder as their HOME."""
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
@@ -148,7 +148,7 @@ class Sandbox:
         return self._log.read_text("utf-8", "replace").splitlines()[-10:]
 
     def close(self, *, keep_folder: bool) -> None:
-        """End what still runs, and remove the folder."""
+        """Kill the remaining processes and remove the folder."""
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -157,7 +157,7 @@ class Sandbox:
             self._manager.wait()
         if keep_folder:
             return
-        # where the temporary folder's path is too long for a socket, that lies elsewhere
+        # if the temporary folder's path is too long for a socket, the socket lies elsewhere
         outside = self._paths.control_socket.parent
         if not outside.is_relative_to(self.folder):
             shutil.rmtree(outside, ignore_errors=True)

@@ -13,9 +13,9 @@ PATIENCE_S: Final = 30.0
 
 
 def answer_at_terminal(command: list[str], environ: dict[str, str], question: str, answer: str) -> str:
-    """What a program prints at a terminal of its own, on which somebody answers its question.
+    """Run a program at its own pseudo-terminal, answer its question, and return its output.
 
-    Raises TimeoutError when it neither asks nor ends within `PATIENCE_S` seconds.
+    Raises TimeoutError if it does not end within `PATIENCE_S` seconds.
     """
     ours, theirs = os.openpty()
     program = subprocess.Popen(
@@ -45,5 +45,5 @@ def answer_at_terminal(command: list[str], environ: dict[str, str], question: st
 def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 65536)
-    except OSError:  # how Linux says that the other side of a terminal has gone
+    except OSError:  # EIO: on Linux, the other side of the terminal has been closed
         return b""

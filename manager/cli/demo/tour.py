@@ -1,6 +1,6 @@
 """The verb demo: a narrated tour with a real manager, real workspace servers and the official MCP client.
 
-Each sentence is printed after the fact was checked. `sandbox.py` provides what it runs on.
+Each sentence is printed after its fact was checked. `sandbox.py` provides the projects and the manager.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ LIMIT_S: Final = 60.0
 
 
 class TourError(Exception):
-    """Something was not as the story says."""
+    """A fact of the tour does not hold."""
 
 
 class Narrator:
-    """Tells what happened, with the time since the last sentence."""
+    """Prints sentences with the time since the previous one."""
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
@@ -93,7 +93,7 @@ def _run_tour(sandbox: Sandbox, narrator: Narrator) -> None:
 async def _tour_with_client(sandbox: Sandbox, narrator: Narrator, address: str) -> None:
     from mcp import Client  # noqa: PLC0415 - 0.8 s that nobody but the demo should pay
 
-    # it logs, with a traceback, news that arrive while it says goodbye
+    # it logs, with a traceback, notifications that arrive while it closes
     logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
 
     narrator.tell("The official MCP client is loaded.")

@@ -1,4 +1,4 @@
-"""Asks the manager over the user's control socket, and turns errors into failures with a next step."""
+"""Sends requests to the manager's control socket, and turns errors into failures with a next step."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 
 SERVER_ANSWER_S: Final = 75.0
-"""Longest until a workspace server that has to be started first has answered."""
+"""Longest wait for a workspace server that has to be started first."""
 
 
 def user_paths() -> Paths:
-    """The user's paths. Fails with `HOPELESS` where an environment variable names an impossible one."""
+    """The user's paths. Fails with `HOPELESS` if an environment variable names an unusable one."""
     try:
         return Paths.of_user()
     except UnsafePathError as error:
@@ -29,7 +29,7 @@ def user_paths() -> Paths:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turns what can go wrong on the way to the manager into a failure with a next step."""
+    """Turns errors of a request to the manager into a failure with a next step."""
     try:
         yield
     except NoManager as error:
@@ -60,7 +60,7 @@ def current_folder(path: Path | None) -> str:
 
 
 def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str, Any]:
-    """The answer of the server of a folder's workspace, which is started if it does not run."""
+    """The answer of the server of a folder's workspace; the manager starts the server if needed."""
     folder = current_folder(path)
     payload = {"cwd": folder, **{key: value for key, value in members.items() if value is not None}}
     try:
@@ -75,7 +75,7 @@ def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str
 
 
 def unmatched(folder: str) -> Failure:
-    """The failure for a folder in no workspace, with how it becomes one."""
+    """The failure for a folder in no workspace, with how to make it one."""
     return Failure(
         f"{folder} is in no workspace",
         "a project folder has .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
@@ -84,7 +84,7 @@ def unmatched(folder: str) -> Failure:
 
 
 def mcp_address() -> str:
-    """The MCP endpoint that the running manager itself reports, never another program's on its port."""
+    """The URL of the MCP endpoint, as the running manager reports it."""
     address = ask("/status").get("address")
     if not isinstance(address, str):
         raise Failure("the running manager does not report its address", "restart it: lmtb stop; lmtb serve")

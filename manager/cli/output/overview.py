@@ -17,7 +17,7 @@ _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 
 
 def overview(answer: Mapping[str, Any], ask: Callable[[str], Mapping[str, Any]]) -> str:
-    """The whole text.
+    """The complete text.
 
     Args:
         answer: the status.
@@ -45,7 +45,7 @@ def overview(answer: Mapping[str, Any], ask: Callable[[str], Mapping[str, Any]])
 
 
 def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every known workspace with what is known of its servers; servers without a known workspace last."""
+    """Each known workspace merged with its server; servers without a known workspace last."""
     servers: dict[object, list[dict[str, Any]]] = {}
     for one in objects(status, "instanceDetails"):
         servers.setdefault(one.get("workspace"), []).append(one)
@@ -121,5 +121,5 @@ def _workspace_row(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _percentiles(figures: object, member: str) -> tuple[str | None, str | None]:
     found = figures.get(member) if isinstance(figures, Mapping) else None
-    told = found if isinstance(found, Mapping) else {}
-    return latency(told.get("p50")), latency(told.get("p99"))
+    values = found if isinstance(found, Mapping) else {}
+    return latency(values.get("p50")), latency(values.get("p99"))

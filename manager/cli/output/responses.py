@@ -1,4 +1,4 @@
-"""Reads answers of manager and servers: lists of objects, issues, items that wait for trust."""
+"""Reads answers of the manager and servers: lists of objects, issues, items that wait for trust."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 TRUST_PENDING: Final = "TRUST_PENDING"
-"""The code of issues that a person answers; their details are the command."""
+"""The code of issues that wait for the user's trust; their details are the command that gives it."""
 
 
 def objects(status: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
-    """The objects in a list of the status; [] where an older or newer manager has none."""
+    """The objects in a list of the status; [] if the manager (of another version) sends none."""
     value = status.get(member)
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def pending(answer: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What waits for trust: the command that gives it -> what would run then, each once."""
+    """Items that wait for trust: the command that trusts them -> their messages, without duplicates."""
     found: dict[str, dict[str, None]] = {}
     for issue in objects(answer, "issues"):
         if issue.get("code") == TRUST_PENDING:

@@ -1,6 +1,6 @@
 """Derives problems and next steps from the states of sources, as servers last reported them to the manager.
 
-For status and doctor, which ask only the manager; `lmtb servers` asks the server itself.
+Used by `status` and `doctor`, which ask only the manager; `lmtb servers` asks the server itself.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 from manager.cli.output.responses import TRUST_PENDING, issue_text, objects, pending
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
-"""States of a source whose tools do not work now."""
+"""States of a source whose tools are unavailable."""
 _BROKEN: Final = frozenset({"failed", "crash_looping"})
-"""Those that do not recover soon by themselves."""
+"""States that do not recover by themselves soon."""
 _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING})
 """Codes of issues that the states of sources show already."""
 
@@ -31,7 +31,7 @@ def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
     """The problems of one server's sources, worst first.
 
     Args:
-        server: its object in `instanceDetails`; without sources where it reports none.
+        server: its object in `instanceDetails`.
     """
     sources = [one for one in objects(server, "sources") if one.get("state") in DOWN]
     sources.sort(key=lambda source: source.get("state") not in _BROKEN)

@@ -1,6 +1,6 @@
 """Formats tables, durations and sizes for a terminal.
 
-Text from outside (names, paths, log lines) is escaped. Imports little, so that `lmtb status` is quick.
+External text (names, paths, log lines) is escaped. Imports little, so that `lmtb status` is quick.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ def table(
     flexible: Sequence[str] = (),
     optional: str | None = None,
 ) -> str:
-    """Aligned columns, cut to the terminal's width; whole where the output is no terminal.
+    """Aligned columns, cut to the terminal's width; not cut if the output is no terminal.
 
     Args:
         heads: the columns' names.
-        rows: cells; None is shown as a dash; numbers are put to the right.
+        rows: cells; None is shown as a dash; numeric columns are right-aligned.
         flexible: columns that may be cut, the last one first.
-        optional: a column that is left out where even the cut table is too wide.
+        optional: a column that is omitted if even the cut table is too wide.
     """
     raw = [list(row) for row in rows]
     texts = [["-" if cell is None else printable(cell) for cell in row] for row in raw]
@@ -54,7 +54,7 @@ def _is_numeric(cells: Sequence[object]) -> bool:
 
 
 def _shrink(widths: list[int], order: Iterable[int]) -> int:
-    """Cut columns, in this order, until the table fits; returns by how much it still does not."""
+    """Cut columns, in this order, until the table fits. Returns the remaining excess width."""
     import shutil  # noqa: PLC0415  6 ms that only terminals need
 
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - shutil.get_terminal_size().columns
@@ -87,7 +87,7 @@ def _width(text: str) -> int:
 
 
 def duration(seconds: object) -> str | None:
-    """`42 s`, `3 min`, `2 h 5 min`, `4 d 1 h`; None for what is no number."""
+    """`42 s`, `3 min`, `2 h 5 min`, `4 d 1 h`; None if the value is no number."""
     if not isinstance(seconds, int | float):
         return None
     whole = int(seconds)
@@ -101,7 +101,7 @@ def duration(seconds: object) -> str | None:
 
 
 def latency(milliseconds: object) -> str | None:
-    """`0.04 ms`, `12 ms`, `2.5 s`; None for what is no number."""
+    """`0.04 ms`, `12 ms`, `2.5 s`; None if the value is no number."""
     if not isinstance(milliseconds, int | float):
         return None
     if milliseconds >= 1000:
@@ -110,7 +110,7 @@ def latency(milliseconds: object) -> str | None:
 
 
 def size(count: object) -> str | None:
-    """Bytes as `12 MB`; None for what is no number."""
+    """Bytes as `12 MB`; None if the value is no number."""
     if not isinstance(count, int | float):
         return None
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

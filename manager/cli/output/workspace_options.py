@@ -1,6 +1,6 @@
-"""The options of verbs about a workspace, and how they print its issues at the end.
+"""Defines the options of verbs about a workspace, and prints its issues.
 
-Issues go to standard error, so that a list can be piped.
+Issues go to standard error, so that a list on standard output can be piped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_ISSUES: Final = 30
 
 
 def cwd_option(command: Command) -> Command:
-    """The option `--cwd`, before or after a subcommand; its value is the context's object."""
+    """Adds the option `--cwd`, before or after a subcommand; its value becomes `ctx.obj`."""
     return click.option(
         "--cwd",
         type=click.Path(path_type=Path),
@@ -35,8 +35,8 @@ def _remember(ctx: click.Context, _: click.Parameter, folder: Path | None) -> No
         ctx.obj = folder
 
 
-def say_issues(answer: Mapping[str, Any]) -> None:
-    """Print the issues of an answer: each once, errors first, what waits for trust with its command last."""
+def print_issues(answer: Mapping[str, Any]) -> None:
+    """Print the issues of an answer: without duplicates, errors first, items that wait for trust last."""
     lines = list(dict.fromkeys(_lines(objects(answer, "issues"))))
     for line in lines[:MAX_ISSUES]:
         click.echo(printable(line), err=True)

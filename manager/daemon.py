@@ -1,4 +1,4 @@
-"""Runs the manager's daemon: acquires its resources in order, serves, and releases them in reverse order.
+"""Runs the daemon: acquires its resources in order, serves, and releases them in reverse order.
 
     lock → port → state → workspaces → sessions → control socket → port open → READY
 
@@ -48,7 +48,7 @@ FLUSH_ANSWERS_S: Final = 2.0
 CONTROL_BACKLOG: Final = 1024
 HOST: Final = "127.0.0.1"
 OnReady = Callable[[str], None]
-StatusPayload = Callable[[], dict[str, Any]]
+ReadStatus = Callable[[], dict[str, Any]]
 
 
 def run(settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> int:
@@ -160,11 +160,11 @@ class Daemon:
         )
         await self._restore(parts, stack)
 
-        def status_payload() -> dict[str, Any]:
+        def status() -> dict[str, Any]:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
-        await self._open_control(parts, status_payload, stack)
-        servers, runner = await self._open_port(parts, status_payload, listener, port)
+        await self._open_control(parts, status, stack)
+        servers, runner = await self._open_port(parts, status, listener, port)
         self._handle_signals()
         self.own(parts.registered_servers.run(), "registered servers")
         self.own(parts.upstream_subscriptions.run(), "upstream subscriptions")
@@ -191,26 +191,20 @@ class Daemon:
         parts.session_manager.restore(loaded.sessions)
         stack.push_async_callback(parts.session_manager.flush)
 
-    async def _open_control(
-        self, parts: Parts, status_payload: StatusPayload, stack: contextlib.AsyncExitStack
-    ) -> None:
+    async def _open_control(self, parts: Parts, status: ReadStatus, stack: contextlib.AsyncExitStack) -> None:
         if sys.platform == "win32":
             return
         path = self._paths.control_socket
         path.unlink(missing_ok=True)  # this process holds the lock, so the socket is a leftover
-        server = LazyAiohttpServer(
-            lambda: control_runner(parts.control, status_payload, parts.measures.snapshot)
-        )
+        server = LazyAiohttpServer(lambda: control_runner(parts.control, status, parts.measures.snapshot))
         stack.push_async_callback(server.close)
-        control = private_socket(path)
+        sock = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
         loop = asyncio.get_running_loop()
-        stack.callback(
-            (await loop.create_server(server.protocol, sock=control, backlog=CONTROL_BACKLOG)).close
-        )
+        stack.callback((await loop.create_server(server.protocol, sock=sock, backlog=CONTROL_BACKLOG)).close)
 
     async def _open_port(
-        self, parts: Parts, status_payload: StatusPayload, listener: socket.socket, port: int
+        self, parts: Parts, status: ReadStatus, listener: socket.socket, port: int
     ) -> tuple[list[asyncio.Server], Runner]:
         settings = self._settings
         limits = Limits(
@@ -230,7 +224,7 @@ class Daemon:
             check = SameUser(tcp_peer_uid, os.getuid(), lookup_works=works)
 
         def app() -> web.Application:
-            return make_app(parts.control, status_payload, parts.measures.snapshot)
+            return make_app(parts.control, status, parts.measures.snapshot)
 
         runner = Runner(app, rules, limits=limits, peer_check=check)
         return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner

@@ -1,4 +1,4 @@
-"""The members of large objects: the same as a decoder finds, whatever was left out."""
+"""Tests of the members of large objects, compared with a JSON decoder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def both(text: bytes) -> tuple[dict[str, bytes], dict[str, bytes]]:
         b'{"t":"%b","t":1}',
     ],
 )
-def test_the_members_are_those_that_a_decoder_finds(text: bytes) -> None:
+def test_the_members_equal_those_of_a_json_decoder(text: bytes) -> None:
     found, wanted = both(text % LONG)
     assert found == wanted
     assert list(found) == list(wanted) != []
@@ -52,11 +52,11 @@ def test_the_members_are_those_that_a_decoder_finds(text: bytes) -> None:
         b"%b",
     ],
 )
-def test_what_no_decoder_takes_is_not_taken(text: bytes) -> None:
+def test_text_that_no_decoder_accepts_is_refused(text: bytes) -> None:
     assert both(text % LONG) == ({}, {})
 
 
-def test_numbers_between_two_strings_are_no_string() -> None:
+def test_numbers_between_two_strings_are_not_read_as_a_string() -> None:
     text = b'{"a":"y","n":[%b],"z":"w"}' % b",".join([b"1"] * 2 * MIN_STRING)
     found, wanted = both(text)
     assert found == wanted != {}
@@ -70,7 +70,9 @@ _VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(max_size=3), _VALUES, max_size=4), _VALUES, st.booleans())
-def test_whatever_stands_around_it(before: dict[str, object], behind: object, spaced: bool) -> None:
+def test_a_large_member_is_found_among_any_other_members(
+    before: dict[str, object], behind: object, spaced: bool
+) -> None:
     value = {**before, "long": [LONG.decode(), behind], "last": behind}
     text = json.dumps(value, indent=1 if spaced else None).encode()
     found, wanted = both(text)

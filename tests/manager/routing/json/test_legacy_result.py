@@ -1,4 +1,4 @@
-"""A modern response in the words of the era of sessions: what goes, which code it has, and that all else stays."""
+"""Tests of responses converted for session clients: removed members, error codes, and unchanged bytes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def error(method: str, code: Any, data: Any = None, message: Any = "no") -> dict
     return worded
 
 
-def test_what_only_the_modern_era_has_is_cut_out_and_every_other_byte_stays() -> None:
-    """Type, time to live and who answered; numbers, order and unknown members stay."""
+def test_members_of_the_stateless_revision_are_removed() -> None:
+    """Result type, time to live and server info go; all other bytes stay, also numbers and unknown members."""
     body = (
         b'{"jsonrpc":"2.0","id":"\\u0031","x":1.50,"result":{"resultType":"complete","b":1.10,"content":[ 1 ],'
         b'"ttlMs":0,"a":12345678901234567890,"_meta":{"z":1e400,"io.modelcontextprotocol/serverInfo":{"name":"x"},'
@@ -41,14 +41,14 @@ def test_what_only_the_modern_era_has_is_cut_out_and_every_other_byte_stays() ->
     )
 
 
-def test_large_bodies_are_cut_in_the_same_places() -> None:
-    """They are not written anew."""
+def test_large_bodies_lose_the_same_members() -> None:
+    """Their other bytes are copied, not serialised again."""
     text = b"x" * 100_000
     body = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","text":"%b","ttlMs":1}}' % text
     assert legacy(CALL, body) == b'{"jsonrpc":"2.0","id":1,"result":{"text":"%b"}}' % text
 
 
-def test_white_space_and_spelling_stay_where_the_bytes_are_not_compact() -> None:
+def test_white_space_and_escapes_of_other_members_are_kept() -> None:
     body = (
         b'{ "id" : 1,\r\n"result" : {"ttlMs" : 0 , "a":[ 1.0,"\\u00e9" ] ,\t"resultType":"complete", "b": {} ,'
         b' "_meta": { "x":1 , "io.modelcontextprotocol/serverInfo": {"a":[1,2]} } , "cacheScope":"private" },'
@@ -62,8 +62,8 @@ def test_white_space_and_spelling_stay_where_the_bytes_are_not_compact() -> None
 
 
 @pytest.mark.parametrize("name", ["\\u0061", 'say \\"hi\\"'])
-def test_a_name_with_escapes_is_only_spelt_anew(name: str) -> None:
-    """Its bytes cannot be found again without a decoder, and every value keeps its own."""
+def test_a_member_name_with_escapes_is_rewritten_without_them(name: str) -> None:
+    """All values keep their bytes."""
     body = f'{{"jsonrpc":"2.0","id":1,"result":{{"{name}":1.10, "ttlMs":5}}}}'.encode()
     worded = legacy(CALL, body)
     assert b":1.10" in worded
@@ -83,12 +83,12 @@ def test_a_name_with_escapes_is_only_spelt_anew(name: str) -> None:
         b'{"_meta":7}',
     ],
 )
-def test_a_result_without_such_members_is_passed_on_as_it_came(result: bytes) -> None:
+def test_a_result_without_such_members_is_forwarded_unchanged(result: bytes) -> None:
     body = b' {"jsonrpc":"2.0", "id":1,"result":' + result + b"}\n"
     assert legacy(CALL, body) is body
 
 
-def test_a_meta_of_nothing_else_goes_with_its_member() -> None:
+def test_an_emptied_meta_is_removed() -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"a": 1, "_meta": SERVER}}).encode()
     assert json.loads(legacy(CALL, body))["result"] == {"a": 1}
     assert legacy_result.convert_result({"a": 1, "_meta": {**SERVER, "b": 2}}) == {"a": 1, "_meta": {"b": 2}}
@@ -101,7 +101,7 @@ def test_a_meta_of_nothing_else_goes_with_its_member() -> None:
         | st.dictionaries(st.sampled_from(["b", names.META_SERVER]), st.integers()),
     )
 )
-def test_it_is_the_same_result_without_them(result: dict[str, Any]) -> None:
+def test_all_other_members_are_equal_after_the_conversion(result: dict[str, Any]) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
     expected = {
         key: value for key, value in result.items() if key not in ("resultType", "ttlMs", "cacheScope")
@@ -134,7 +134,7 @@ def test_it_is_the_same_result_without_them(result: dict[str, Any]) -> None:
         (CALL, 1.5, None, 1.5),
     ],
 )
-def test_each_code_reads_as_the_older_revisions_know_it(
+def test_error_codes_are_those_of_the_older_revisions(
     method: str, code: Any, data: Any, expected: Any
 ) -> None:
     """-32602 became the code of an unknown resource in 2026-07-28; -32020 to -32022 are new there."""
@@ -155,12 +155,12 @@ def test_each_code_reads_as_the_older_revisions_know_it(
         ("broken", "no"),
     ],
 )
-def test_a_missing_capability_is_named(required: Any, expected: str) -> None:
-    """Legacy clients know no such code, so the message must say it."""
+def test_the_message_names_the_missing_capability(required: Any, expected: str) -> None:
+    """Session clients do not know the code, so the message must say it."""
     worded = error(CALL, -32021, {"requiredCapabilities": required})
     assert (worded["message"], worded["data"]) == (expected, {"requiredCapabilities": required})
 
 
-def test_a_missing_capability_without_words_is_worded() -> None:
+def test_a_missing_capability_without_message_gets_one() -> None:
     data = {"requiredCapabilities": {"roots": {}}}
     assert error(CALL, -32021, data, message=5)["message"].startswith("a client capability is missing (")

@@ -1,4 +1,4 @@
-"""Tools and results that only the newer era allows, as clients of the older one can take them."""
+"""Tests of tool definitions and results converted for session clients (MCP up to 2025-11-25)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def definition(text: str) -> str:
         "[ ]",
     ],
 )
-def test_what_the_older_era_allows_stays_the_bytes_that_came(tool: str) -> None:
+def test_a_definition_that_older_revisions_allow_is_unchanged(tool: str) -> None:
     raw = msgspec.Raw(tool.encode())
     assert legacy_tools.convert_definition(raw) is raw
 
@@ -39,12 +39,12 @@ def test_what_the_older_era_allows_stays_the_bytes_that_came(tool: str) -> None:
     ['{"type":"array"}', "{}", "true", '{"type":["object","null"]}', '{"anyOf":[{"type":"object"}]}',
      '{"type":"object","properties":{"a":true}}'],
 )  # fmt: skip
-def test_an_output_schema_that_is_not_about_an_object_is_left_out(schema: str) -> None:
+def test_an_output_schema_of_another_type_than_object_is_removed(schema: str) -> None:
     tool = f'{{"name":"a","outputSchema":{schema},"inputSchema":{OBJECT},"x":1.10}}'
     assert definition(tool) == f'{{"name":"a","inputSchema":{OBJECT},"x":1.10}}'
 
 
-def test_parameters_without_a_schema_of_their_own_get_one_that_means_the_same() -> None:
+def test_a_missing_input_schema_is_replaced_by_an_equivalent_one() -> None:
     tool = '{"name":"a","inputSchema":{"properties":{"a":true,"b":false,"c":{ }},"type":"object"}}'
     expected = '{"name":"a","inputSchema":{"properties":{"a":{},"b":{"not":{}},"c":{ }},"type":"object"}}'
     assert definition(tool) == expected
@@ -59,14 +59,12 @@ def test_parameters_without_a_schema_of_their_own_get_one_that_means_the_same() 
         ('{"content":[ ],"structuredContent":null}', '{"content":[]}'),
     ],
 )
-def test_what_is_structured_and_no_object_is_said_as_text_where_nothing_else_is(
-    given: str, fits: str
-) -> None:
+def test_structured_content_that_is_no_object_becomes_text_if_there_is_none(given: str, fits: str) -> None:
     members = legacy_tools.convert_result(jsonrpc.members_of(given.encode()))
     assert json.loads(jsonrpc.dumps(members)) == json.loads(fits)
 
 
 @pytest.mark.parametrize("given", [{"content": []}, {"content": [], "structuredContent": {"a": 1}}])
-def test_other_results_stay_as_they_are(given: dict[str, Any]) -> None:
+def test_other_results_are_unchanged(given: dict[str, Any]) -> None:
     members = jsonrpc.members_of(json.dumps(given).encode())
     assert legacy_tools.convert_result(members) is members

@@ -1,4 +1,4 @@
-"""What is refused before a body is parsed, compared with what a parser would have found."""
+"""Tests of the checks before a body is parsed, compared with a parser's findings."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def depth_of(value: Any) -> int:
     st.text(alphabet='"\\[]{},é', max_size=200),
     st.lists(st.sampled_from("[{"), min_size=MAX_DEPTH - 3, max_size=MAX_DEPTH + 3),
 )
-def test_depth_is_exact_whatever_strings_hold(leaf: str, wrapping: list[str]) -> None:
+def test_depth_is_exact_with_any_content_of_strings(leaf: str, wrapping: list[str]) -> None:
     value: Any = leaf
     for kind in wrapping:
         value = [leaf, value] if kind == "[" else {leaf: value}

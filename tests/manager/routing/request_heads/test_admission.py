@@ -1,4 +1,4 @@
-"""The door's rules as a table, without a socket."""
+"""Tests of the admission rules for request heads, as tables and without a socket."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_host_is_sent_exactly_once(headers: tuple[tuple[str, str], ...]) -> None
         ("CONNECT", "/mcp"),
     ],
 )
-def test_only_a_path_is_a_target(method: str, target: str) -> None:
+def test_only_an_origin_form_target_is_admitted(method: str, target: str) -> None:
     assert status(method, target, HOST) == 400
 
 
@@ -102,10 +102,10 @@ def test_only_our_own_pages_may_send_an_origin(method: str, origin: str, expecte
     assert status(method, "/mcp", HOST, JSON, ("Origin", origin)) == expected
 
 
-def test_second_origin_does_not_hide_behind_a_good_one() -> None:
-    own, foreign = ("Origin", "http://localhost:47200"), ("Origin", "http://evil.example")
-    assert status("GET", "/", HOST, own, foreign) == 403
-    assert status("GET", "/", HOST, foreign, own) == 403
+def test_a_second_origin_is_refused_in_either_order() -> None:
+    own, other_site = ("Origin", "http://localhost:47200"), ("Origin", "http://evil.example")
+    assert status("GET", "/", HOST, own, other_site) == 403
+    assert status("GET", "/", HOST, other_site, own) == 403
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_second_origin_does_not_hide_behind_a_good_one() -> None:
         ("", 403),
     ],
 )
-def test_only_our_own_pages_may_refer(referer: str, expected: int) -> None:
+def test_only_our_own_pages_are_accepted_as_referer(referer: str, expected: int) -> None:
     assert status("GET", "/", HOST, ("Referer", referer)) == expected
 
 
@@ -148,14 +148,14 @@ def test_fetch_of_another_site_is_refused(site: str, expected: int) -> None:
         ("Authorization", -32600),
     ],
 )
-def test_header_that_decides_is_sent_once(name: str, code: int) -> None:
+def test_security_relevant_header_is_sent_once(name: str, code: int) -> None:
     pairs = [(b"Host", b"localhost:47200"), (name.encode(), b"1"), (name.lower().encode(), b"1")]
     refusal = refuse(RequestHead("GET", "/mcp", pairs), RULES)
     assert refusal is not None
     assert (refusal.status, refusal.code) == (400, code)
 
 
-def test_header_that_is_a_list_may_come_twice() -> None:
+def test_list_header_may_be_repeated() -> None:
     assert status("GET", "/", HOST, ("Accept", "a/b"), ("Accept", "c/d")) == 200
 
 
@@ -187,7 +187,7 @@ def test_post_carries_json(value: str, expected: int) -> None:
     assert status("POST", "/mcp", HOST, ("Content-Type", value)) == expected
 
 
-def test_content_type_matters_on_post_alone() -> None:
+def test_content_type_is_checked_on_post_only() -> None:
     assert status("POST", "/mcp", HOST) == 415
     assert status("DELETE", "/mcp", HOST) == 200
 
@@ -215,7 +215,7 @@ def test_content_type_matters_on_post_alone() -> None:
         ("Expect", "200-ok", 417),
     ],
 )
-def test_body_is_plain_and_bounded(name: str, value: str, expected: int) -> None:
+def test_encoded_or_too_large_body_is_refused(name: str, value: str, expected: int) -> None:
     assert status("POST", "/mcp", HOST, JSON, (name, value)) == expected
 
 
@@ -224,7 +224,7 @@ def test_length_and_chunks_together_are_refused() -> None:
     assert status("POST", "/mcp", HOST, JSON, *both) == 400
 
 
-def test_where_the_request_comes_from_is_judged_before_what_it_carries() -> None:
+def test_the_origin_of_a_request_is_checked_before_its_body_headers() -> None:
     evil = (("Host", "evil.example"), ("Origin", "null"), ("Content-Type", "text/plain"))
     assert status("POST", "/mcp", *evil) == 421
     assert status("POST", "/mcp", HOST, *evil[1:]) == 403
@@ -243,7 +243,7 @@ def test_where_the_request_comes_from_is_judged_before_what_it_carries() -> None
         ("/x?/mcp", False),
     ],
 )
-def test_message_doors_get_json_rpc_errors_and_others_plain_ones(target: str, expected: bool) -> None:
+def test_mcp_routes_get_json_rpc_errors_and_others_plain_ones(target: str, expected: bool) -> None:
     assert is_mcp_target(target) is expected
     refusal = refuse(RequestHead("POST", target, []), RULES)
     assert refusal is not None

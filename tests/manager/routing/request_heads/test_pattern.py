@@ -1,4 +1,4 @@
-"""Requests that are compared with a pattern: a head is taken for the same where reading it says so, too."""
+"""Tests of the head pattern: a request matches only if reading its head gives the same result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def request(body: bytes = BODY, more: bytes = b"") -> bytes:
 
 
 class Reader:
-    """Who reads every head, and the pattern of one."""
+    """A reader that parses every head, and the pattern of one head."""
 
     def __init__(self, fields: bytes = FIELDS) -> None:
         self.heads = ClientHeadReader(RULES)
@@ -41,12 +41,12 @@ class Reader:
         self.pattern = HeadPattern(first, CAP)
 
     def of(self, raw: bytes) -> tuple[RequestMetadata | None, str | None, int | None] | None:
-        """What a head says, its session, and the length of its body; None where it does not get in."""
+        """Metadata, session id and body length of a head; None if it is refused."""
         read = self.heads.read(raw)
         return None if isinstance(read, RefusedHead) else (read.head.metadata, read.session, read.length)
 
     def match(self, data: bytes) -> tuple[int, bytes] | None:
-        """What `HeadPattern.match` should say at most."""
+        """What `HeadPattern.match` may return at most."""
         end = data.find(ENDS) + len(ENDS)
         said = self.of(data[:end]) if end >= len(ENDS) else None
         if said is None or (said[0], said[2]) != (self.metadata, len(data) - end):
@@ -78,7 +78,7 @@ def test_a_request_with_another_length_matches(fields: bytes, size: int) -> None
 
 @FORMS
 @pytest.mark.parametrize("session", [b"s", b"another-one", b"x" * 128, b"!~:,;"])
-def test_a_request_of_another_session_matches_where_one_was_named(fields: bytes, session: bytes) -> None:
+def test_a_request_of_another_session_matches_if_the_pattern_has_one(fields: bytes, session: bytes) -> None:
     reader = Reader(fields)
     data = head(b"88", fields.replace(b"s-1", session)) + BODY
     named = session if b"s-1" in fields else b""
@@ -129,14 +129,14 @@ SMUGGLED = st.sampled_from(
 def test_no_other_request_matches(
     length: bytes, session: bytes, more: bytes, body: bytes, cut: int, inserted: bytes, dropped: int
 ) -> None:
-    """Lengths that lie, a second length, no ids, other fields, and anything inserted or left out anywhere."""
+    """Wrong or repeated lengths, missing ids, other fields, and any inserted or removed byte."""
     reader = Reader()
     whole = head(length, more=more).replace(b"s-1", session) + body
     data = whole[:cut] + inserted + whole[cut + dropped :]
     assert reader.pattern.match(data) in (None, reader.match(data))
 
 
-def test_a_request_that_is_not_whole_or_not_alone_does_not_match() -> None:
+def test_an_incomplete_or_pipelined_request_does_not_match() -> None:
     pattern, data = Reader().pattern, request()
     assert [pattern.match(data[:size]) for size in range(len(data))] == [None] * len(data)
     assert [pattern.match(data[start:]) for start in range(1, len(data))] == [None] * (len(data) - 1)
@@ -146,7 +146,7 @@ def test_a_request_that_is_not_whole_or_not_alone_does_not_match() -> None:
 
 
 @FORMS
-def test_without_a_length_nothing_matches(fields: bytes) -> None:
+def test_without_content_length_nothing_matches(fields: bytes) -> None:
     bare = head(b"1", fields.replace(b"Content-Length", b"X").replace(b"content-length", b"X"))
     pattern = HeadPattern(bare, CAP)
     assert [pattern.match(data) for data in (head(b"1", fields) + b"x", bare, bare + b"x", b"")] == [None] * 4

@@ -1,4 +1,4 @@
-"""Heads are admitted once, and heads that differ in the length of their body or the session id alone are equal."""
+"""Tests of the head cache: heads that differ only in body length or session id share one entry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read(known: ClientHeadReader, raw: bytes) -> ReadHead[ClientHead]:
     return found
 
 
-def test_a_head_with_another_length_is_known_again() -> None:
+def test_a_head_that_differs_in_its_length_is_a_cache_hit() -> None:
     known = ClientHeadReader(RULES)
     first, twelve, *_ = read(known, head())
     second, more, *_ = read(known, head(length="3456"))
@@ -52,8 +52,8 @@ def test_a_head_with_another_length_is_known_again() -> None:
     ],
     ids=range(14),
 )
-def test_a_known_head_makes_no_other_one_known(raw: bytes) -> None:
-    """What is refused alone is refused behind any number of good ones."""
+def test_a_cached_head_admits_no_other_head(raw: bytes) -> None:
+    """A head that is refused alone is refused after any number of admitted ones."""
     known = ClientHeadReader(RULES)
     for _ in range(3):
         read(known, head())
@@ -63,10 +63,10 @@ def test_a_known_head_makes_no_other_one_known(raw: bytes) -> None:
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one"), ("one", "one")])
 @pytest.mark.parametrize("name", ["Mcp-Session-Id", "mcp-session-id", "MCP-SESSION-ID"])
 @pytest.mark.parametrize("is_behind", [True, False])
-def test_a_head_with_another_session_is_known_again(
+def test_a_head_that_differs_in_its_session_is_a_cache_hit(
     order: tuple[str, str], name: str, is_behind: bool
 ) -> None:
-    """The length may come before or behind it, and has another number of digits."""
+    """The length stands before or after the session id, with another number of digits."""
     known = ClientHeadReader(RULES)
     found = []
     for session, length in zip(order, ["7", "12345"], strict=True):
@@ -79,8 +79,8 @@ def test_a_head_with_another_session_is_known_again(
 
 
 @pytest.mark.parametrize("session", ["", " ", "a b", "\u00e9", "x" * 129, None])
-def test_an_id_that_is_none_is_read_as_it_was_sent(session: str | None) -> None:
-    """Whatever was known before; which ids are well-formed is not the head's to say."""
+def test_a_malformed_session_id_is_read_as_it_was_sent(session: str | None) -> None:
+    """The head reader does not check the form of session ids, with or without a cache entry."""
     known = ClientHeadReader(RULES)
     line = [] if session is None else [f"Mcp-Session-Id: {session}"]
     for _ in range(2):
@@ -88,12 +88,12 @@ def test_an_id_that_is_none_is_read_as_it_was_sent(session: str | None) -> None:
         assert read(known, head(*line)).session == (None if session is None else session.strip())
 
 
-def test_a_head_of_any_length_that_is_remembered_is_short_enough_for_the_door() -> None:
-    """What is left out of it before it is judged cannot have made it too long."""
+def test_a_cached_head_is_within_the_size_limit_with_its_length() -> None:
+    """So the parts that the cache key leaves out cannot hide a head above the limit."""
     assert RULES.head_cap > head_reader.MAX_CACHED_HEAD_BYTES
 
 
-def test_without_a_length_nothing_is_remembered() -> None:
+def test_a_head_without_content_length_is_not_cached() -> None:
     known = ClientHeadReader(RULES)
     first, nothing, *_ = read(known, head(length=None, method="GET"))
     second = read(known, head(length=None, method="GET")).head
@@ -103,7 +103,7 @@ def test_without_a_length_nothing_is_remembered() -> None:
     assert read(known, head("Mcp-Session-Id: a", length=None, method="GET")).session == "a"
 
 
-def test_memory_is_bounded() -> None:
+def test_the_cache_is_bounded() -> None:
     known = ClientHeadReader(RULES)
     for number in range(head_reader.MAX_CACHED_HEADS + 10):
         read(known, head(f"X: {number}"))
@@ -118,11 +118,11 @@ def test_memory_is_bounded() -> None:
     ("line", "is_last"),
     [("Connection: close", True), ("Connection: Keep-Alive, CLOSE", True), ("Connection: keep-alive", False)],
 )
-def test_a_client_says_which_request_is_its_last(line: str, is_last: bool) -> None:
+def test_the_head_says_whether_the_connection_closes(line: str, is_last: bool) -> None:
     assert read(ClientHeadReader(RULES), head(line))[0].framing.is_last is is_last
 
 
-def test_an_old_client_gets_neither_chunks_nor_a_second_answer() -> None:
+def test_an_http_1_0_client_gets_no_chunks_and_its_connection_closes() -> None:
     found = read(ClientHeadReader(RULES), head("Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0"))[
         0
     ].framing

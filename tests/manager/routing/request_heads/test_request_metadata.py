@@ -1,4 +1,4 @@
-"""What a head at an MCP route says, and which routes those are."""
+"""Tests of the metadata of requests to MCP routes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from manager.routing.request_heads.request_metadata import RequestMetadata, read
 from protocol import headers
 
 
-def arrived(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST") -> RequestMetadata:
+def metadata(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST") -> RequestMetadata:
     found = read_metadata(
         RequestHead(method, target, [(name.encode(), value.encode()) for name, value in fields])
     )
@@ -27,15 +27,15 @@ def arrived(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST"
         ("/w/a%20b/mcp?x", "a b"),
     ],
 )
-def test_mcp_routes(target: str, workspace: str | None) -> None:
-    assert arrived(target).workspace == workspace
+def test_mcp_routes_are_recognised(target: str, workspace: str | None) -> None:
+    assert metadata(target).workspace == workspace
 
 
 @pytest.mark.parametrize(
     "target",
     ["/", "/mcp/status", "/mcpx", "/MCP", "//mcp", "/w/mcp", "/w//mcp", "/w/a/b/mcp", "/w/a/mcp/", "/%6dcp"],
 )
-def test_all_other_routes_are_somebody_elses(target: str) -> None:
+def test_other_routes_are_not_mcp_routes(target: str) -> None:
     assert read_metadata(RequestHead("POST", target, ())) is None
 
 
@@ -52,21 +52,21 @@ def test_all_other_routes_are_somebody_elses(target: str) -> None:
         (("text/html",), (False, False)),
     ],
 )
-def test_the_answers_a_client_takes(sent: tuple[str, ...], taken: tuple[bool, bool]) -> None:
-    found = arrived("/mcp", *(("Accept", one) for one in sent))
+def test_accept_tells_which_responses_a_client_takes(sent: tuple[str, ...], taken: tuple[bool, bool]) -> None:
+    found = metadata("/mcp", *(("Accept", one) for one in sent))
     assert (found.accepts_json, found.accepts_events) == taken
 
 
 def test_claims_are_decoded_once() -> None:
-    """`%2520` is no blank, and a plus stays one until the ladder has tried it."""
-    query = arrived("/mcp?cwd=%2Fa%2520b+c&x=1").claims.query
-    header = arrived("/mcp", ("x-workspace-cwd", "=?base64?L2E=?=")).claims.header
+    """`%2520` is no blank, and a plus stays a plus until workspace resolution has tried it."""
+    query = metadata("/mcp?cwd=%2Fa%2520b+c&x=1").claims.query
+    header = metadata("/mcp", ("x-workspace-cwd", "=?base64?L2E=?=")).claims.header
     assert (query, header) == ("/a%20b+c", "/a")
 
 
-def test_only_what_is_allowed_crosses() -> None:
-    """No credentials, no cookies; a legacy request gets the protocol's own headers anew."""
-    found = arrived(
+def test_only_listed_headers_are_forwarded() -> None:
+    """Credentials and cookies are dropped; the protocol's headers of a session request are written anew."""
+    found = metadata(
         "/mcp?tool_mode=all&cwd=/a",
         ("MCP-METHOD", "x"),
         ("mcp-param-q", "1"),
@@ -78,8 +78,8 @@ def test_only_what_is_allowed_crosses() -> None:
     assert found.passed_query == "?tool_mode=all"
 
 
-def test_fields_are_found_by_our_spelling_whatever_theirs_was() -> None:
-    found = arrived(
+def test_header_names_are_case_insensitive() -> None:
+    found = metadata(
         "/mcp", ("MCP-session-ID", "s"), ("mcp-protocol-version", "v"), ("X-Many", "1"), ("x-many", "2")
     )
     assert (found.fields[headers.SESSION], found.fields[headers.VERSION], found.fields["x-many"]) == (

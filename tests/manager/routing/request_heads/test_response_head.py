@@ -1,4 +1,4 @@
-"""The answer that a refusal becomes."""
+"""Tests of the response to a refused request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.request_heads.response_head import render_refusal
 
 
-def test_refusal_announces_the_end_of_the_connection() -> None:
+def test_a_refusal_announces_that_the_connection_closes() -> None:
     refusal = AdmissionRefusal(503, "full", (("Retry-After", "1"),))
     head, _, body = render_refusal(refusal, None).partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")

@@ -45,7 +45,7 @@ TOOL: Final = Tool(
 
 
 class CodeSource(Source):
-    """The one tool `execute_code`. Arguments as those of `ScriptSource`."""
+    """Offers the tool `execute_code`. The arguments are those of `ScriptSource`."""
 
     id = NAME
     kind = "builtin"
@@ -61,12 +61,12 @@ class CodeSource(Source):
     ) -> None:
         self._root = root
         self._private = PrivateFolder(run_dir, NAME)
-        self._materials = BundleStore(self._private.path / "tools")
+        self._bundles = BundleStore(self._private.path / "tools")
         self._runner = Runner(self._private.path / "c", root, environment, confined=True, term_s=term_s)
         self._slots = slots or Slots()
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The one tool."""
+        """Return the definition of `execute_code`."""
         return (TOOL,)
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
@@ -74,26 +74,26 @@ class CodeSource(Source):
         try:
             content = arguments["code"].encode()
         except UnicodeEncodeError:
-            raise InvalidArguments("/code", "it holds half of a surrogate pair") from None
+            raise InvalidArguments("/code", "it contains half of a surrogate pair") from None
         bundle = Bundle({_FILE: content}, frozenset(), {})
-        async with self._slots.place() as refusal:
-            with self._materials.held([bundle]):
+        async with self._slots.acquire() as refusal:
+            with self._bundles.in_use([bundle]):
                 return refusal or await self._run(bundle, context)
 
     async def _run(self, bundle: Bundle, context: CallContext) -> CallOutcome:
         try:
-            folder = await asyncio.to_thread(self._place, bundle)
+            folder = await asyncio.to_thread(self._write, bundle)
         except OSError as error:
             raise ToolError(f"the code cannot be prepared: {error.strerror or 'the disk fails'}") from None
         job = Job(TOOL, python(folder / _FILE, folder, []), self._root, {})
-        return await self._runner.run(job, {}, context.toolbox, self._slots.lent())
+        return await self._runner.run(job, {}, context.toolbox, self._slots.nested())
 
     async def close(self) -> None:
-        """End what runs, and remove what was written for it."""
+        """End all running code and remove its files."""
         await self._runner.close()
-        await asyncio.to_thread(self._materials.close)
+        await asyncio.to_thread(self._bundles.close)
         await asyncio.to_thread(self._private.close)
 
-    def _place(self, bundle: Bundle) -> Path:
+    def _write(self, bundle: Bundle) -> Path:
         self._private.open()
-        return self._materials.place([bundle])[0]
+        return self._bundles.place([bundle])[0]

@@ -15,11 +15,11 @@ WAIT_S: Final = 30.0
 
 
 class Slots:
-    """Places for running scripts, given in the order they were asked for.
+    """A semaphore for running scripts with a limited wait. Callers get a slot in the order of their requests.
 
     Args:
-        running: how many there are.
-        wait_s: how long somebody waits for one, in seconds.
+        running: number of slots.
+        wait_s: longest wait for a slot, in seconds.
     """
 
     def __init__(self, running: int = RUNNING, wait_s: float = WAIT_S) -> None:
@@ -30,14 +30,14 @@ class Slots:
         self._free = asyncio.Semaphore(running)
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[Refusal | None]:
-        """Hold a place; the value is None, or the answer where there was none in time.
+    async def acquire(self) -> AsyncIterator[Refusal | None]:
+        """Hold a slot until the context ends. Yields None, or a refusal if no slot became free in time.
 
-        A script that was called by a script does not compete with its caller, which would wait for it for
-        ever: it uses the caller's place, and those that one script calls run one after the other.
+        A script that another script calls does not compete with its caller, because both would wait for ever.
+        It uses the slots of its caller (`nested`), so that the scripts that one script calls run one by one.
         """
-        slots = _lent.get() or self
-        if not await slots._enter():
+        slots = _nested.get() or self
+        if not await slots._wait_for_slot():
             text = f"{slots.limit} scripts are running and none ended within {slots._wait_s:g} s"
             yield Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=1000)
             return
@@ -48,7 +48,7 @@ class Slots:
             slots.running -= 1
             slots._free.release()
 
-    async def _enter(self) -> bool:
+    async def _wait_for_slot(self) -> bool:
         self.waiting += 1
         try:
             async with asyncio.timeout(self._wait_s):
@@ -58,14 +58,14 @@ class Slots:
         finally:
             self.waiting -= 1
 
-    def lent(self) -> Slots:
-        """The place of one running script, for the scripts that it calls."""
+    def nested(self) -> Slots:
+        """Slots for the scripts that one running script calls; one runs at a time."""
         return Slots(1, self._wait_s)
 
 
 def use(slots: Slots) -> None:
-    """From here on, what the current task calls runs in these places."""
-    _lent.set(slots)
+    """Make scripts that the current task calls from now on use `slots`."""
+    _nested.set(slots)
 
 
-_lent: ContextVar[Slots | None] = ContextVar("lent", default=None)
+_nested: ContextVar[Slots | None] = ContextVar("nested_slots", default=None)

@@ -32,19 +32,20 @@ _TRIES: Final = 3
 
 
 class ScriptSource(Source):
-    """Script tools of some folders.
+    """Offers the script tools of some folders.
 
     Args:
-        identity: `script` for those of a workspace, `script_user`, `script_system`.
-        folders: where they are, those whose names win first; missing ones are fine.
-        root: the workspace, link-free.
-        trust: decides which of them may run; None where they belong to the user.
-        environment: what every script sees.
-        run_dir: a folder only its owner can enter, where scripts run from.
-        libraries: folders of the user that Python scripts may import from, as they are.
-        own_libraries: folders the workspace's configuration names for that: part of what is trusted.
-        slots: how many scripts run at once, shared by all sources of the workspace.
-        term_s: seconds between TERM and KILL.
+        identity: `script` for tools of the workspace, `script_user` or `script_system` for the others.
+        folders: the tool folders; if two tools have the same name, the earlier folder wins. A folder may be
+            missing.
+        root: the workspace, without symbolic links.
+        trust: decides which tools may run; None for tools of the user, which need no trust.
+        environment: the environment variables of every script.
+        run_dir: a folder that only its owner can enter; scripts run from there.
+        libraries: folders of the user that Python scripts may import from; not part of trust.
+        own_libraries: folders that the workspace's configuration adds to the import path; part of trust.
+        slots: limits how many scripts run at once, shared by all sources of the workspace.
+        term_s: seconds between SIGTERM and SIGKILL.
     """
 
     kind = "script"
@@ -68,7 +69,7 @@ class ScriptSource(Source):
         self._libraries = tuple(libraries)
         self._catalog = Catalog(folders, root, trust, libraries=own_libraries)
         self._private = PrivateFolder(run_dir, identity)
-        self._materials = BundleStore(self._private.path / "tools")
+        self._bundles = BundleStore(self._private.path / "tools")
         self._runner = Runner(
             self._private.path / "c", root, environment, confined=trust is not None, term_s=term_s
         )
@@ -77,18 +78,19 @@ class ScriptSource(Source):
         self._is_followed = False
 
     async def list_tools(self) -> Sequence[Tool]:
-        """The tools that are in order and may run, as they are now."""
-        return (await self._look()).tools
+        """Read the files and return the tools that are valid and trusted."""
+        return (await self._refresh()).tools
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run a script (see `Source.call_tool`)."""
-        async with self._slots.place() as refusal:
+        async with self._slots.acquire() as refusal:
             return refusal or await self._call(name, arguments, context)
 
     def look(self, change_detector: ChangeDetector) -> None:
-        """Look at the files now; from then on every list is the caller's last look. Blocks.
+        """Check the files now, and report to `change_detector` which paths the result depends on. Blocks.
 
-        So that all that a request wants to know of the disk is found out in one go.
+        After the first call, `cached_tools` returns the result of the last check, so that one request checks
+        the files of all sources together.
         """
         before, self._last = self._last, self._catalog.look(change_detector)
         self._is_followed = True
@@ -96,15 +98,15 @@ class ScriptSource(Source):
             self.revision += 1
 
     def cached_tools(self) -> Sequence[Tool] | None:
-        """What the last look saw."""
+        """The tools of the last check; None before the first `look`."""
         return self._last.tools if self._is_followed else None
 
     async def items(self) -> Sequence[TrustItem]:
-        """Everything that a user could trust here, trusted or not."""
-        return (await self._look()).items
+        """Everything here that a user can trust, whether it is trusted or not."""
+        return (await self._refresh()).items
 
     def issues(self) -> Sequence[Issue]:
-        """What was wrong at the last look."""
+        """The problems that the last check found."""
         return self._last.issues
 
     def withheld(self) -> Mapping[str, str]:
@@ -112,7 +114,7 @@ class ScriptSource(Source):
         return dict.fromkeys(sorted(self._last.pending), str(self._root))
 
     def status(self) -> Mapping[str, Any]:
-        """How many run and wait, and what holds them (`protection`, once a script has run)."""
+        """Scripts that run and wait, and the layers that confine them (None until a script has run)."""
         return {
             "running": self._slots.running,
             "waiting": self._slots.waiting,
@@ -120,12 +122,12 @@ class ScriptSource(Source):
         }
 
     async def close(self) -> None:
-        """End all scripts, and remove what was written for them."""
+        """End all scripts and remove their files."""
         await self._runner.close()
-        await asyncio.to_thread(self._materials.close)
+        await asyncio.to_thread(self._bundles.close)
         await asyncio.to_thread(self._private.close)
 
-    async def _look(self) -> Snapshot:
+    async def _refresh(self) -> Snapshot:
         self._last = await asyncio.to_thread(self._catalog.look)
         return self._last
 
@@ -134,39 +136,39 @@ class ScriptSource(Source):
         for _ in range(_TRIES):
             if listed is not None and await asyncio.to_thread(self._catalog.confirm, listed):
                 return await self._run(listed, arguments, context)
-            current = (await self._look()).scripts.get(name)
+            current = (await self._refresh()).scripts.get(name)
             if current is None:
-                return self._absent(name)
+                return self._unknown_tool(name)
             if listed is not None and (
                 current.tool.definition != listed.tool.definition or current.tool.requires_approval
             ):
-                break  # the arguments were checked, and the user asked, for what was listed
+                break  # the arguments were validated and the user approved the call for the listed version
             listed = current
         raise ToolError(f"{name} has changed just now; list the tools and call again")
 
-    def _absent(self, name: str) -> Refusal:
+    def _unknown_tool(self, name: str) -> Refusal:
         if name in self._last.pending:
             text = f"{name} has changed since the user trusted it"
-            step = f"ask the user to look at it and to run: {trust_command(self._root)}"
+            step = f"ask the user to review it and to run: {trust_command(self._root)}"
             return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
-        return Refusal(Reason.TOOL_NOT_FOUND, f"{name} is not there any more", delivered="no")
+        return Refusal(Reason.TOOL_NOT_FOUND, f"{name} no longer exists", delivered="no")
 
     async def _run(self, script: Script, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
-        """Run exactly the bytes of `script`, whatever its files are by now."""
+        """Run the bytes of `script`, even if its files have changed since."""
         bundles = (script.bundle, *script.libraries)
-        with self._materials.held(bundles):
+        with self._bundles.in_use(bundles):
             try:
-                folders = await asyncio.to_thread(self._place, bundles)
+                folders = await asyncio.to_thread(self._write, bundles)
             except OSError as error:
                 reason = error.strerror or "the disk fails"
                 raise ToolError(f"{script.tool.name} cannot be prepared: {reason}") from None
             job = await asyncio.to_thread(self._job, script, folders)
-            given = schema.filled(script.manifest, arguments)
-            return await self._runner.run(job, given, context.toolbox, self._slots.lent())
+            complete = schema.with_defaults(script.manifest, arguments)
+            return await self._runner.run(job, complete, context.toolbox, self._slots.nested())
 
-    def _place(self, bundles: Sequence[Bundle]) -> list[Path]:
+    def _write(self, bundles: Sequence[Bundle]) -> list[Path]:
         self._private.open()
-        return self._materials.place(bundles)
+        return self._bundles.place(bundles)
 
     def _job(self, script: Script, folders: Sequence[Path]) -> Job:
         program = script.program
@@ -177,5 +179,5 @@ class ScriptSource(Source):
             argv = (*program.interpreter, str(file))
         cwd = working_folder(self._root, script.manifest.cwd or ".")
         if cwd is None:
-            raise ToolError("the folder to run in is gone")
+            raise ToolError("the working folder no longer exists")
         return Job(script.tool, argv, cwd, script.manifest.env)

@@ -14,7 +14,7 @@ from workspace_server.sources.scripts.code import CodeSource
 from workspace_server.tool import InvalidArguments, ToolResult
 
 
-async def test_code_is_run_like_a_script_and_always_asked_for(tmp_path: Path) -> None:
+async def test_code_runs_like_a_script_and_always_needs_approval(tmp_path: Path) -> None:
     root, run = tmp_path / "project", tmp_path / "run"
     root.mkdir()
     (root / "json.py").write_text("raise SystemExit('workspace code ran')")

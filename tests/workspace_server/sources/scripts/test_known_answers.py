@@ -93,7 +93,7 @@ async def test_known_answers(tmp_path: Path) -> None:
     assert all(isinstance(result, ToolResult) and not result.blocks for result in results)
 
 
-async def test_an_argument_that_is_missing_is_found_by_the_schema(tmp_path: Path) -> None:
+async def test_a_missing_argument_is_found_by_the_schema(tmp_path: Path) -> None:
     """Missing `b`."""
     async with script_source(tmp_path) as scripts:
         write_all(scripts)

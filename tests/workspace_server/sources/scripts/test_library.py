@@ -63,7 +63,9 @@ def test_every_function_of_the_contract_is_there_by_all_names(load: Load) -> Non
         ("get_object", {"a": 1}, {"a": 1}),
     ],
 )
-def test_arguments_come_as_asked_for(load: Load, function: str, value: Any, expected: Any) -> None:
+def test_arguments_are_converted_to_the_requested_type(
+    load: Load, function: str, value: Any, expected: Any
+) -> None:
     found = getattr(load(x=value), function)("x")
     assert (found, type(found)) == (expected, type(expected))
 
@@ -72,7 +74,7 @@ def test_arguments_come_as_asked_for(load: Load, function: str, value: Any, expe
     ("function", "default"),
     [("get", None), ("get_string", ""), ("get_int", 0), ("get_float", 0.0), ("get_bool", False), ("get_list", []), ("get_object", {})],
 )  # fmt: skip
-def test_what_was_not_given_is_the_default(load: Load, function: str, default: Any) -> None:
+def test_a_missing_argument_gives_the_default(load: Load, function: str, default: Any) -> None:
     module = load(null=None)
     assert getattr(module, function)("x") == default
     assert getattr(module, function)("x", [3]) == [3]
@@ -84,7 +86,7 @@ def test_what_was_not_given_is_the_default(load: Load, function: str, default: A
     [("get_int", "x"), ("get_int", 1.5), ("get_int", "1.5"), ("get_int", []), ("get_float", {}), ("get_float", "x"),
      ("get_bool", "x"), ("get_bool", []), ("get_list", "a,b"), ("get_object", [])],
 )  # fmt: skip
-def test_what_does_not_fit_is_an_error(load: Load, function: str, value: Any) -> None:
+def test_an_argument_of_the_wrong_type_is_an_error(load: Load, function: str, value: Any) -> None:
     with pytest.raises(ValueError):
         getattr(load(x=value), function)("x")
 
@@ -109,7 +111,7 @@ def test_the_first_result_ends_the_script(
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1}, object()])
-def test_a_value_that_is_no_json_is_an_error_of_the_script(load: Load, tmp_path: Path, value: Any) -> None:
+def test_a_result_that_json_cannot_represent_is_an_error(load: Load, tmp_path: Path, value: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         load().return_object(value)
     assert not (tmp_path / "result.json").exists()

@@ -8,14 +8,14 @@ from protocol.errors import Reason
 from workspace_server.sources.scripts.slots import Slots, use
 
 
-async def test_so_many_run_and_the_others_follow_in_order() -> None:
+async def test_calls_beyond_the_limit_run_in_order() -> None:
     slots = Slots(2, 10)
     order: list[int] = []
     most = 0
 
     async def work(number: int) -> None:
         nonlocal most
-        async with slots.place() as refusal:
+        async with slots.acquire() as refusal:
             assert refusal is None
             order.append(number)
             most = max(most, slots.running)
@@ -27,23 +27,23 @@ async def test_so_many_run_and_the_others_follow_in_order() -> None:
     assert (slots.running, slots.waiting) == (0, 0)
 
 
-async def test_who_waits_too_long_is_refused_and_nothing_was_delivered() -> None:
+async def test_a_call_that_waits_too_long_is_refused_as_not_delivered() -> None:
     slots = Slots(1, 0.02)
-    async with slots.place(), slots.place() as refusal:
+    async with slots.acquire(), slots.acquire() as refusal:
         assert refusal is not None
         assert (refusal.reason, refusal.delivered) == (Reason.OVERLOADED, "no")
-    async with slots.place() as refusal:
+    async with slots.acquire() as refusal:
         assert refusal is None
 
 
-async def test_a_waiting_call_that_is_cancelled_takes_no_place() -> None:
+async def test_a_cancelled_waiting_call_takes_no_slot() -> None:
     slots = Slots(1, 10)
-    async with slots.place():
-        waiting = asyncio.create_task(slots.place().__aenter__())
+    async with slots.acquire():
+        waiting = asyncio.create_task(slots.acquire().__aenter__())
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    async with asyncio.timeout(1), slots.place() as refusal:
+    async with asyncio.timeout(1), slots.acquire() as refusal:
         assert refusal is None
 
 
@@ -51,11 +51,11 @@ async def test_a_script_called_by_a_script_does_not_wait_for_its_caller() -> Non
     slots = Slots(1, 5)
 
     async def nested(depth: int) -> int:
-        async with slots.place() as refusal:
+        async with slots.acquire() as refusal:
             assert refusal is None
             if depth == 4:
                 return depth
-            use(slots.lent())
+            use(slots.nested())
             return await asyncio.create_task(nested(depth + 1))
 
     async with asyncio.timeout(2):

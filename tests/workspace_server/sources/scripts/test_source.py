@@ -100,7 +100,7 @@ async def test_other_programs_are_started_directly(scripts: Scripts) -> None:
         (b"\x7fELF\0\0", "chmod +x"),
     ],
 )
-async def test_a_program_nobody_can_start_is_left_out_and_says_why(
+async def test_a_program_that_cannot_be_started_is_left_out_with_the_reason(
     scripts: Scripts, content: str | bytes, word: str
 ) -> None:
     scripts.write("t", content, file="run.sh")
@@ -130,7 +130,7 @@ async def test_a_missing_interpreter_is_named(scripts: Scripts) -> None:
         ("import lmtb_tool\ntry:\n    lmtb_tool.return_string('early')\nfinally:\n    raise ValueError('late')\n", "Error: ValueError: late (script.py, line 5)"),
     ],
 )  # fmt: skip
-async def test_failures_say_what_a_model_can_act_on(scripts: Scripts, script: str, text: str) -> None:
+async def test_a_failure_shows_error_file_and_line(scripts: Scripts, script: str, text: str) -> None:
     folder = scripts.write("t", script)
     (folder / "helper.py").write_text("def fail():\n    {}['k']\n")
     result = await scripts.result("t")
@@ -171,7 +171,7 @@ async def test_output_is_bounded_and_always_valid(scripts: Scripts) -> None:
     assert encode_result(dirty)["content"][0]["text"] == "abc\ufffd"
 
 
-async def test_a_cancelled_script_is_gone_with_all_it_started(scripts: Scripts) -> None:
+async def test_a_cancelled_script_ends_with_all_its_processes(scripts: Scripts) -> None:
     """It ignores TERM, and a grandchild has left its group."""
     pids = scripts.root / "pids"
     script = f"""#!/bin/sh
@@ -192,13 +192,13 @@ while :; do sleep 0.05; done
     assert scripts.source.status()["running"] == 0
 
 
-async def test_what_a_script_leaves_behind_ends_with_it(scripts: Scripts) -> None:
+async def test_background_processes_end_with_their_script(scripts: Scripts) -> None:
     scripts.write("daemon", "#!/bin/sh\nsleep 60 &\necho $!\n", file="run")
     pid = int((await scripts.result("daemon")).text)
     await until(lambda: not alive(pid))  # nobody can wait for the child of a child
 
 
-async def test_closing_ends_what_runs(tmp_path: Path) -> None:
+async def test_closing_ends_running_scripts(tmp_path: Path) -> None:
     async with script_source(tmp_path) as scripts:
         scripts.write("slow", "#!/bin/sh\necho $$ > pid\nexec sleep 60\n", file="run")
         call = asyncio.create_task(scripts.call("slow"))
@@ -243,7 +243,7 @@ async def test_nothing_runs_before_it_is_trusted(tmp_path: Path) -> None:
 
 
 async def test_a_swap_between_check_and_start_never_runs(tmp_path: Path) -> None:
-    """With real processes; a thousand flips without them are in `test_materials.py`."""
+    """With real processes; a thousand flips without them are in `test_bundle_store.py`."""
     judge = Judge()
     async with script_source(tmp_path, trust=judge) as scripts:
         good, evil = b"#!/bin/sh\necho good\n", b"#!/bin/sh\necho evil >> ran\n"
@@ -288,7 +288,7 @@ async def test_libraries_of_the_workspace_are_run_as_they_were_trusted(tmp_path:
         assert isinstance(await scripts.call("t"), Refusal)
 
 
-async def test_a_script_of_the_user_that_changes_during_its_call_is_asked_for_again(tmp_path: Path) -> None:
+async def test_a_call_is_refused_if_the_definition_has_changed(tmp_path: Path) -> None:
     async with script_source(tmp_path, trust=None) as scripts:
         scripts.write("t", "print(1)\n")
         await scripts.source.list_tools()
@@ -306,7 +306,7 @@ async def test_a_script_of_the_user_that_changes_during_its_call_is_asked_for_ag
 @pytest.mark.skipif(
     not any(layer.startswith("landlock") for layer in confinement.available_layers()), reason="needs Landlock"
 )
-async def test_scripts_of_a_workspace_write_where_work_is_done_only(
+async def test_workspace_scripts_can_write_only_to_allowed_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Path(os.environ["HOME"])
@@ -337,7 +337,7 @@ print(done, os.path.exists({str(home)!r}))
         assert "rlimits" in scripts.source.status()["protection"]
 
 
-async def test_a_long_path_of_the_private_folder_is_no_obstacle(tmp_path: Path) -> None:
+async def test_a_long_private_folder_path_works(tmp_path: Path) -> None:
     """The path of a socket must be short."""
     deep = tmp_path / ("x" * 120)
     deep.mkdir()
@@ -348,7 +348,7 @@ async def test_a_long_path_of_the_private_folder_is_no_obstacle(tmp_path: Path) 
     assert not file.parent.exists()
 
 
-def test_the_interpreter_is_ours() -> None:
+def test_python_scripts_use_our_interpreter() -> None:
     from workspace_server.sources.scripts.execution.runner import python
 
     assert python(Path("s.py"), Path("f"), [])[:2] == (sys.executable, "-I")

@@ -19,17 +19,17 @@ _MAX_LINKS: Final = 40
 
 
 class Unreadable(Exception):
-    """The files cannot be read, at least not now; the text says why."""
+    """The files cannot be read at the moment; the text says why."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Files by relative name, `/` between parts.
+    """The files of a folder. Names are relative, with `/` as separator.
 
     Attributes:
-        contents: the bytes of each file.
-        executable: the names of those that may be run.
-        links: symbolic links within the bundle, with their targets.
+        contents: the bytes of each file, by name.
+        executable: the names of executable files.
+        links: targets of the symbolic links inside the folder, by name.
     """
 
     contents: Mapping[str, bytes]
@@ -38,7 +38,7 @@ class Bundle:
 
     @cached_property
     def files(self) -> dict[str, bytes]:
-        """The same as `trust.Item.files`."""
+        """Contents and link targets in the form of `TrustItem.files`."""
         found = {
             file_name(name, executable=name in self.executable): content
             for name, content in self.contents.items()
@@ -48,12 +48,12 @@ class Bundle:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Size of all files together, in bytes."""
         return sum(map(len, self.contents.values()))
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 in hex over names, modes and contents."""
+        """SHA-256 of names, modes and contents, in hexadecimal."""
         state = hashlib.sha256()
         for name, content in sorted(self.files.items()):
             raw = name.encode()
@@ -61,23 +61,23 @@ class Bundle:
         return state.hexdigest()
 
     def find(self, name: str) -> str | None:
-        """The file that a relative name leads to, through links of the bundle; None where there is none."""
+        """Resolve the links of the bundle in `name`; None if there is no such file."""
         for _ in range(_MAX_LINKS):
             if name in self.contents:
                 return name
-            above = next((part for part in _beginnings(name) if part in self.links), None)
-            if above is None:
+            link = next((part for part in _prefixes(name) if part in self.links), None)
+            if link is None:
                 return None
-            target = posixpath.join(posixpath.dirname(above), self.links[above])
-            name = posixpath.normpath(target + name[len(above) :])
+            target = posixpath.join(posixpath.dirname(link), self.links[link])
+            name = posixpath.normpath(target + name[len(link) :])
         return None
 
 
 def read(survey: Survey) -> tuple[Bundle, tuple[FileIdentity, ...]]:
-    """Read the files of a folder; also what the file system knew of them while they were read.
+    """Read the files of a folder. Returns them and the identities they had while they were read.
 
     Raises:
-        Unreadable: one is closed to us or being written, or a link leads out of the folder.
+        Unreadable: a file cannot be opened or is being written, or a link leads out of the folder.
     """
     if survey.problem is not None:
         raise Unreadable(survey.problem)
@@ -99,7 +99,7 @@ def read(survey: Survey) -> tuple[Bundle, tuple[FileIdentity, ...]]:
 
 def _read_file(folder: str, name: str) -> tuple[bytes, FileIdentity]:
     try:
-        # nothing that waits: another file may have taken the name
+        # O_NONBLOCK: a pipe may have replaced the file, and opening it would block
         descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor
             before = file_identity(os.fstat(descriptor))
@@ -112,16 +112,16 @@ def _read_file(folder: str, name: str) -> tuple[bytes, FileIdentity]:
     return content, after
 
 
-def _beginnings(name: str) -> list[str]:
-    """`a/b/c` as a, a/b, a/b/c."""
+def _prefixes(name: str) -> list[str]:
+    """`a`, `a/b` and `a/b/c` for `a/b/c`."""
     parts = name.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _stays_inside(name: str, target: str) -> bool:
-    """Whether a link leads to somewhere in its bundle, whatever its target is a link to.
+    """Whether the target of a link is inside its bundle, even if the target contains further links.
 
-    `..` only at the beginning: there it climbs folders that are real, so that names tell where it leads.
+    `..` is accepted only at the beginning, where it leaves real folders: after a link it could lead anywhere.
     """
     parts = target.split("/")
     climbs = next((place for place, part in enumerate(parts) if part != ".."), len(parts))

@@ -24,21 +24,31 @@ from workspace_server.sources.scripts.definition.snapshot import Draft, Snapshot
 from workspace_server.trust.item import Verdict
 
 HALF_WRITTEN_S: Final = 2.0
-"""How long the last whole version of a tool stands in for one that cannot be read."""
+"""Seconds for which the last valid version of a tool is offered after its files became invalid."""
 Trust = Callable[[Mapping[str, str]], Mapping[str, Verdict]]
-"""Digests by key in, verdicts by key out; asked once per look, for all tools."""
+"""Maps digests by item key to verdicts by item key; called once per check, for all tools."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """One folder: its files when they were last read, what came of them, and what stands in for that."""
+    """One tool folder.
+
+    Attributes:
+        place: the path that messages show.
+        survey: the files when they were last read.
+        settled: whether a later change of these files cannot go unnoticed.
+        libraries: the libraries that the script was built with.
+        current: the result of the last reading.
+        last_valid: the last valid version; it is offered for a while after `current` became invalid.
+        broken_since: monotonic time in seconds when `current` became invalid.
+    """
 
     place: str
     survey: Survey
     settled: bool
     libraries: Libraries
     current: Script | InvalidManifest
-    whole: Script | None = None
+    last_valid: Script | None = None
     broken_since: float = 0.0
 
 
@@ -50,14 +60,16 @@ class _Library:
 
 
 class Catalog:
-    """The tools of `folders`. Its methods block, and may be called from any thread.
+    """Reads the tools of `folders`. Methods block and are thread-safe.
 
     Args:
-        folders: tools folders, those whose names win first; missing ones are fine.
+        folders: tools folders; if two tools have the same name, the earlier folder wins. A folder may be
+            missing.
         root: the workspace.
-        trust: decides what may run; None where everything belongs to the user.
-        libraries: folders that scripts may import from, looked at and trusted like the scripts.
-        clock: monotonic seconds. wall_ns: the wall clock in nanoseconds since 1970.
+        trust: decides which tools may run; None for tools of the user, which need no trust.
+        libraries: folders that scripts may import from; checked and trusted together with the scripts.
+        clock: monotonic time in seconds.
+        wall_ns: wall clock, in nanoseconds since 1970.
     """
 
     def __init__(
@@ -84,13 +96,16 @@ class Catalog:
         self._is_empty = False
 
     def look(self, change_detector: ChangeDetector | None = None) -> Snapshot:
-        """The tools now; the same object while nothing changes. `change_detector` receives their paths."""
+        """Check all files and return the tools; the same object while nothing changes.
+
+        `change_detector` gets the paths that the result depends on.
+        """
         with self._lock:
             folders = (*self._folders, *self._library_folders)
             was_empty, self._is_empty = self._is_empty, not any(map(os.path.lexists, folders))
             if was_empty and self._is_empty:
                 if change_detector is not None:
-                    _add_paths(change_detector, map(os.fspath, folders))
+                    _record_paths(change_detector, map(os.fspath, folders))
                 return self._last
             self._tree.begin()
             draft = Draft(str(self._root))
@@ -104,33 +119,33 @@ class Catalog:
                         seen[survey.folder] = self._refreshed(survey, libraries)
             self._tree.forget()
             self._entries = seen
-            self._offer(seen.values(), draft)
+            self._add_tools(seen.values(), draft)
             snapshot = draft.done()
             if snapshot != self._last:
                 self._last = snapshot
             if change_detector is not None:
-                self._show(change_detector)
+                self._record_dependencies(change_detector)
             return self._last
 
-    def _show(self, change_detector: ChangeDetector) -> None:
-        _add_paths(change_detector, map(os.fspath, (*self._folders, *self._library_folders)))
-        _add_paths(change_detector, self._tree.looked_at)
+    def _record_dependencies(self, change_detector: ChangeDetector) -> None:
+        _record_paths(change_detector, map(os.fspath, (*self._folders, *self._library_folders)))
+        _record_paths(change_detector, self._tree.looked_at)
         scripts = [entry.current for entry in self._entries.values()]
         is_plain = all(isinstance(one, Script) and one.manifest.cwd is None for one in scripts)
         is_read = all(isinstance(one.bundle, Bundle) for one in self._libraries.values())
         if not (is_plain and is_read and self._tree.has_no_links):
-            # a stand-in expires, and the target of a link lies outside the recorded paths
+            # an invalid tool is offered for a limited time, and targets of links are not recorded
             change_detector.mark_incomplete()
 
     def confirm(self, listed: Script) -> bool:
-        """Whether a tool that is about to run is still what was listed, and may run."""
+        """Whether a tool that is about to run is unchanged since it was listed, and still trusted."""
         with self._lock:
             self._tree.begin()
             survey = self._tree.survey(listed.folder)
             if MANIFEST not in (*survey.files, *(name for name, _ in survey.links)):
                 return False
             entry = self._refreshed(survey, self._read_libraries(Draft("")))
-            current = self._standing(entry)[0]
+            current = self._offered_version(entry)[0]
             return (
                 current is not None and current.is_same(listed) and self._verdicts([current])[0] == "trusted"
             )
@@ -146,17 +161,19 @@ class Catalog:
             if isinstance(library.bundle, Bundle):
                 found[place] = library.bundle
             else:
-                draft.warn("SCRIPT_LIBRARY_INVALID", f"{place} is no library: {library.bundle.reason}")
+                draft.warn(
+                    "SCRIPT_LIBRARY_INVALID", f"{place} cannot be used as a library: {library.bundle.reason}"
+                )
         return found
 
     def _read_library(self, survey: Survey, before: _Library | None) -> _Library:
         bundle, settled = self._read(survey)
         if before is not None and isinstance(bundle, Bundle) and bundle == before.bundle:
-            bundle = before.bundle  # the same object, so that nobody looks further
+            bundle = before.bundle  # the same object makes later comparisons fast
         return _Library(survey, settled, bundle)
 
     def _read(self, survey: Survey) -> tuple[Bundle | InvalidManifest, bool]:
-        """The files of a folder, and whether they are what the survey saw and will not change unseen."""
+        """Read a folder; returns also whether the files match the survey and later changes will show."""
         now = self._wall_ns()
         try:
             bundle, stamps = bundles.read(survey)
@@ -166,12 +183,12 @@ class Catalog:
         return bundle, settled and set(stamps) <= set(survey.stamps)
 
     def _refreshed(self, survey: Survey, libraries: Libraries) -> _Entry:
-        """The entry of a folder, its files read again only if something about them changed."""
+        """The entry of a folder; its files are read again only if they changed."""
         entry = self._entries.get(survey.folder)
         if entry is not None and entry.settled and entry.survey == survey and entry.libraries == libraries:
             return entry
         bundle, settled = self._read(survey)
-        current = self._made(survey.folder, bundle, libraries)
+        current = self._build(survey.folder, bundle, libraries)
         if entry is None:
             entry = self._entries[survey.folder] = _Entry(
                 shown(survey.folder, self._root), survey, settled, libraries, current
@@ -180,13 +197,13 @@ class Catalog:
             if isinstance(current, InvalidManifest):
                 entry.broken_since = self._clock()
             elif current.is_same(entry.current):
-                current = entry.current  # the same object, so that nobody looks further
+                current = entry.current  # the same object makes later comparisons fast
         entry.survey, entry.settled, entry.libraries, entry.current = survey, settled, libraries, current
         if isinstance(current, Script):
-            entry.whole = current
+            entry.last_valid = current
         return entry
 
-    def _made(
+    def _build(
         self, folder: str, bundle: Bundle | InvalidManifest, libraries: Libraries
     ) -> Script | InvalidManifest:
         if isinstance(bundle, InvalidManifest):
@@ -194,28 +211,28 @@ class Catalog:
         place = shown(folder, self._root)
         return script(folder, place, bundle, libraries, of_workspace=self._trust is not None)
 
-    def _offer(self, entries: Iterable[_Entry], draft: Draft) -> None:
+    def _add_tools(self, entries: Iterable[_Entry], draft: Draft) -> None:
         found = []
         for entry in entries:
-            standing, reason = self._standing(entry)
-            if standing is None:
+            offered, reason = self._offered_version(entry)
+            if offered is None:
                 draft.invalid(entry.place, reason)
                 continue
             if reason:
-                text = f"The script tool in {entry.place} cannot be read just now, its last version answers"
-                draft.warn("SCRIPT_TOOL_INVALID", f"{text}: {reason}", standing.manifest.name)
-            found.append((standing, entry.place))
-        for (standing, place), verdict in zip(found, self._verdicts([one for one, _ in found]), strict=True):
-            draft.add(standing, verdict, place)
+                text = f"The script tool in {entry.place} is invalid; its last valid version is offered"
+                draft.warn("SCRIPT_TOOL_INVALID", f"{text}: {reason}", offered.manifest.name)
+            found.append((offered, entry.place))
+        for (offered, place), verdict in zip(found, self._verdicts([one for one, _ in found]), strict=True):
+            draft.add(offered, verdict, place)
 
-    def _standing(self, entry: _Entry) -> tuple[Script | None, str]:
-        """The version of a tool that answers, and what is wrong with the files as they are."""
+    def _offered_version(self, entry: _Entry) -> tuple[Script | None, str]:
+        """The version of a tool that is offered, if any, and the problem with its current files."""
         if isinstance(entry.current, Script):
             problem = _folder_problem(self._root, entry.current.manifest)
             return (None, problem) if problem else (entry.current, "")
-        if entry.whole is not None and self._clock() - entry.broken_since > HALF_WRITTEN_S:
-            entry.whole = None
-        return entry.whole, entry.current.reason
+        if entry.last_valid is not None and self._clock() - entry.broken_since > HALF_WRITTEN_S:
+            entry.last_valid = None
+        return entry.last_valid, entry.current.reason
 
     def _verdicts(self, scripts: Sequence[Script]) -> list[Verdict]:
         if self._trust is None:
@@ -224,13 +241,13 @@ class Catalog:
         return [verdicts.get(one.item.key, "never") for one in scripts]
 
 
-def _add_paths(change_detector: ChangeDetector, paths: Iterable[str]) -> None:
+def _record_paths(change_detector: ChangeDetector, paths: Iterable[str]) -> None:
     for path in paths:
         change_detector.add_path(path)
 
 
 def working_folder(root: Path, cwd: str) -> Path | None:
-    """The folder a `cwd` names, without links; None where it is none or not in the workspace. Blocks."""
+    """Resolve `cwd`; None if it is not a folder inside the workspace. Blocks."""
     try:
         folder, real = (root / cwd).resolve(), root.resolve()
         return folder if folder.is_relative_to(real) and folder.is_dir() else None
@@ -239,7 +256,7 @@ def working_folder(root: Path, cwd: str) -> Path | None:
 
 
 def _folder_problem(root: Path, manifest: Manifest) -> str:
-    """What is wrong with the working folder; asked each time, because it may come and go."""
+    """The problem with the working folder, or an empty text; checked every time, as it may change."""
     if manifest.cwd is None or working_folder(root, manifest.cwd) is not None:
         return ""
-    return "cwd is no folder inside the workspace"
+    return "cwd is not a folder inside the workspace"

@@ -27,14 +27,14 @@ _MAX_DEPTH: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The files of one folder as they are now.
+    """The names and identities of the files of one folder.
 
     Attributes:
-        folder: its absolute path.
-        stamps: every file and folder with what the file system knows of it; equal where nothing changed.
-        files: relative names, `/` between parts.
-        links: the same of symbolic links, with their targets.
-        problem: why the folder cannot be taken as a whole.
+        folder: absolute path of the folder.
+        stamps: identity of every file and folder; equal if nothing changed.
+        files: relative names, with `/` as separator.
+        links: relative names and targets of the symbolic links.
+        problem: why the folder cannot be read; None if it can.
     """
 
     folder: str
@@ -46,9 +46,12 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """One walk through a tools folder: its tools in the order of their paths, and what it left out.
+    """The result of a walk through a tools folder.
 
-    `complete` is false where there was more than may be looked at.
+    Attributes:
+        tools: the tools, sorted by path.
+        skipped: relative paths that were left out, each with the reason.
+        complete: False if the walk stopped at a limit.
     """
 
     tools: tuple[Survey, ...] = ()
@@ -58,11 +61,11 @@ class Walk:
 
 @dataclass(slots=True)
 class _Listing:
-    """The entries of one folder, valid while its stamp is."""
+    """The entries of one folder, valid until its stamp changes."""
 
     stamp: FileIdentity
     settled: bool
-    look: int
+    check: int
     files: list[tuple[str, str]] = field(default_factory=list)  # name, path
     links: list[tuple[str, str]] = field(default_factory=list)  # name, target
     folders: list[tuple[str, str]] = field(default_factory=list)  # name, path
@@ -81,7 +84,7 @@ class _Paths:
 
 
 class Tree:
-    """Remembers what folders hold while they do not change. Every method blocks; for one thread at a time.
+    """Caches folder listings while the folders do not change. Methods block, and are not thread-safe.
 
     Args:
         wall_ns: the wall clock in nanoseconds since 1970.
@@ -90,34 +93,34 @@ class Tree:
     def __init__(self, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self._wall_ns = wall_ns
         self._known: dict[str, _Listing] = {}
-        self._look = 0
+        self._check = 0
 
     def begin(self) -> None:
-        """A new look at everything: from here on nothing is believed without a `stat`."""
-        self._look += 1
+        """Start a new check: every cached listing is verified with `stat` before it is used again."""
+        self._check += 1
 
     def forget(self) -> None:
-        """Forget the folders that this look did not come by."""
-        self._known = {path: known for path, known in self._known.items() if known.look == self._look}
+        """Drop the cached listings of folders that the current check did not visit."""
+        self._known = {path: known for path, known in self._known.items() if known.check == self._check}
 
     @property
     def looked_at(self) -> Iterator[str]:
-        """The folders and files that are known."""
+        """The paths of all cached folders and their files."""
         for path, listing in self._known.items():
             yield path
             yield from (file for _, file in listing.files)
 
     @property
     def has_no_links(self) -> bool:
-        """Whether nothing among them is a link."""
+        """Whether no cached folder contains a symbolic link."""
         return not any(listing.links for listing in self._known.values())
 
     def walk(self, root: Path) -> Walk:
-        """The tools below `root`, at any depth; none where it is missing."""
+        """Find the tools below `root`, at any depth; none if `root` is missing."""
         paths = _Paths(str(root), os.path.realpath(root), [("", str(root), 0)])
         complete = True
         while paths.waiting or paths.links:
-            # links last: what they lead to is mostly known under its real name by then
+            # links last: most of their targets were visited under their real paths by then
             relative, path, depth = (paths.waiting or paths.links).pop()
             if len(paths.seen) >= MAX_FOLDERS or len(paths.tools) >= MAX_TOOLS:
                 complete = False
@@ -149,14 +152,14 @@ class Tree:
                     paths.skipped.append((prefix + name, "it is a link that leads out of the tools folder"))
 
     def survey(self, folder: str) -> Survey:
-        """The files of one tool, or of one library, as they are now."""
+        """Find the files of one tool or one library."""
         found = _Collected()
         waiting = [("", folder)]
         while waiting:
             prefix, path = waiting.pop()
             listing = self._listing(path)
             if listing is None:
-                continue  # vanished meanwhile
+                continue  # removed meanwhile
             if prefix and _is_tool(listing):
                 continue
             if listing.problem is not None:
@@ -170,19 +173,19 @@ class Tree:
         return Survey(folder, tuple(found.stamps), tuple(found.files), tuple(found.links))
 
     def _listing(self, path: str) -> _Listing | None:
-        """The entries of a folder, read again only if it changed; None where it is gone or closed to us."""
+        """The entries of a folder, read again only if it changed; None if it cannot be read."""
         known = self._known.get(path)
-        if known is not None and known.look == self._look:
+        if known is not None and known.check == self._check:
             return known
         try:
             now = self._wall_ns()
-            stamp = file_identity(os.stat(path))  # noqa: PTH116  half the time of the same with a Path
+            stamp = file_identity(os.stat(path))  # noqa: PTH116  twice as fast as Path.stat
             if known is None or not known.settled or known.stamp != stamp:
-                known = _read(path, stamp, is_settled(stamp, now), self._look)
+                known = _read(path, stamp, is_settled(stamp, now), self._check)
         except (OSError, ValueError):
             self._known.pop(path, None)
             return None
-        known.look = self._look
+        known.check = self._check
         self._known[path] = known
         return known
 
@@ -195,14 +198,14 @@ class _Collected:
     size: int = 0
 
     def add(self, prefix: str, listing: _Listing) -> bool:
-        """Take the files of a folder in; whether there are not too many."""
+        """Add the files of a folder; returns False if there are too many."""
         if len(self.files) + len(self.links) + len(listing.files) + len(listing.links) > MAX_FILES:
             return False
         for name, path in listing.files:
             try:
                 status = os.lstat(path)
             except OSError:
-                continue  # vanished meanwhile
+                continue  # removed meanwhile
             if stat.S_ISREG(status.st_mode):
                 self.stamps.append(file_identity(status))
                 self.files.append(prefix + name)
@@ -215,15 +218,15 @@ def _is_tool(listing: _Listing) -> bool:
     return any(name == MANIFEST for name, _ in (*listing.files, *listing.links))
 
 
-def _read(path: str, stamp: FileIdentity, settled: bool, look: int) -> _Listing:
-    listing = _Listing(stamp, settled, look)
+def _read(path: str, stamp: FileIdentity, settled: bool, check: int) -> _Listing:
+    listing = _Listing(stamp, settled, check)
     with os.scandir(path) as entries:
         for number, entry in enumerate(entries):
             if number >= _MAX_ENTRIES:
-                listing.problem = f"a folder of it has more than {_MAX_ENTRIES} entries"
+                listing.problem = f"one of its folders has more than {_MAX_ENTRIES} entries"
                 break
             if not _is_hidden(entry.name):
-                _sort_in(listing, entry)
+                _add_entry(listing, entry)
     for names in (listing.files, listing.links, listing.folders):
         names.sort()
     return listing
@@ -233,7 +236,7 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.endswith("~") or name == "__pycache__"
 
 
-def _sort_in(listing: _Listing, entry: os.DirEntry[str]) -> None:
+def _add_entry(listing: _Listing, entry: os.DirEntry[str]) -> None:
     try:
         entry.name.encode()
     except UnicodeEncodeError:

@@ -28,27 +28,27 @@ _MAX_TIMEOUT_S: Final = 600
 _MAX_TASK_S: Final = 24 * 3600
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OURS: Final = "LMTB_"
-_REFUSED: Final = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS"})
-_REFUSED_PREFIXES: Final = ("LD_", "DYLD_", "GIT_")
+_RESERVED: Final = "LMTB_"
+_FORBIDDEN: Final = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS"})
+_FORBIDDEN_PREFIXES: Final = ("LD_", "DYLD_", "GIT_")
 _SHORTHANDS: Final[Mapping[str, Visibility]] = {"discoverable": "ondemand", "always_visible": "always"}
 _HINTS: Final = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A `tool.toml` that is in order.
+    """The content of a valid `tool.toml`.
 
     Attributes:
-        script: the program, relative to the tool's folder, `/` between parts, no `..`.
-        parameters: the arguments in file order.
-        requires_approval: whether a person is asked before every call.
-        timeout_s: the longest one call may take.
-        cwd: folder to run in, relative to the workspace or absolute; None for its root.
-        env: variables it sets.
-        network: whether it goes out, so that its calls are rate limited.
-        task: whether a call may go on as a task; such a one may take a day.
-        unknown: keys nobody knows.
+        script: the program, relative to the tool's folder, with `/` as separator and without `..`.
+        parameters: the arguments, in the order of the file.
+        requires_approval: whether the user has to approve every call.
+        timeout_s: longest duration of a call, in seconds.
+        cwd: working folder, relative to the workspace or absolute; None for the root of the workspace.
+        env: environment variables for the script.
+        network: whether the script uses the network; its calls are then rate limited.
+        task: whether a call may run as an MCP task, for up to a day.
+        unknown: keys that are not part of the format.
     """
 
     name: str
@@ -70,20 +70,20 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class InvalidManifest:
-    """Why a folder is no tool, for whoever wrote it."""
+    """Tells the author of a tool why it is invalid."""
 
     reason: str
 
 
 def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest | InvalidManifest:
-    """Read a `tool.toml`.
+    """Parse a `tool.toml`.
 
     Args:
-        content: the file.
-        folder_name: the last part of the folder's path, the name of a tool that has none of its own.
-        of_workspace: whether it comes with a project, and so may not set every variable.
+        content: the bytes of the file.
+        folder_name: the last part of the folder's path, used if the manifest has no `name`.
+        of_workspace: whether the tool comes with a project; then it may not set all environment variables.
     """
-    # loaded with the first tool there is
+    # most workspaces have no script tools
     import tomllib  # noqa: PLC0415
 
     if len(content) > MAX_BYTES:
@@ -96,8 +96,8 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
         return InvalidManifest(f"tool.toml is not valid TOML{_position(error)}")
     except RecursionError:
         return InvalidManifest("tool.toml is nested too deep")
-    except ValueError:  # an integer of more digits than Python reads
-        return InvalidManifest("tool.toml holds a number that is too long")
+    except ValueError:  # an integer with more digits than Python converts
+        return InvalidManifest("tool.toml contains a number that is too long")
     try:
         return _manifest(table, folder_name, of_workspace)
     except ManifestError as bad:
@@ -105,7 +105,7 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
 
 
 def _position(error: ValueError) -> str:
-    """The parser's complaint without what it quotes from the file."""
+    """The position in the parser's message, without the text that it quotes from the file."""
     where = re.search(r"\((at .*)\)$", str(error))
     return f" ({where[1]})" if where else ""
 
@@ -189,17 +189,17 @@ def _cwd(value: object) -> str:
 
 def _visibility(table: Mapping[str, Any]) -> Visibility:
     words: tuple[Visibility, ...] = ("native", "ondemand", "always")
-    said: set[Visibility] = set()
+    found: set[Visibility] = set()
     if "visibility" in table:
         if table["visibility"] not in words:
             raise ManifestError(f"visibility {quoted(table['visibility'])} is not one of {', '.join(words)}")
-        said.add(table["visibility"])
+        found.add(table["visibility"])
     for key, meaning in _SHORTHANDS.items():
         if _flag(key)(table.get(key, False)):
-            said.add(meaning)
-    if len(said) > 1:
-        raise ManifestError("visibility, discoverable and always_visible say different things")
-    return said.pop() if said else "native"
+            found.add(meaning)
+    if len(found) > 1:
+        raise ManifestError("visibility, discoverable and always_visible contradict each other")
+    return found.pop() if found else "native"
 
 
 def _environment(value: object, of_workspace: bool) -> dict[str, str]:
@@ -207,12 +207,14 @@ def _environment(value: object, of_workspace: bool) -> dict[str, str]:
         raise ManifestError("env must be a table")
     for name, text in value.items():
         if not _VARIABLE.fullmatch(name):
-            raise ManifestError(f"env: {quoted(name)} is no name of a variable")
+            raise ManifestError(f"env: {quoted(name)} is not a valid variable name")
         if not isinstance(text, str) or "\0" in text:
             raise ManifestError(f"env.{name} must be a string")
-        if name.startswith(_OURS):
-            raise ManifestError(f"env.{name}: names beginning with {_OURS} are ours")
-        if of_workspace and (name in _REFUSED or name.startswith(_REFUSED_PREFIXES) or text.startswith("()")):
+        if name.startswith(_RESERVED):
+            raise ManifestError(f"env.{name}: names beginning with {_RESERVED} are reserved")
+        if of_workspace and (
+            name in _FORBIDDEN or name.startswith(_FORBIDDEN_PREFIXES) or text.startswith("()")
+        ):
             raise ManifestError(f"env.{name} cannot be set by a file of the workspace")
     return value
 
@@ -230,11 +232,11 @@ def _annotations(value: object) -> Mapping[str, Any]:
 
 
 def _output_schema(value: object) -> Mapping[str, Any]:
-    # clients of older revisions drop a whole list in which one result may be something else
+    # before MCP 2026-07-28 an output schema had to be an object; older clients drop a list with another one
     if not isinstance(value, dict) or value.get("type") != "object":
         raise ManifestError('output_schema must be a JSON Schema with type = "object"')
     schema: Mapping[str, Any] = json_value(value, "output_schema")
-    # loaded for the few tools that promise a shape
+    # few tools have an output schema
     from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
 
     try:

@@ -19,7 +19,7 @@ TYPES: Final = {
     "array": "array",
     "object": "object",
 }
-"""The words a `type` may be and what JSON Schema calls them."""
+"""Allowed values of `type` and the JSON Schema types they stand for."""
 LISTED: Final = "string, number, integer (int), float, boolean (bool), array, object, array:T"
 _FITS: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -29,18 +29,18 @@ _FITS: Final[Mapping[str, tuple[type, ...]]] = {
     "array": (list,),
     "object": (dict,),
 }
-_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # what model providers take for the name of an argument
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # the argument names that model providers accept
 _KEYS: Final = frozenset({"type", "description", "required", "default", "enum", "items", "name"})
 _MAX_DEPTH: Final = 32
 
 
 class ManifestError(Exception):
-    """Something in the file is not as it must be; the text says what, for whoever wrote it."""
+    """The manifest is invalid; the text tells its author why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One argument: its name, its JSON Schema, and whether a call must bring it."""
+    """One argument: its name, its JSON Schema, and whether it is required."""
 
     name: str
     schema: Mapping[str, Any]
@@ -48,17 +48,17 @@ class Parameter:
 
 
 def parameters(value: object, unknown: list[str]) -> tuple[Parameter, ...]:
-    """The arguments in file order; keys nobody knows are added to `unknown`.
+    """Convert the `parameters` of a manifest, in the order of the file; unknown keys are added to `unknown`.
 
     Raises:
-        ManifestError: something is not as it must be.
+        ManifestError: a parameter is invalid.
     """
     found: dict[str, Parameter] = {}
     for name, table in _tables(value):
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ManifestError(f"parameter name {quoted(name)} must be 1 to 64 of A-Z a-z 0-9 _ . -")
         if name in found:
-            raise ManifestError(f"parameter {name} is there twice")
+            raise ManifestError(f"parameter {name} is defined twice")
         if not isinstance(table, dict):
             raise ManifestError(f"parameters.{name} must be a table")
         unknown += [f"parameters.{name}.{key}" for key in table if key not in _KEYS]
@@ -70,7 +70,7 @@ def parameters(value: object, unknown: list[str]) -> tuple[Parameter, ...]:
 
 
 def _tables(value: object) -> Iterator[tuple[object, object]]:
-    """Both spellings as (name, table)."""
+    """Read both forms, `[parameters.NAME]` and `[[parameters]]`, as pairs of name and table."""
     if isinstance(value, dict):
         yield from value.items()
     elif isinstance(value, list):
@@ -78,7 +78,7 @@ def _tables(value: object) -> Iterator[tuple[object, object]]:
             if not isinstance(table, dict) or "name" not in table:
                 raise ManifestError("each of [[parameters]] needs a name")
             if any(isinstance(item, dict) for key, item in table.items() if key not in _KEYS):
-                # what TOML makes of [parameters.NAME] after [[parameters]]
+                # TOML adds [parameters.NAME] to the last table of [[parameters]]
                 raise ManifestError("[parameters.NAME] and [[parameters]] cannot be used in one file")
             yield table["name"], table
     else:
@@ -86,7 +86,7 @@ def _tables(value: object) -> Iterator[tuple[object, object]]:
 
 
 def _parameter(name: str, table: Mapping[str, Any]) -> Parameter:
-    schema = _typed(table.get("type"))
+    schema = _type_schema(table.get("type"))
     if (description := table.get("description")) is not None:
         if not isinstance(description, str):
             raise ManifestError("description must be a string")
@@ -100,40 +100,40 @@ def _parameter(name: str, table: Mapping[str, Any]) -> Parameter:
         values = table["enum"]
         if not isinstance(values, list) or not values:
             raise ManifestError("enum must be an array with at least one value")
-        schema["enum"] = [_fitting(schema, value, "enum") for value in values]
+        schema["enum"] = [_checked(schema, value, "enum") for value in values]
     if "default" in table:
-        schema["default"] = _fitting(schema, table["default"], "default")
+        schema["default"] = _checked(schema, table["default"], "default")
         if schema["default"] not in schema.get("enum", [schema["default"]]):
-            raise ManifestError("default is none of enum")
+            raise ManifestError("default is not one of enum")
     required = table.get("required", False)
     if not isinstance(required, bool):
         raise ManifestError("required must be true or false")
     return Parameter(name, schema, required)
 
 
-def _typed(word: object, depth: int = 0) -> dict[str, Any]:
-    """The schema that a type word stands for."""
+def _type_schema(word: object, depth: int = 0) -> dict[str, Any]:
+    """The JSON Schema of a value of `type`, such as `int` or `array:string`."""
     if isinstance(word, str) and word in TYPES:
         schema: dict[str, Any] = {"type": TYPES[word]}
         if word == "object":
             schema["additionalProperties"] = True
         return schema
     if isinstance(word, str) and word.startswith("array:") and depth < _MAX_DEPTH:
-        return {"type": "array", "items": _typed(word.removeprefix("array:"), depth + 1)}
+        return {"type": "array", "items": _type_schema(word.removeprefix("array:"), depth + 1)}
     said = "is missing; it" if word is None else quoted(word)
     raise ManifestError(f"type {said} must be one of {LISTED}")
 
 
 def _items(value: object) -> dict[str, Any]:
     if isinstance(value, str):
-        return _typed(value)
+        return _type_schema(value)
     if not isinstance(value, dict):
         raise ManifestError("items must be a JSON Schema or a type")
     plain: dict[str, Any] = json_value(value, "items")
     return plain
 
 
-def _fitting(schema: Mapping[str, Any], value: object, key: str) -> Any:
+def _checked(schema: Mapping[str, Any], value: object, key: str) -> Any:
     kind = schema["type"]
     fits = isinstance(value, _FITS[kind]) and (kind == "boolean") is isinstance(value, bool)
     if not fits:
@@ -142,10 +142,10 @@ def _fitting(schema: Mapping[str, Any], value: object, key: str) -> Any:
 
 
 def json_value(value: Any, key: str, depth: int = 0) -> Any:
-    """A value of TOML as JSON has it.
+    """Convert a TOML value to JSON.
 
     Raises:
-        ManifestError: JSON has no word for it (a date, infinity), or it is nested too deep.
+        ManifestError: JSON cannot represent the value (a date, infinity), or it is nested too deep.
     """
     if depth > _MAX_DEPTH:
         raise ManifestError(f"{key} is nested deeper than {_MAX_DEPTH} levels")
@@ -155,16 +155,16 @@ def json_value(value: Any, key: str, depth: int = 0) -> Any:
         return [json_value(item, key, depth + 1) for item in value]
     if isinstance(value, (str, bool, int)) or (isinstance(value, float) and math.isfinite(value)):
         return value
-    raise ManifestError(f"{key}: JSON has no word for {quoted(value)}; write it as a string")
+    raise ManifestError(f"{key}: JSON cannot represent {quoted(value)}; write it as a string")
 
 
 def one_line(text: str) -> str:
-    """`text` with line feeds, tabs and runs of blanks as one blank."""
+    """`text` with each run of white space replaced by one space."""
     return " ".join(text.split())
 
 
 def quoted(value: object) -> str:
-    """A value from the file, short enough for a message."""
+    """A value from the file, shortened and in quotes for a message; for other types than text their name."""
     text = one_line(str(value)) if isinstance(value, str) else type(value).__name__
     text = "".join(letter for letter in text if letter.isprintable())
     return f'"{text[:37]}…"' if len(text) > 40 else f'"{text}"' if isinstance(value, str) else text

@@ -18,9 +18,9 @@ class Program:
     """The file to run.
 
     Attributes:
-        name: the file, relative to its folder.
-        interpreter: program and arguments that stand before it; empty for one that runs by itself.
-        is_python: whether an interpreter of ours runs it instead.
+        name: the file, relative to the tool's folder.
+        interpreter: program and argument of the `#!` line; empty if the file itself is executable.
+        is_python: whether our own Python interpreter runs the file.
     """
 
     name: str
@@ -29,14 +29,14 @@ class Program:
 
 
 def program(bundle: Bundle, script: str) -> Program:
-    """The program of a tool.
+    """Find out how to start the `script` of a manifest.
 
     Raises:
-        ManifestError: it is not there, or nothing says how to run it.
+        ManifestError: the file is missing or empty, or cannot be run.
     """
     name = bundle.find(script)
     if name is None:
-        raise ManifestError(f"script {script} is not in its folder, or no file")
+        raise ManifestError(f"script {script} is missing in the tool's folder, or is not a file")
     content = bundle.contents[name]
     if not content:
         raise ManifestError(f"script {script} is empty")
@@ -45,14 +45,16 @@ def program(bundle: Bundle, script: str) -> Program:
     if content.startswith(b"#!"):
         return Program(name, _interpreter(script, content))
     if b"\0" not in content[:1024]:
-        raise ManifestError(f"script {script} is no .py file and does not begin with #! and an interpreter")
+        raise ManifestError(
+            f"script {script} is not a .py file and does not begin with #! and an interpreter"
+        )
     if name not in bundle.executable:
-        raise ManifestError(f"script {script} is not executable; chmod +x would make it so")
+        raise ManifestError(f"script {script} is not executable; run chmod +x on it")
     return Program(name)
 
 
 def _interpreter(script: str, content: bytes) -> tuple[str, ...]:
-    """The words of a `#!` line as the kernel reads them: a program and at most one argument."""
+    """Split a `#!` line as the kernel does: a program and at most one argument."""
     line = content[2:].partition(b"\n")[0]
     if line.endswith(b"\r"):
         raise ManifestError(f"the #! line of {script} ends with CR LF; write the file with LF line ends")
@@ -63,5 +65,5 @@ def _interpreter(script: str, content: bytes) -> tuple[str, ...]:
     if not words or not words[0].startswith("/") or "\0" in line.decode():
         raise ManifestError(f"the #! line of {script} must name its interpreter by an absolute path")
     if clean_text(words[0]) != words[0]:
-        raise ManifestError(f"the #! line of {script} holds characters nobody can see")
+        raise ManifestError(f"the #! line of {script} contains invisible characters")
     return tuple(words)

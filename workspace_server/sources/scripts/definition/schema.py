@@ -10,7 +10,7 @@ from workspace_server.tool import Tool
 
 
 def input_schema(manifest: Manifest) -> dict[str, Any]:
-    """The JSON Schema of the arguments: file order throughout, so the same bytes each time."""
+    """The JSON Schema of the arguments in file order, so that the same file gives the same bytes."""
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {parameter.name: parameter.schema for parameter in manifest.parameters},
@@ -22,7 +22,7 @@ def input_schema(manifest: Manifest) -> dict[str, Any]:
 
 
 def tool(manifest: Manifest, fingerprint: str) -> Tool:
-    """The tool a manifest describes; `fingerprint` tells exactly which bytes run."""
+    """The tool that a manifest describes; `fingerprint` identifies the bytes that run."""
     definition: dict[str, Any] = {
         "name": manifest.name,
         "description": manifest.description,
@@ -45,8 +45,8 @@ def tool(manifest: Manifest, fingerprint: str) -> Tool:
     )
 
 
-def filled(manifest: Manifest, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with the defaults of those that were left out, in file order."""
+def with_defaults(manifest: Manifest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with defaults for those that the call left out."""
     defaults = {
         parameter.name: parameter.schema["default"]
         for parameter in manifest.parameters

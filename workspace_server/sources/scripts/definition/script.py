@@ -18,12 +18,12 @@ from workspace_server.tool import Tool
 from workspace_server.trust.item import TrustItem
 
 Libraries = Mapping[str, Bundle]
-"""What scripts may import beside their own files: bundles by the path that messages show."""
+"""Bundles that scripts may import in addition to their own files, by the path shown in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One tool that is in order: what it says, all its bytes, and what consent to it is for."""
+    """One valid script tool: its manifest, all its bytes, and the item that a user trusts."""
 
     folder: str
     manifest: Manifest
@@ -34,25 +34,25 @@ class Script:
     tool: Tool
 
     def is_same(self, other: Script) -> bool:
-        """Whether the same bytes would run."""
+        """Whether both run the same bytes."""
         return self.item.digest() == other.item.digest()
 
 
 def script(
     folder: str, shown: str, bundle: Bundle, libraries: Libraries, *, of_workspace: bool
 ) -> Script | InvalidManifest:
-    """The tool that a folder's files are, or the reason why they are none.
+    """Build the script tool of a folder, or return why the folder is no valid tool.
 
     Args:
-        folder: its absolute path.
-        shown: the same as messages show it; with `script:` in front, the key of the consent.
-        bundle: its files.
-        libraries: what its script may import beside them.
-        of_workspace: whether it came with a project.
+        folder: absolute path of the folder.
+        shown: the path as messages show it; `script:` and this path are the key of the trust item.
+        bundle: the files of the folder.
+        libraries: bundles that the script may import in addition.
+        of_workspace: whether the tool comes with the project.
     """
     name = bundle.find(MANIFEST)
     if name is None:
-        return InvalidManifest(f"{MANIFEST} is no file of this folder")
+        return InvalidManifest(f"{MANIFEST} is not a file of this folder")
     manifest = manifests.parse(bundle.contents[name], PurePosixPath(folder).name, of_workspace=of_workspace)
     if isinstance(manifest, InvalidManifest):
         return manifest
@@ -69,15 +69,15 @@ def script(
 def _item(shown: str, manifest: Manifest, bundle: Bundle, runs: Program, libraries: Libraries) -> TrustItem:
     files = dict(bundle.files)
     for place, library in libraries.items():
-        # in front a slash, which no name of the tool's own files has
+        # a leading slash keeps these names apart from the relative names of the tool's own files
         files |= {f"/{place}/{name}": content for name, content in library.files.items()}
     title = f"script tool {manifest.name}: {shown} ({len(bundle.files)} files)"
-    facts = {"folder": shown, "interpreter": _followed(runs.interpreter)}
+    facts = {"folder": shown, "interpreter": _resolved(runs.interpreter)}
     return TrustItem(f"script:{shown}", title, facts, files)
 
 
-def _followed(interpreter: Sequence[str]) -> list[str]:
-    """A `#!` line and where its program really is, so that a link that is turned is noticed."""
+def _resolved(interpreter: Sequence[str]) -> list[str]:
+    """The words of a `#!` line and the real path of its program: a changed link changes the digest."""
     if not interpreter:
         return []
     try:
@@ -87,6 +87,6 @@ def _followed(interpreter: Sequence[str]) -> list[str]:
 
 
 def shown(path: str | Path, root: Path) -> str:
-    """A path as messages show it: relative to the workspace where it lies in there."""
+    """A path as messages show it: relative to the workspace if it is inside."""
     text, above = str(path), f"{root}/"
     return clean_text(text.removeprefix(above))

@@ -22,10 +22,11 @@ class Snapshot:
     """All tools at one moment.
 
     Attributes:
-        scripts: those that can be called, by name. tools: their definitions.
-        pending: names that wait for trust.
-        items: everything that a user could trust.
-        issues: what is wrong.
+        scripts: the scripts that can be called, by name.
+        tools: the definitions of these scripts.
+        pending: names of tools that wait for trust.
+        items: everything that a user can trust.
+        issues: the problems found.
     """
 
     scripts: Mapping[str, Script] = field(default_factory=dict)
@@ -36,7 +37,7 @@ class Snapshot:
 
 
 class Draft:
-    """A snapshot in the making. `trust_path` is what `lmtb trust` wants."""
+    """Builds a `Snapshot`. `trust_path` is the folder for the `lmtb trust` command in messages."""
 
     def __init__(self, trust_path: str) -> None:
         self._command = trust_command(trust_path)
@@ -47,24 +48,24 @@ class Draft:
         self._bytes = 0
 
     def warn(self, code: str, message: str, tool_name: str | None = None, details: str | None = None) -> None:
-        """Note a warning about scripts."""
+        """Add a warning."""
         category = _CATEGORIES.get(code, "script")
         self._issues.append(Issue("warning", category, code, well_formed(message), tool_name, details))
 
     def note_walk(self, walk: Walk, shown: str) -> None:
-        """Note what a walk left out."""
+        """Add a warning for everything that a walk left out."""
         for relative, reason in walk.skipped:
             self.warn("SCRIPT_TOOL_INVALID", f"{shown}/{clean_text(relative)} is left out: {reason}")
         if not walk.complete:
-            text = f"There is more in {shown} than can be looked at; the rest is left out"
+            text = f"{shown} has more folders or tools than are read; the rest is left out"
             self._issues.append(Issue("error", "tools/list", "TOOL_LIST_TRUNCATED", well_formed(text)))
 
     def invalid(self, shown: str, reason: str) -> None:
-        """Note a folder that is no tool."""
+        """Add a warning about a folder whose tool is invalid."""
         self.warn("SCRIPT_TOOL_INVALID", f"The script tool in {shown} is left out: {reason}")
 
     def add(self, script: Script, verdict: Verdict, shown: str) -> None:
-        """Take in a tool: offered, waiting for trust, or behind another one of its name."""
+        """Add a tool: offered, pending trust, or left out because an earlier tool has its name."""
         name = script.manifest.name
         self._bytes += script.bundle.size
         if self._bytes > MAX_TOTAL_BYTES:
@@ -76,16 +77,16 @@ class Draft:
             why = "was never trusted" if verdict == "never" else "has changed since it was trusted"
             self.warn("TRUST_PENDING", f'The script tool "{name}" {why}', name, self._command)
         elif name in self._scripts:
-            keeper = self._scripts[name].item.key.removeprefix("script:")
-            self.warn("TOOL_NAME_CLASH", f'Two script tools are named "{name}"', name, f"{keeper} keeps it")
+            owner = self._scripts[name].item.key.removeprefix("script:")
+            self.warn("TOOL_NAME_CLASH", f'Two script tools are named "{name}"', name, f"{owner} keeps it")
         else:
             self._scripts[name] = script
             if unknown := script.manifest.unknown:
-                text = f'tool.toml of "{name}" has keys that mean nothing here: {", ".join(unknown[:10])}'
+                text = f'tool.toml of "{name}" has unknown keys: {", ".join(unknown[:10])}'
                 self.warn("SCRIPT_TOML_UNKNOWN_KEY", text, name)
 
     def done(self) -> Snapshot:
-        """The snapshot."""
+        """Return the snapshot."""
         tools = tuple(script.tool for script in self._scripts.values())
         return Snapshot(
             self._scripts, tools, frozenset(self._pending), tuple(self._items), tuple(self._issues)

@@ -21,19 +21,19 @@ from workspace_server.sources.scripts.slots import Slots, use
 
 SOCKET: Final = "tools.sock"
 MAX_PATH: Final = 100
-"""Bytes the path of a socket may have, with some to spare."""
+"""Longest path of a Unix socket in bytes, a little below the limit of the system (108 on Linux)."""
 _MAX_LINE: Final = 16 * 1024 * 1024
 _MAX_CONNECTIONS: Final = 16
 
 
 @asynccontextmanager
-async def served(folder: Path, toolbox: Toolbox, slots: Slots) -> AsyncIterator[None]:
-    """Answer scripts at `folder`/tools.sock until the context ends; then nothing they asked for goes on.
+async def serve(folder: Path, toolbox: Toolbox, slots: Slots) -> AsyncIterator[None]:
+    """Answer requests at `folder`/tools.sock until the context ends, which cancels the unfinished ones.
 
-    Scripts that the script calls run in places of `slots`.
+    Scripts that are called over the socket use `slots`.
     """
     bridge = _Bridge(toolbox, slots)
-    server = await asyncio.start_unix_server(bridge.connected, str(folder / SOCKET), limit=_MAX_LINE)
+    server = await asyncio.start_unix_server(bridge.accept, str(folder / SOCKET), limit=_MAX_LINE)
     try:
         yield
     finally:
@@ -47,26 +47,26 @@ class _Bridge:
         self._slots = slots
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A script has opened the socket."""
-        task = asyncio.create_task(self._converse(reader, writer), name="script-bridge")
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a new connection in a task of its own."""
+        task = asyncio.create_task(self._serve_connection(reader, writer), name="script-bridge")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all conversations."""
+        """Close all connections and cancel their requests."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         use(self._slots)
         try:
             while len(self._tasks) <= _MAX_CONNECTIONS and (line := await reader.readline()):
                 writer.write(await self._answer(line) + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
-            pass  # it went away, or its line is longer than any call may be
+            pass  # the script closed the connection, or its line exceeds `_MAX_LINE`
         finally:
             writer.close()
             with suppress(OSError):
@@ -74,16 +74,16 @@ class _Bridge:
 
     async def _answer(self, line: bytes) -> bytes:
         try:
-            asked = json.loads(line)
-            what, name, arguments = asked["do"], asked.get("name"), asked.get("arguments") or {}
+            request = json.loads(line)
+            action, name, arguments = request["do"], request.get("name"), request.get("arguments") or {}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            what, name, arguments = None, None, None
+            action, name, arguments = None, None, None
         try:
-            if what == "list":
+            if action == "list":
                 return jsonrpc.dumps({"tools": await self._toolbox.listed()})
-            if what == "call" and isinstance(name, str) and isinstance(arguments, dict):
+            if action == "call" and isinstance(name, str) and isinstance(arguments, dict):
                 return jsonrpc.dumps(await self._toolbox.call(name, arguments))
-        except Exception as fault:  # noqa: BLE001  whatever a tool does, the script gets an answer
+        except Exception as fault:  # noqa: BLE001  the script gets an answer whatever a tool raises
             log.fault("script_bridge_failed", fault)
             return _error(jsonrpc.INTERNAL_ERROR, "the call failed unexpectedly")
         return _error(jsonrpc.INVALID_REQUEST, 'expected {"do": "list"} or {"do": "call", "name": …}')

@@ -21,7 +21,7 @@ from workspace_server.files.file_identity import FileIdentity, file_identity
 from workspace_server.sources.scripts.definition.bundle import Bundle
 
 KEPT: Final = 32
-"""So many bundles that nobody uses stay written out."""
+"""Number of unused bundles whose files are kept for later calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class _Placed:
 
 
 class BundleStore:
-    """Folders with the content of bundles, below `folder`, which is made when it is needed."""
+    """Writes bundles below `folder`, which the first use creates."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,8 +42,8 @@ class BundleStore:
         self._closed = False
 
     @contextmanager
-    def held(self, bundles: Sequence[Bundle]) -> Iterator[None]:
-        """What is placed of these bundles stays until the context ends. Does not block."""
+    def in_use(self, bundles: Sequence[Bundle]) -> Iterator[None]:
+        """Keep the files of these bundles until the context ends. Does not block."""
         digests = [bundle.digest for bundle in bundles]
         self._users.update(digests)
         try:
@@ -52,7 +52,7 @@ class BundleStore:
             self._users.subtract(digests)
 
     def place(self, bundles: Sequence[Bundle]) -> list[Path]:
-        """The folders of these bundles, verified just now. Blocks.
+        """Return a folder for each bundle, written now or verified to be unchanged. Blocks.
 
         Raises:
             OSError: they cannot be written.
@@ -65,7 +65,7 @@ class BundleStore:
             return folders
 
     def close(self) -> None:
-        """Remove everything, for good. Blocks. Idempotent."""
+        """Remove all files and refuse further bundles. Blocks. Idempotent."""
         with self._lock:
             self._closed = True
             self._placed.clear()
@@ -74,9 +74,9 @@ class BundleStore:
     def _use(self, bundle: Bundle) -> Path:
         placed = self._placed.pop(bundle.digest, None)
         if placed is None or _stamps(placed.folder) != placed.stamps:
-            # one that was touched stays where it is: somebody may be running it
+            # the modified folder stays, because a call may still be running from it
             placed = self._write(bundle)
-        self._placed[bundle.digest] = placed  # at the end: used last
+        self._placed[bundle.digest] = placed  # moved to the end: most recently used
         return placed.folder
 
     def _write(self, bundle: Bundle) -> _Placed:
@@ -97,7 +97,7 @@ class BundleStore:
 
 
 def _write(bundle: Bundle, folder: Path) -> None:
-    """Write all files, then close them and the folders to writing."""
+    """Write all files, then make them and their folders read-only."""
     folder.mkdir(mode=0o700)
     for name, content in bundle.contents.items():
         file = folder / name
@@ -115,7 +115,7 @@ def _write(bundle: Bundle, folder: Path) -> None:
 
 
 def _stamps(folder: Path) -> tuple[FileIdentity, ...]:
-    """What the file system knows of everything in a folder; equal only if nobody touched it."""
+    """The identities of all files in a folder; equal only if none of them was modified."""
     found = []
     for below, folders, files in os.walk(folder):
         folders.sort()
@@ -125,7 +125,7 @@ def _stamps(folder: Path) -> tuple[FileIdentity, ...]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder and all in it, as far as it lets us; folders closed to writing are opened first."""
+    """Remove a folder with everything in it, as far as possible, also read-only folders."""
     for below, _, _ in os.walk(folder):
         try:
             Path(below).chmod(stat.S_IRWXU)

@@ -18,18 +18,19 @@ META_EXIT_CODE: Final = "lm-tools-bridge/exitCode"
 META_TRUNCATED: Final = "lm-tools-bridge/truncated"
 MAX_STDOUT: Final = 1024 * 1024
 MAX_RESULT: Final = 32 * 1024 * 1024
-_MAX_COMPLAINT: Final = 2_000
+_MAX_FAILURE_TEXT: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A script that has ended.
+    """What a script left when it ended.
 
     Attributes:
-        code: its exit code, negative for a signal.
-        stdout: what is kept of its output. dropped: how many bytes are not.
-        stderr: its last lines, cleaned.
-        result: content of its result file, at most one byte more than `MAX_RESULT`; None where there is none.
+        code: exit code; the negative signal number if a signal ended the script.
+        stdout: the first `MAX_STDOUT` bytes of standard output.
+        dropped: bytes of standard output after those.
+        stderr: the last lines of standard error, cleaned.
+        result: content of the result file, at most `MAX_RESULT` + 1 bytes; None if there is no file.
     """
 
     code: int
@@ -40,39 +41,40 @@ class Ended:
 
 
 def outcome(tool: Tool, ended: Ended) -> CallOutcome:
-    """The result of the call: failure, else a returned value, else what was printed."""
+    """The result of the call: a failure, else the returned value, else the standard output."""
     if ended.result is not None and len(ended.result) > MAX_RESULT:
         return Refusal(
             Reason.RESPONSE_TOO_LARGE,
             f"{tool.name} returned more than {MAX_RESULT >> 20} MiB",
             delivered="unknown",
         )
-    returned = _returned(ended.result)
+    returned = _parse_result_file(ended.result)
     if isinstance(returned.get("raised"), str):
         return _failed(tool, returned["raised"], ended.code)
     if ended.code != 0:
-        return _failed(tool, _complaint(ended), ended.code)
+        return _failed(tool, _failure_text(ended), ended.code)
     if "error" in returned:
         return error_result(tool, ToolError(_text(returned["error"])))
     if "object" in returned:
-        return _valued(tool, returned["object"])
+        return _object_result(tool, returned["object"])
     if "text" in returned:
-        return _told(tool, _text(returned["text"]), 0)
+        return _text_result(tool, _text(returned["text"]), 0)
     if ended.result:
-        return error_result(tool, ToolError(f"{tool.name} left a result that is not JSON as it should be"))
-    return _printed(tool, ended)
+        return error_result(tool, ToolError(f"{tool.name} wrote a result file that is not valid"))
+    return _stdout_result(tool, ended)
 
 
-def _returned(content: bytes | None) -> Mapping[str, Any]:
-    """The value a script left in its result file, empty where there is none or it is no JSON."""
+def _parse_result_file(content: bytes | None) -> Mapping[str, Any]:
+    """The JSON object in the result file; empty if there is no file or it contains no JSON object."""
     try:
-        value = json.loads((content or b"").decode("utf-8", "replace"), parse_constant=_no_number)
+        value = json.loads((content or b"").decode("utf-8", "replace"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def _no_number(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
+    """Reject `NaN` and `Infinity`, which Python reads but JSON does not have (RFC 8259 §6)."""
     raise ValueError(word)
 
 
@@ -93,29 +95,29 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _complaint(ended: Ended) -> str:
+def _failure_text(ended: Ended) -> str:
     ending = f"exit code {ended.code}" if ended.code > 0 else f"ended by {_signal_name(-ended.code)}"
     lines = "\n".join(ended.stderr)
-    return f"{ending}\n{lines[-_MAX_COMPLAINT:]}" if lines else ending
+    return f"{ending}\n{lines[-_MAX_FAILURE_TEXT:]}" if lines else ending
 
 
-def _printed(tool: Tool, ended: Ended) -> ToolResult:
+def _stdout_result(tool: Tool, ended: Ended) -> ToolResult:
     text = ended.stdout.decode("utf-8", "replace")
     if ended.dropped:
         line = f"[truncated: {ended.dropped} bytes dropped]"
         text = f"{text.rstrip(chr(0xFFFD))}\n{line}"  # the cut may have gone through a character
     else:
         text = text.removesuffix("\n").removesuffix("\r")
-    return _told(tool, text, ended.dropped)
+    return _text_result(tool, text, ended.dropped)
 
 
-def _told(tool: Tool, text: str, dropped: int) -> ToolResult:
-    """A text, which is JSON where the tool promised a shape."""
+def _text_result(tool: Tool, text: str, dropped: int) -> ToolResult:
+    """A result with this text; with an output schema the text must be JSON and is the structured content."""
     meta = {META_TRUNCATED: True} if dropped else {}
     if "outputSchema" not in tool.definition:
         return ToolResult(text, meta=meta)
     try:
-        value = json.loads(text, parse_constant=_no_number)
+        value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         failed = error_result(
             tool, ToolError(f"the result of {tool.name} is not JSON, as its schema promises")
@@ -124,5 +126,5 @@ def _told(tool: Tool, text: str, dropped: int) -> ToolResult:
     return ToolResult(text, structured=value, meta=meta)
 
 
-def _valued(tool: Tool, value: Any) -> ToolResult:
+def _object_result(tool: Tool, value: Any) -> ToolResult:
     return ToolResult(json.dumps(value, ensure_ascii=False), structured=value)

@@ -15,7 +15,7 @@ MAX_MESSAGE = 2_000
 
 
 def place_of(error: BaseException, folder: str) -> tuple[str, int] | None:
-    """File, relative to `folder`, and line where a script failed; None where it was not in there."""
+    """The innermost file below `folder` (relative) and the line where `error` occurred; None if outside."""
     found = None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -29,10 +29,10 @@ def place_of(error: BaseException, folder: str) -> tuple[str, int] | None:
 
 
 def described(error: BaseException, folder: str) -> str:
-    """`ValueError: x (script.py, line 3)`."""
+    """The error in one line, such as `ValueError: x (script.py, line 3)`."""
     try:
         message = str(error.msg if isinstance(error, SyntaxError) else error)
-    except BaseException:  # noqa: BLE001  the script's own exception, whose text may fail in any way
+    except BaseException:  # noqa: BLE001  the `__str__` of the script's exception may raise anything
         message = ""
     text = type(error).__name__ + (f": {message[:MAX_MESSAGE]}" if message else "")
     place = place_of(error, folder)
@@ -40,22 +40,21 @@ def described(error: BaseException, folder: str) -> str:
 
 
 def report(error: BaseException, folder: str) -> None:
-    """Leave for the server what went wrong; the traceback goes to standard error as usual."""
-    import json  # noqa: PLC0415  only needed where something went wrong
+    """Write the error to the result file for the server, and the traceback to standard error."""
+    import json  # noqa: PLC0415  only needed for a failure
 
     name = os.environ.get("LMTB_TOOL_RESULT_FILE")
     if name:
         text = json.dumps({"raised": described(error, folder)})
         with open(name, "w", encoding="utf-8") as file:  # noqa: PTH123  pathlib takes longer to load
             file.write(text)
-    trace = (
-        error.__traceback__.tb_next if error.__traceback__ is not None else None
-    )  # without the frame of `run`
+    # without the frame of `run`
+    trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
     sys.excepthook(type(error), error.with_traceback(trace), trace)
 
 
 def run(script: str, folder: str, libraries: list[str]) -> None:
-    """Run the script to its end; exits with 1 where an exception came out of it."""
+    """Run the script to its end; exit with code 1 if it raises an exception."""
     sys.path[:0] = [folder, *libraries]
     sys.argv[:] = [script]
     main = ModuleType("__main__")
@@ -64,10 +63,10 @@ def run(script: str, folder: str, libraries: list[str]) -> None:
     try:
         with open(script, "rb") as file:  # noqa: PTH123  as above
             source = file.read()
-        exec(compile(source, script, "exec", dont_inherit=True), main.__dict__)  # noqa: S102  its purpose
+        exec(compile(source, script, "exec", dont_inherit=True), main.__dict__)  # noqa: S102  the purpose of this program
     except SystemExit:
         raise
-    except BaseException as error:  # noqa: BLE001  whatever it is, its caller reads about it
+    except BaseException as error:  # noqa: BLE001  the caller gets every error of the script
         report(error, folder)
         sys.exit(1)
 

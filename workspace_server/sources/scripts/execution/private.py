@@ -24,45 +24,45 @@ class PrivateFolder:
         self.path = run_dir / f"{name}-{secrets.token_hex(4)}"
         self._name = name
         self._lock = threading.Lock()
-        self._held: int | None = None
+        self._lock_descriptor: int | None = None
 
     def open(self) -> None:
-        """Make the folder, and remove what earlier processes left of theirs. Idempotent.
+        """Create the folder, and remove the folders of dead processes. Idempotent.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the folder cannot be created.
         """
         with self._lock:
-            if self._held is not None:
+            if self._lock_descriptor is not None:
                 return
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._held = _take(self.path.with_suffix(_LOCK))
+            self._lock_descriptor = _lock_file(self.path.with_suffix(_LOCK))
             self.path.mkdir(mode=0o700, exist_ok=True)
             for lock in self.path.parent.glob(f"{self._name}-*{_LOCK}"):
-                _sweep(lock)
+                _remove_if_unlocked(lock)
 
     def close(self) -> None:
-        """Remove the folder and all in it. Idempotent."""
+        """Remove the folder with everything in it. Idempotent."""
         with self._lock:
-            if self._held is not None:
+            if self._lock_descriptor is not None:
                 remove(self.path)
                 self.path.with_suffix(_LOCK).unlink(missing_ok=True)
-                os.close(self._held)
-                self._held = None
+                os.close(self._lock_descriptor)
+                self._lock_descriptor = None
 
 
-def _take(file: Path) -> int:
-    """Hold the lock on a file of a name nobody else has."""
+def _lock_file(file: Path) -> int:
+    """Create the lock file and lock it; returns the descriptor that holds the lock."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if _is_at(descriptor, file):
             return descriptor
-        os.close(descriptor)  # somebody swept it before it was held
+        os.close(descriptor)  # another process removed the file before the lock was taken
 
 
-def _sweep(file: Path) -> None:
-    """Remove a folder whose lock nobody holds."""
+def _remove_if_unlocked(file: Path) -> None:
+    """Remove the folder of a lock file if no process holds the lock."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -73,7 +73,7 @@ def _sweep(file: Path) -> None:
             remove(file.with_suffix(""))
             file.unlink(missing_ok=True)
     except OSError:
-        return  # its process lives
+        return  # its process is alive
     finally:
         os.close(descriptor)
 

@@ -36,22 +36,23 @@ ARGUMENTS: Final = "arguments.json"
 RESULT: Final = "result.json"
 TERM_S: Final = 5.0
 DRAIN_S: Final = 0.25
-"""How long output is awaited that a process left behind might still write."""
+"""Seconds to read on after the script has ended, if a process it started keeps its output open."""
 _MAX_TRACE: Final = 4_000
 _STOPPING: Final = Refusal(Reason.SOURCE_UNAVAILABLE, "the server is stopping", delivered="unknown")
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
-"""What every script sees before anything is declared for it."""
+"""Returns the environment variables of every script, without those that its manifest adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be run.
+    """One script to run.
 
     Attributes:
-        tool: whose call it is.
-        argv: program and arguments, for a Python script without the interpreter: see `python`.
-        cwd: absolute. env: variables of its own.
+        tool: the called tool.
+        argv: program and arguments; for a Python script what `python` returns.
+        cwd: working folder, absolute.
+        env: environment variables that the tool's manifest adds.
     """
 
     tool: Tool
@@ -61,24 +62,25 @@ class Job:
 
 
 def python(script: Path, folder: Path, libraries: Sequence[Path]) -> tuple[str, ...]:
-    """The command for a Python script: isolated from the user's environment and the workspace.
+    """The command that runs a Python script, isolated from the user's environment and the workspace.
 
-    `folder` comes first on its import path, then the libraries.
+    `folder` comes first on the import path, then the libraries.
     """
     flags = ("-I", "-B", "-X", "utf8")
     return (sys.executable, *flags, PRELUDE, str(script), str(folder), *map(str, libraries), LIBRARY)
 
 
 class Runner:
-    """Runs scripts, each in a private folder that is gone after the call.
+    """Runs scripts, each with a private folder that is removed after the call.
 
     Args:
-        folder: where those folders are; made when it is needed, removed by `close`. Where its path is too
-            long for a socket in them, they are in the temporary folder, under names nobody can guess.
+        folder: parent of the private folders; created when needed, removed by `close`. If its path is too
+            long for a Unix socket below it, the private folders are in the system's temporary folder, with
+            random names.
         root: the workspace.
-        environment: what every script sees.
-        confined: whether scripts are held to `script_confinement`.
-        term_s: seconds between TERM and KILL.
+        environment: returns the environment variables of every script.
+        confined: whether `script_confinement` limits the scripts.
+        term_s: seconds between SIGTERM and SIGKILL.
     """
 
     def __init__(
@@ -104,7 +106,7 @@ class Runner:
 
     @property
     def protection(self) -> tuple[str, ...] | None:
-        """The layers that hold scripts, empty for none; None as long as nobody knows."""
+        """The layers that confine scripts, empty for none; None until the system was probed for them."""
         if not self._confined:
             return ()
         return self._probe.result() if self._probe is not None and self._probe.done() else None
@@ -112,10 +114,10 @@ class Runner:
     async def run(
         self, job: Job, arguments: Mapping[str, object], toolbox: Toolbox | None, slots: Slots
     ) -> CallOutcome:
-        """Run a script and give its result. `slots` is where scripts run that it calls.
+        """Run a script and return its result. Scripts that it calls use `slots`.
 
         Raises:
-            ToolError: it could not be started.
+            ToolError: the script could not be started.
         """
         if self._closed:
             return _STOPPING
@@ -123,11 +125,11 @@ class Runner:
             self._probe = asyncio.create_task(
                 asyncio.to_thread(confinement.available_layers), name="script-protection"
             )
-        given = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        work = asyncio.create_task(self._work(job, given, toolbox, slots), name=f"script {job.tool.name}")
+        stdin = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        work = asyncio.create_task(self._work(job, stdin, toolbox, slots), name=f"script {job.tool.name}")
         self._running.add(work)
         try:
-            # being cancelled here cancels it, and still waits for its end
+            # a cancellation here cancels `work`, and still waits for its end
             ended = await work
         except asyncio.CancelledError:
             if self._closed and not _is_cancelled():
@@ -149,40 +151,40 @@ class Runner:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.to_thread(remove, self._folder)
 
-    async def _work(self, job: Job, given: bytes, toolbox: Toolbox | None, slots: Slots) -> Ended:
+    async def _work(self, job: Job, stdin: bytes, toolbox: Toolbox | None, slots: Slots) -> Ended:
         self._serial += 1
         name = str(self._serial) if self._parent == self._folder else f"lmtb-{secrets.token_hex(8)}"
         folder = self._parent / name
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, remove, folder)
             try:
-                await asyncio.to_thread(_prepare, folder, given)
+                await asyncio.to_thread(_prepare, folder, stdin)
                 if toolbox is not None:
-                    await stack.enter_async_context(bridge.served(folder, toolbox, slots))
+                    await stack.enter_async_context(bridge.serve(folder, toolbox, slots))
             except OSError as error:
                 raise ToolError(
                     f"the call cannot be prepared: {error.strerror or 'the disk fails'}"
                 ) from None
-            ended = await self._run(await self._command(job, folder), given, job.tool.name)
+            ended = await self._run(await self._command(job, folder), stdin, job.tool.name)
             result = await asyncio.to_thread(_read_result, folder / RESULT)
         return replace(ended, result=result)
 
     async def _command(self, job: Job, folder: Path) -> Command:
-        given = await self._environment()
+        base = await self._environment()
         env = {
-            **given,
+            **base,
             **job.env,
             "LMTB_TOOL_NAME": job.tool.name,
             "LMTB_TOOL_ARGS_FILE": str(folder / ARGUMENTS),
             "LMTB_TOOL_RESULT_FILE": str(folder / RESULT),
         }
-        # not by what the script declares for itself
-        limits = script_confinement(self._root, folder, given) if self._confined else None
+        # without the variables of the manifest: a script must not choose its own limits
+        limits = script_confinement(self._root, folder, base) if self._confined else None
         return Command(job.argv, env, str(job.cwd), limits)
 
-    async def _run(self, command: Command, given: bytes, name: str) -> Ended:
+    async def _run(self, command: Command, stdin: bytes, name: str) -> Ended:
         try:
-            child = await ChildProcess.start(command, stdin=given, name=name)
+            child = await ChildProcess.start(command, stdin=stdin, name=name)
         except ChildStartError as failed:
             raise ToolError(str(failed)) from None
         reading = asyncio.create_task(_read_output(child), name=f"output of {name}")
@@ -193,28 +195,28 @@ class Runner:
             try:
                 await child.stop(polite_s=0, term_s=self._term_s)
             finally:
-                await asyncio.wait({reading})  # its pipe is closed
+                await asyncio.wait({reading})  # ends, because the pipe is closed
         kept, dropped = reading.result()
         return Ended(code, kept, dropped, tuple(child.stderr.lines(20)))
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody cancelled the current task, and not only what it waits for."""
+    """Whether the current task itself was cancelled, not only the task that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def _prepare(folder: Path, given: bytes) -> None:
-    """The private folder of one call, with the arguments in it."""
+def _prepare(folder: Path, stdin: bytes) -> None:
+    """Create the private folder of one call and write the arguments to it."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700)
     descriptor = os.open(folder / ARGUMENTS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor
-        file.write(given)
+        file.write(stdin)
 
 
 def _read_result(file: Path) -> bytes | None:
-    """What the script left as its result; None where it left none."""
+    """The content of the result file; None if the script wrote none."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with open(descriptor, "rb") as content:  # noqa: PTH123  a descriptor
@@ -224,7 +226,7 @@ def _read_result(file: Path) -> bytes | None:
 
 
 async def _read_output(child: ChildProcess) -> tuple[bytes, int]:
-    """Standard output up to `MAX_STDOUT`, and how many bytes came after that."""
+    """Read standard output to its end: the first `MAX_STDOUT` bytes, and the number of bytes after them."""
     kept, dropped = bytearray(), 0
     while chunk := await child.read():
         room = MAX_STDOUT - len(kept)

@@ -28,15 +28,16 @@ _CACHES: Final = (
     ".nuget/packages",
     "go/pkg",
 )
-"""Below the home folder; none holds anything that runs by itself."""
+"""Folders below the home folder; none contains files that run without being called."""
 
 
 def script_confinement(root: Path, call_folder: Path, environment: Mapping[str, str]) -> Confinement:
     """The limits of one call.
 
     Args:
-        root: the workspace. call_folder: the private folder of the call.
-        environment: of the user; its TMPDIR and HOME count.
+        root: the workspace.
+        call_folder: the private folder of the call.
+        environment: the user's environment, of which TMPDIR and HOME are read.
     """
     places = [root, call_folder, Path(environment.get("TMPDIR") or tempfile.gettempdir())]
     places += map(Path, _SHARED)

@@ -40,7 +40,7 @@ _FALSE = ("false", "no", "off", "0", "")
 
 
 class ToolCallFailed(Exception):
-    """Another tool could not be called, or failed; the text says why. `result` is its whole answer."""
+    """A tool could not be called, or failed; the text says why. `result` is its complete answer."""
 
     def __init__(self, message: str, result: Any = None) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class ToolCallFailed(Exception):
 _arguments: dict[str, Any] | None = None
 
 
-def _given() -> dict[str, Any]:
+def _read_arguments() -> dict[str, Any]:
     global _arguments  # noqa: PLW0603  read once
     if _arguments is None:
         with open(os.environ["LMTB_TOOL_ARGS_FILE"], encoding="utf-8") as file:  # noqa: PTH123  loads faster
@@ -60,21 +60,21 @@ def _given() -> dict[str, Any]:
 
 
 def get(name: str, default: Any = None) -> Any:
-    """The argument as it was given, or `default`."""
-    return _given().get(name, default)
+    """The unconverted value of an argument, or `default`."""
+    return _read_arguments().get(name, default)
 
 
 def get_string(name: str, default: str = "") -> str:
-    """The argument as text."""
-    value = _given().get(name)
+    """The argument as a string; other values are converted to JSON."""
+    value = _read_arguments().get(name)
     if value is None:
         return default
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def get_int(name: str, default: int = 0) -> int:
-    """The argument as a whole number; `"7"` and `7.0` count. Raises ValueError for anything else."""
-    value = _given().get(name)
+    """The argument as an int; also accepts `"7"` and `7.0`. Raises ValueError for other values."""
+    value = _read_arguments().get(name)
     if value is None:
         return default
     if isinstance(value, str):
@@ -85,8 +85,8 @@ def get_int(name: str, default: int = 0) -> int:
 
 
 def get_float(name: str, default: float = 0.0) -> float:
-    """The argument as a number; `"7"` counts. Raises ValueError for anything else."""
-    value = _given().get(name)
+    """The argument as a float; also accepts `"7"`. Raises ValueError for other values."""
+    value = _read_arguments().get(name)
     if value is None:
         return default
     if isinstance(value, (dict, list)):
@@ -95,8 +95,8 @@ def get_float(name: str, default: float = 0.0) -> float:
 
 
 def get_bool(name: str, default: bool = False) -> bool:
-    """The argument as yes or no; `"true"`, `"yes"`, `1` and the like count, ValueError for anything else."""
-    value = _given().get(name)
+    """The argument as a bool; also accepts numbers and `"yes"`, `"no"` etc. Raises ValueError for others."""
+    value = _read_arguments().get(name)
     if value is None:
         return default
     if isinstance(value, str) and value.strip().lower() in (*_TRUE, *_FALSE):
@@ -107,8 +107,8 @@ def get_bool(name: str, default: bool = False) -> bool:
 
 
 def get_list(name: str, default: list[Any] | None = None) -> list[Any]:
-    """The argument as a list. Raises ValueError for anything else."""
-    value = _given().get(name)
+    """The argument as a list. Raises ValueError for other values."""
+    value = _read_arguments().get(name)
     if value is None:
         return [] if default is None else default
     if not isinstance(value, list):
@@ -117,8 +117,8 @@ def get_list(name: str, default: list[Any] | None = None) -> list[Any]:
 
 
 def get_object(name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The argument as an object. Raises ValueError for anything else."""
-    value = _given().get(name)
+    """The argument as a dict. Raises ValueError for other values."""
+    value = _read_arguments().get(name)
     if value is None:
         return {} if default is None else default
     if not isinstance(value, dict):
@@ -131,29 +131,29 @@ _returned = False
 
 
 def return_string(value: Any) -> NoReturn:
-    """End the script; its result is this text."""
+    """End the script with this text as its result."""
     _return({"text": str(value)})
 
 
 def return_object(value: Any) -> NoReturn:
-    """End the script; its result is this value, as text and as structured content. Must be JSON."""
+    """End the script with this JSON value as its result, both as text and as structured content."""
     _return({"object": value})
 
 
 def return_toon(value: Any) -> NoReturn:
-    """End the script; its result is this value in TOON, which takes fewer words than JSON."""
+    """End the script with this value in TOON as its result, which takes fewer tokens than JSON."""
     import lmtb_toon  # type: ignore[import-not-found]  # noqa: PLC0415  beside this file; rarely used
 
     _return({"text": lmtb_toon.encode(value)})
 
 
 def return_error(message: Any) -> NoReturn:
-    """End the script; its call has failed for this reason."""
+    """End the script with this error message; the call has failed."""
     _return({"error": str(message)})
 
 
 def _return(result: dict[str, Any]) -> NoReturn:
-    """Leave the result and end the script. The first one counts, even if a bare `except` caught the end."""
+    """Write the result and exit. Only the first result counts, even if the script caught `SystemExit`."""
     global _returned  # noqa: PLW0603  the process has one result
     if not _returned:
         content = json.dumps(result, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
@@ -164,30 +164,30 @@ def _return(result: dict[str, Any]) -> NoReturn:
     if threading is not None and threading.current_thread() is not threading.main_thread():
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(0)  # sys.exit would end this thread only
+        os._exit(0)  # sys.exit would end only this thread
     sys.exit(0)
 
 
 # Other tools ---------------------------------------------------------------------------------------------
 def list_tools() -> list[dict[str, Any]]:
-    """The tools that can be called: name, description, inputSchema …"""
-    tools: list[dict[str, Any]] = _ask({"do": "list"})["tools"]
+    """The definitions of the tools that can be called, with `name`, `description` and `inputSchema`."""
+    tools: list[dict[str, Any]] = _request({"do": "list"})["tools"]
     return tools
 
 
 def tool_search(query: str, max_results: int = 5) -> list[dict[str, Any]]:
-    """The tools that fit some words, best first."""
+    """The tools that match the words of `query`, best match first."""
     found = call_tool("tool_search", {"query": query, "max_results": max_results})
     return list(found["results"] if isinstance(found, dict) else found)
 
 
 def call_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
-    """Call a tool. The value is its structured content, or its text where it has none.
+    """Call a tool and return its structured content, or its text if it has none.
 
     Raises:
-        ToolCallFailed: there is no such tool, it refused or it failed.
+        ToolCallFailed: the tool does not exist, cannot be called, or failed.
     """
-    answer = _ask({"do": "call", "name": name, "arguments": arguments or {}})
+    answer = _request({"do": "call", "name": name, "arguments": arguments or {}})
     if "error" in answer:
         raise ToolCallFailed(answer["error"].get("message", "the call failed"), answer["error"])
     result = answer["result"]
@@ -199,26 +199,26 @@ def call_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
 
 
 def execute_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
-    """The same as `call_tool`."""
+    """Alias of `call_tool`."""
     return call_tool(name, arguments)
 
 
-def _ask(question: dict[str, Any]) -> dict[str, Any]:
-    """One question over the socket of this call."""
+def _request(request: dict[str, Any]) -> dict[str, Any]:
+    """Send one request over the socket of this call and return the answer."""
     import socket  # noqa: PLC0415  most scripts call no tools
 
     folder = os.path.dirname(os.environ["LMTB_TOOL_ARGS_FILE"])  # noqa: PTH120  loads faster
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(f"{folder}/tools.sock")
-            connection.sendall(json.dumps(question, allow_nan=False).encode() + b"\n")
+            connection.sendall(json.dumps(request, allow_nan=False).encode() + b"\n")
             with connection.makefile("rb") as lines:
                 line = lines.readline()
         except OSError as error:
             raise ToolCallFailed(f"tools cannot be called from here: {error.strerror or error}") from None
     if not line:
-        raise ToolCallFailed("the server ended the conversation")
+        raise ToolCallFailed("the server closed the connection")
     answer: dict[str, Any] = json.loads(line)
-    if "error" in answer and question["do"] == "list":
+    if "error" in answer and request["do"] == "list":
         raise ToolCallFailed(answer["error"].get("message", "the list failed"), answer["error"])
     return answer

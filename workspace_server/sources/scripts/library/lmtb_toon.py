@@ -19,7 +19,7 @@ _SPECIAL = frozenset(':"\\[]{}\n\r\t,')
 
 
 def encode(value: Any) -> str:
-    """A JSON value in TOON, without a line end after it."""
+    """Convert a JSON value to TOON, without a final newline."""
     if isinstance(value, dict):
         return "\n".join(_members(value, 0))
     if isinstance(value, (list, tuple)):
@@ -59,7 +59,7 @@ def _list(key: str, items: list[Any], depth: int) -> Iterator[str]:
 
 
 def _entry(item: Any, depth: int) -> Iterator[str]:
-    """One item of a list whose items are not alike; its first line begins with a dash."""
+    """One item of a list that cannot be a table; its first line begins with a dash."""
     margin = _INDENT * depth
     if isinstance(item, dict):
         lines = list(_members(item, depth + 1))
@@ -75,7 +75,7 @@ def _entry(item: Any, depth: int) -> Iterator[str]:
 
 
 def _columns(items: list[Any]) -> list[str] | None:
-    """The keys of a list of objects that all have the same ones and scalar values only."""
+    """The keys of the objects if all have the same keys and only scalar values, else None."""
     first = items[0]
     if not isinstance(first, dict) or not first:
         return None

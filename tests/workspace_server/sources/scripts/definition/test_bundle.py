@@ -71,7 +71,7 @@ def test_names_are_found_through_links_of_the_bundle(
     assert Bundle({"f": b"", "d/g": b""}, frozenset(), links).find(name) == found
 
 
-def test_a_file_that_cannot_be_read_now_is_said_so(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.write_text("x")
     tree = Tree()

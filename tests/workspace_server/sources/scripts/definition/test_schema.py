@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from workspace_server.sources.scripts.definition.manifest import Manifest, parse
-from workspace_server.sources.scripts.definition.schema import filled, input_schema, tool
+from workspace_server.sources.scripts.definition.schema import input_schema, tool, with_defaults
 
 LEAST = 'name = "n"\ndescription = "d"\nscript = "s.py"\n'
 
@@ -25,7 +25,7 @@ def test_generated_schema_keeps_file_order_and_says_what_is_required() -> None:
     assert {json.dumps(input_schema(manifest(text))) for _ in range(3)} == {expected}
 
 
-def test_required_is_absent_where_nothing_is() -> None:
+def test_required_is_left_out_if_no_argument_is_required() -> None:
     assert input_schema(manifest("")) == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -45,7 +45,7 @@ def test_tool_object_has_what_the_manifest_says_and_no_more() -> None:
     assert "keywords" not in full.definition
 
 
-def test_what_is_left_out_is_filled_with_its_default() -> None:
+def test_missing_arguments_get_their_defaults() -> None:
     one = manifest('[parameters.a]\ntype = "int"\ndefault = 7\n[parameters.b]\ntype = "int"\n')
-    assert filled(one, {}) == {"a": 7}
-    assert filled(one, {"a": 1, "b": 2}) == {"a": 1, "b": 2}
+    assert with_defaults(one, {}) == {"a": 7}
+    assert with_defaults(one, {"a": 1, "b": 2}) == {"a": 1, "b": 2}

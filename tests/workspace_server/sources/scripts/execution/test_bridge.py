@@ -32,17 +32,17 @@ t.return_object(seen)
 
 
 class Box:
-    """A toolbox of a test: a coroutine function per tool."""
+    """A toolbox whose tools are coroutine functions of the test."""
 
     def __init__(self, **tools: Any) -> None:
         self.tools = tools
-        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+        self.requests: list[tuple[str, Mapping[str, Any]]] = []
 
     async def listed(self) -> list[Mapping[str, Any]]:
         return [{"name": name} for name in self.tools]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        self.asked.append((name, arguments))
+        self.requests.append((name, arguments))
         if name not in self.tools:
             return {"error": {"code": -32602, "message": f"Tool not found or disabled: {name}"}}
         outcome = self.tools[name]
@@ -70,11 +70,11 @@ async def test_a_script_lists_finds_and_calls_tools(tmp_path: Path) -> None:
         "fails": "Error: no",
         "none": "Tool not found or disabled: none",
     }
-    assert box.asked[:2] == [("tool_search", {"query": "words", "max_results": 3}), ("echo", {"a": "é"})]
+    assert box.requests[:2] == [("tool_search", {"query": "words", "max_results": 3}), ("echo", {"a": "é"})]
 
 
-async def test_scripts_call_scripts_in_one_place_and_not_for_ever(tmp_path: Path) -> None:
-    """With a single place for running scripts, and a depth that ends."""
+async def test_nested_scripts_share_one_slot_and_their_depth_is_limited(tmp_path: Path) -> None:
+    """With a single slot and a limited depth."""
     async with script_source(tmp_path, slots=Slots(1, 5)) as scripts:
         scripts.write("t", "import lmtb_tool as t\nt.return_object([t.get('depth'), t.call_tool('t', {})])\n")
         outcome = await scripts.call("t", CallContext(toolbox=_nested(scripts, 2)), depth=1)
@@ -110,17 +110,17 @@ folder = os.path.dirname(os.environ["LMTB_TOOL_ARGS_FILE"])
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(folder + "/tools.sock")
 connection.sendall(b'{"do": "call", "name": "slow"}\\n')
-while not os.path.exists("asked"): pass
+while not os.path.exists("called"): pass
 print(folder)
 """
     async with script_source(tmp_path) as scripts:
         scripts.write("t", script)
 
-        async def asked(arguments: Mapping[str, Any]) -> ToolResult:
-            (scripts.root / "asked").touch()
+        async def noted(arguments: Mapping[str, Any]) -> ToolResult:
+            (scripts.root / "called").touch()
             return await slow(arguments)
 
-        outcome = await scripts.call("t", CallContext(toolbox=Box(slow=asked)))
+        outcome = await scripts.call("t", CallContext(toolbox=Box(slow=noted)))
         assert isinstance(outcome, ToolResult)
         assert gone.is_set()
         assert not Path(outcome.text).exists()
@@ -128,23 +128,23 @@ print(folder)
 
 @pytest.mark.parametrize("line", ["", "x", "[]", "1", "{}", '{"do": "x"}', '{"do": "call"}', '{"do": "call", "name": 1}',
                                   '{"do": "call", "name": "t", "arguments": [1]}', "[" * 100_000])  # fmt: skip
-async def test_what_is_no_question_is_answered_by_an_error(tmp_path: Path, line: str) -> None:
+async def test_an_invalid_request_is_answered_by_an_error(tmp_path: Path, line: str) -> None:
     box = Box()
-    async with bridge.served(tmp_path, box, Slots()):
+    async with bridge.serve(tmp_path, box, Slots()):
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / bridge.SOCKET))
         writer.write(line.encode() + b'\n{"do": "list"}\n')
         assert json.loads(await reader.readline())["error"]["code"] == -32600
         assert json.loads(await reader.readline()) == {"tools": []}
         writer.close()
         await writer.wait_closed()
-    assert box.asked == []
+    assert box.requests == []
 
 
-async def test_a_tool_that_breaks_is_an_answer(tmp_path: Path) -> None:
+async def test_an_exception_of_a_tool_is_answered_by_an_error(tmp_path: Path) -> None:
     async def broken(_: Mapping[str, Any]) -> ToolResult:
         raise RuntimeError("secret")
 
-    async with bridge.served(tmp_path, Box(t=broken), Slots()):
+    async with bridge.serve(tmp_path, Box(t=broken), Slots()):
         reader, writer = await asyncio.open_unix_connection(str(tmp_path / bridge.SOCKET))
         writer.write(b'{"do": "call", "name": "t"}\n')
         answer = await reader.readline()

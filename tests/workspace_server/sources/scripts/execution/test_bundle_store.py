@@ -21,7 +21,7 @@ BUNDLE = Bundle(
 
 
 @pytest.fixture
-def materials(tmp_path: Path) -> Iterator[BundleStore]:
+def store(tmp_path: Path) -> Iterator[BundleStore]:
     made = BundleStore(tmp_path / "private" / "tools")
     yield made
     made.close()
@@ -32,21 +32,21 @@ def mode(path: Path) -> str:
     return oct(stat.S_IMODE(path.lstat().st_mode))
 
 
-def test_files_are_closed_to_writing_and_to_others(materials: BundleStore) -> None:
-    (folder,) = materials.place([BUNDLE])
+def test_files_are_read_only_and_private(store: BundleStore) -> None:
+    (folder,) = store.place([BUNDLE])
     assert {name: (folder / name).read_bytes() for name in BUNDLE.contents} == BUNDLE.contents
     assert [mode(folder / name) for name in ("a.py", "d/run", "d/tool")] == ["0o400", "0o500", "0o500"]
     assert [mode(path) for path in (folder, folder / "d", folder.parent)] == ["0o500", "0o500", "0o700"]
     assert (folder / "d" / "l").read_bytes() == b"1"
 
 
-def test_an_untouched_folder_is_used_again(materials: BundleStore) -> None:
-    assert materials.place([BUNDLE]) == materials.place([BUNDLE])
+def test_an_unchanged_folder_is_used_again(store: BundleStore) -> None:
+    assert store.place([BUNDLE]) == store.place([BUNDLE])
 
 
 @pytest.mark.parametrize("change", ["content", "mode", "added", "removed", "same content"])
-def test_a_folder_that_somebody_touched_is_not_used_again(materials: BundleStore, change: str) -> None:
-    (folder,) = materials.place([BUNDLE])
+def test_a_modified_folder_is_not_used_again(store: BundleStore, change: str) -> None:
+    (folder,) = store.place([BUNDLE])
     folder.chmod(0o700)
     file = folder / "a.py"
     match change:
@@ -61,33 +61,31 @@ def test_a_folder_that_somebody_touched_is_not_used_again(materials: BundleStore
         case "removed":
             file.unlink()
     folder.chmod(0o500)
-    (again,) = materials.place([BUNDLE])
+    (again,) = store.place([BUNDLE])
     assert again != folder
     assert (again / "a.py").read_bytes() == b"1"
     assert not (again / "json.py").exists()
 
 
-def test_only_what_is_unused_makes_room(materials: BundleStore) -> None:
-    with materials.held([BUNDLE]):
-        (kept,) = materials.place([BUNDLE])
-        others = [
-            materials.place([Bundle({"n": str(n).encode()}, frozenset(), {})])[0] for n in range(KEPT + 5)
-        ]
+def test_only_unused_bundles_are_removed(store: BundleStore) -> None:
+    with store.in_use([BUNDLE]):
+        (kept,) = store.place([BUNDLE])
+        others = [store.place([Bundle({"n": str(n).encode()}, frozenset(), {})])[0] for n in range(KEPT + 5)]
         assert kept.exists()
         assert [folder.exists() for folder in others] == [False] * 5 + [True] * KEPT
 
 
-def test_nothing_is_placed_after_the_end(materials: BundleStore) -> None:
-    materials.place([BUNDLE])
-    materials.close()
+def test_a_closed_store_writes_nothing(store: BundleStore) -> None:
+    store.place([BUNDLE])
+    store.close()
     with pytest.raises(OSError):
-        materials.place([BUNDLE])
+        store.place([BUNDLE])
 
 
-def test_of_a_file_that_flips_only_trusted_bytes_are_ever_placed(
-    tmp_path: Path, materials: BundleStore
+def test_of_a_file_that_keeps_changing_only_trusted_bytes_are_written(
+    tmp_path: Path, store: BundleStore
 ) -> None:
-    """A file flipped a thousand times between looks, 0 unapproved runs."""
+    """The file changes a thousand times between the checks."""
     root = tmp_path / "project"
     good, evil = b"print('good')\n", b"print('evil')\n"
     script = write_tool(root / "tools", "a", good) / "script.py"
@@ -120,7 +118,7 @@ def test_of_a_file_that_flips_only_trusted_bytes_are_ever_placed(
                 pending += "a" in snapshot.pending
             else:
                 placed += 1
-                (folder,) = materials.place([found.bundle])
+                (folder,) = store.place([found.bundle])
                 assert (folder / "script.py").read_bytes() == good
                 assert found.item.digest() == judge.trusted[found.item.key]
     finally:

@@ -32,7 +32,7 @@ def left(value: Any, **members: Any) -> Ended:
     return Ended(members.pop("code", 0), result=json.dumps(value).encode(), **members)
 
 
-def test_an_exception_beats_a_value_which_beats_output() -> None:
+def test_an_exception_wins_over_a_value_and_a_value_over_output() -> None:
     raised = left({"raised": "ValueError: x (script.py, line 3)"}, code=1, stdout=b"out")
     assert result(raised).text == "Error: ValueError: x (script.py, line 3)"
     failed = left({"text": "value"}, code=3, stdout=b"out")
@@ -53,7 +53,7 @@ def test_an_object_is_text_and_structured_content() -> None:
     assert (found.text, found.structured) == ('{"ä": [1, 2.5]}', {"ä": [1, 2.5]})
 
 
-def test_a_returned_error_is_an_error_and_says_so_once() -> None:
+def test_a_returned_error_is_an_error_result() -> None:
     assert result(left({"error": "Division by zero"})).text == "Error: Division by zero"
     assert result(left({"error": "Error: twice"})).text == "Error: twice"
     assert result(left({"error": "x"})).is_error
@@ -85,19 +85,19 @@ def test_cut_output_says_how_much_is_missing() -> None:
 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b'"x"', b'{"object": NaN}', b"\xff", b"[" * 100_000])
-def test_a_result_that_is_no_json_is_an_error_that_names_the_tool(content: bytes) -> None:
+def test_an_invalid_result_file_is_an_error_that_names_the_tool(content: bytes) -> None:
     found = result(Ended(0, b"out", result=content))
     assert found.is_error
-    assert "t left a result" in found.text
+    assert "t wrote a result file" in found.text
 
 
-def test_half_characters_and_control_characters_never_reach_the_wire() -> None:
+def test_invalid_and_control_characters_are_removed() -> None:
     found = encode_result(result(Ended(0, result=b'{"object": {"a": "\\ud800"}}')))
     assert found["structuredContent"] == {"a": "\ufffd"}
     assert encode_result(result(Ended(0, b"\x1b[31mred\x1b[0m\0\xff\n")))["content"][0]["text"] == "red\ufffd"
 
 
-def test_too_large_a_result_is_refused() -> None:
+def test_a_result_over_the_limit_is_refused() -> None:
     found = outcome(TOOL, Ended(0, result=b" " * (MAX_RESULT + 1)))
     assert isinstance(found, Refusal)
     assert found.reason is Reason.RESPONSE_TOO_LARGE
@@ -106,12 +106,12 @@ def test_too_large_a_result_is_refused() -> None:
 @pytest.mark.parametrize(
     "ended", [Ended(0, b'{"a": 1}\n'), left({"text": '{"a": 1}'}), left({"object": {"a": 1}})]
 )
-def test_a_promised_shape_is_read_from_any_kind_of_result(ended: Ended) -> None:
+def test_structured_content_is_read_from_any_kind_of_result(ended: Ended) -> None:
     assert result(ended, SHAPED).structured == {"a": 1}
 
 
 @pytest.mark.parametrize("ended", [Ended(0, b"plain"), left({"text": "NaN"}), Ended(0, b'{"a"', dropped=3)])
-def test_what_is_no_json_breaks_the_promise_of_a_shape(ended: Ended) -> None:
+def test_output_that_is_not_json_fails_the_output_schema(ended: Ended) -> None:
     found = result(ended, SHAPED)
     assert found.is_error
     assert found.structured is None

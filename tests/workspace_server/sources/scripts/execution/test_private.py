@@ -21,7 +21,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_a_folder_is_for_its_owner_and_gone_in_the_end(tmp_path: Path) -> None:
+def test_the_folder_is_private_and_removed_on_close(tmp_path: Path) -> None:
     folder = PrivateFolder(tmp_path / "run", "script")
     folder.close()
     folder.open()
@@ -32,7 +32,7 @@ def test_a_folder_is_for_its_owner_and_gone_in_the_end(tmp_path: Path) -> None:
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_what_a_killed_process_left_is_removed_and_what_is_in_use_is_not(tmp_path: Path) -> None:
+def test_only_folders_of_dead_processes_are_removed(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", DIES, str(tmp_path)], check=False, cwd=Path(__file__).parents[3]
     )

@@ -1,6 +1,6 @@
-"""Base of the sinks that pass a response to a client unread, while it arrives.
+"""Base class of the sinks that forward a response body to a client as it arrives, without parsing it.
 
-What is written of it, and when, is for those who know its form (`large_json.py`, `large_event.py`).
+The subclasses in `large_json.py` and `large_event.py` decide which bytes are written, and when.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from manager.runtime_tuning import malloc
 from manager.upstream.response import Piece
 
 JOINED: Final = 16 * 1024
-"""Bytes that are written with the head. Each write may wake the client, and copying these is quicker."""
+"""Bytes of the body that are written together with the head: copying them costs less than a second write."""
 
 
 class BodySink(ABC):
-    """One such answer.
+    """Writes one response body, and its head, to a client.
 
     Args:
-        http_request: gets it, the head too.
-        now: a monotonic clock.
+        http_request: the client's request.
+        now: a monotonic clock, in seconds.
 
     Attributes:
-        at: how much of it came, in bytes.
-        waited: seconds for which the client was waited for.
-        held: what came, where it is to be kept until something is written; None where not, or not any more.
-        on_done: called when the client has all of it, where that is seen before the end of the body.
+        at: bytes received from the server so far.
+        waited: seconds spent waiting for the client to read.
+        held: the pieces buffered until the first write; None once writing has begun, or without buffering.
+        on_complete: called once the whole response is written, if that is before the server's body ends.
     """
 
     __slots__ = ("_http_request", "_now", "at", "held", "on_complete", "waited")
@@ -45,19 +45,22 @@ class BodySink(ABC):
 
     @abstractmethod
     def put(self, data: Piece) -> bool:
-        """Take a piece; whether the client keeps up.
+        """Process the next piece of the body.
+
+        Returns:
+            Whether the client can take more now; if not, see `when_writable`.
 
         Raises:
-            InterruptedAnswerError: it is another answer than was said.
-            ConnectionError: the client is gone.
+            InterruptedAnswerError: the body is too large, or not the response that the server announced.
+            ConnectionError: the client has disconnected.
         """
 
     @abstractmethod
     def finish(self) -> None:
-        """The body has come to its end; raises as `put`."""
+        """Write the end of the response, after the last piece; raises as `put` does."""
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call this when the client keeps up again, or is gone."""
+        """Call `call` once the client can take more or has disconnected; count the wait as `waited`."""
         since = self._now()
 
         def resume() -> None:

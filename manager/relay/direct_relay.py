@@ -1,9 +1,9 @@
 """Relays the response to a call from connection to connection, without a task.
 
-A small JSON response is written when it is complete, and a sink of `relay_plan.py` takes a large one as it
-arrives. Anything else (an event stream, an input request, a late or missing answer, a session client that
-leaves) continues in a task, from the point where it is. `answers/dispatch.py` decides where a call goes, and
-how a response reads in a session is decided in `sessions/round_trips.py`.
+A small JSON response is written once it is complete; a sink from `relay_plan.py` writes a large one as it
+arrives. In all other cases (other event streams, input requests, late or missing responses, a session client
+that disconnects) a task continues the call. `answers/dispatch.py` decides where a call goes;
+`sessions/round_trips.py` converts a response for a session client.
 """
 
 from __future__ import annotations
@@ -28,35 +28,42 @@ from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamRes
 from protocol.errors import Refusal
 
 PATIENCE_S: Final = 1.0
-"""How long an answer is waited for in this way."""
+"""Seconds until a task takes over a call whose response has not arrived."""
 
 
 class Host(Protocol):
-    """Who sends such calls.
+    """The endpoint that sends the calls.
 
     Attributes:
-        settings: how much, and how long.
+        settings: size and time limits.
     """
 
     settings: Settings
 
     def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
-        """Take a call over where it is."""
+        """Continue a call in a task, from its current state."""
 
     def ended(self, exchange: Exchange) -> None:
-        """A call is no longer under way here: answered, given up, or about to be taken over."""
+        """Note that the relay of a call has ended: answered, abandoned or about to continue in a task."""
 
     def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
-        """A call is about to be answered, by a response in one piece or an event stream."""
+        """Offer a call to the route cache, just before its JSON response or event stream is written."""
 
     def failed(self, http_request: HttpRequest, fault: BaseException) -> None:
-        """Answering went wrong."""
+        """Log an unexpected error; respond with 500, or close the connection if the response has begun."""
 
 
 class DirectRelay:
-    """One such call."""
+    """Relays the response to one call that was sent.
 
-    __slots__ = ("_body", "_exchange", "_host", "_http_request", "_seen", "_sent")
+    Args:
+        host: the endpoint that sent the call.
+        exchange: the call as the client made it.
+        sent: the call as it was sent, with its response, which may not have arrived.
+        patience_s: seconds until the call continues in a task.
+    """
+
+    __slots__ = ("_body", "_exchange", "_host", "_http_request", "_received_before", "_sent")
 
     def __init__(
         self, host: Host, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
@@ -65,16 +72,16 @@ class DirectRelay:
         self._http_request = http_request
         self._exchange = exchange
         self._sent: Sent | None = sent
-        self._body: BodySink | None = None  # of an answer that nobody has to read
-        self._seen = 0  # bytes of it that had come when it was looked at last
+        self._body: BodySink | None = None  # of a large response
+        self._received_before = 0  # bytes of it at the last deadline that the client was given
         sent.call.response.on_data = self._on_data
         http_request.on_disconnect = self._client_left
         http_request.set_deadline(min(patience_s, sent.call.timeout_s), self._continue_in_task)
 
     def cancel(self) -> None:
-        """The client said that it does not want it any more: nothing more is said.
+        """Abandon the call after the client's `notifications/cancelled`: respond with 202 and no body.
 
-        Amid a body only the end of the connection tells that the rest does not come.
+        If the response has begun, closing the connection is the only way to signal that the rest is missing.
         """
         if (sent := self._end()) is not None:
             sent.call.give_up()
@@ -84,9 +91,9 @@ class DirectRelay:
                 self._http_request.respond(202, fields=self._exchange.headers)
 
     def _client_left(self) -> None:
-        """The client is gone: that cancels a stateless call, and means nothing in a session.
+        """Cancel a stateless client's call; let a session client's call continue in a task.
 
-        What of an answer has come already is of no use to anybody in either case.
+        A session's call is abandoned too once its response has begun: the rest could not be delivered.
         """
         if self._exchange.session is not None and not self._is_streaming:
             self._continue_in_task()
@@ -95,7 +102,7 @@ class DirectRelay:
 
     @property
     def _is_streaming(self) -> bool:
-        """Whether some of the answer has gone to the client, or might have."""
+        """Whether a sink has begun to write the response, or writes it without buffering."""
         return self._body is not None and self._body.held is None
 
     def _continue_in_task(self) -> None:
@@ -105,20 +112,18 @@ class DirectRelay:
             self._host.continue_in_task(self._http_request, self._exchange, sent)
 
     def _end(self) -> Sent | None:
-        """What was sent, for the one who asks first."""
+        """End the relay: remove its callbacks and return the sent call; None if it has ended before."""
         sent, self._sent = self._sent, None
         if sent is not None:
             sent.call.response.on_data = None
-            self._http_request.on_disconnect = (
-                None  # no cycle is left behind: that would be work for the collector
-            )
+            self._http_request.on_disconnect = None  # breaks the reference cycle, to spare the collector
             if self._body is not None:
                 self._body.on_complete = None
             self._host.ended(self._exchange)
         return sent
 
     def _on_data(self) -> None:
-        """Something came of the answer."""
+        """Relay what has arrived of the response; called by the upstream connection."""
         sent = self._sent
         if sent is None:
             return
@@ -134,11 +139,11 @@ class DirectRelay:
     def _relay(self, sent: Sent) -> None:
         response = sent.call.response
         if not response.has_ended:
-            if _is_to_be_passed_on(response):
+            if _should_relay_now(response):
                 self._relay_or_continue(sent)
             return
-        came = time.monotonic()
-        body = self._answer(response)
+        arrived_at = time.monotonic()
+        body = self._small_body(response)
         if body is None:
             self._relay_or_continue(sent)
             return
@@ -146,10 +151,10 @@ class DirectRelay:
         self._host.cache_route(self._http_request, self._exchange, sent)
         status = 200 if self._exchange.session is not None else response.head.status
         self._http_request.respond(status, body, self._exchange.headers)
-        sent.call.end("ok", came)
+        sent.call.end("ok", arrived_at)
 
     def _refuse(self, sent: Sent, refusal: Refusal) -> None:
-        """Nothing is out yet, and nothing will come that is of use."""
+        """Respond with an error, before anything was written."""
         self._end()
         sent.call.refuse(refusal)
         self._http_request.respond(
@@ -162,60 +167,60 @@ class DirectRelay:
         if not (hasattr(sent.call.response, "head") and self._stream(sent)):
             self._continue_in_task()
 
-    # -- large answers ------------------------------------------------------------------------------------
+    # -- large responses ----------------------------------------------------------------------------------
 
     def _stream(self, sent: Sent) -> bool:
-        """Let the answer flow to the client as it comes; False where that cannot be."""
+        """Start to write the response to the client as it arrives; False if no sink can."""
         call = sent.call
         limit = self._host.settings.response_limit
         body = self._body = sink_for(self._http_request, self._exchange, call.response, limit)
         if body is None:
             return False
-        left = _left(call)
+        left = _seconds_left(call)
         if body.held is not None:
             left = min(left, PATIENCE_S)
-        self._http_request.set_deadline(max(0.0, left), self._time_is_over)
-        body.on_complete = self._client_has_all
+        self._http_request.set_deadline(max(0.0, left), self._on_deadline)
+        body.on_complete = self._on_written
         Flow(call.response, body, self._body_ended)
         call.response.lend()
         return True
 
-    def _time_is_over(self) -> None:
-        """The time of the call is over: that of a client that reads slowly, but reads, is its own."""
+    def _on_deadline(self) -> None:
+        """End the call at its deadline, but extend the deadline by the time a slow client needs to read."""
         body, sent = self._body, self._sent
         if body is None or sent is None:
             return
         if body.held is not None:
             self._continue_in_task()
-        elif not self._http_request.is_full:  # at this moment: what it took before is not the server's
-            left = _left(sent.call) + body.waited
+        elif not self._http_request.is_full:  # the server is late; the client's time counts as `waited`
+            left = _seconds_left(sent.call) + body.waited
             if left > 0:
-                self._http_request.set_deadline(left, self._time_is_over)
+                self._http_request.set_deadline(left, self._on_deadline)
             else:
                 self._body_ended(TimeoutError())
-        elif body.at > self._seen:
-            self._seen = body.at
-            self._http_request.set_deadline(sent.call.timeout_s, self._time_is_over)
+        elif body.at > self._received_before:
+            self._received_before = body.at
+            self._http_request.set_deadline(sent.call.timeout_s, self._on_deadline)
         else:
             self._body_ended(ConnectionAbortedError("the client does not read"))
 
-    def _client_has_all(self) -> None:
-        """The client has all of it, whatever the end of the body brings."""
+    def _on_written(self) -> None:
+        """End the call once the whole response is written, before the server ends the body."""
         if (sent := self._end()) is not None:
             sent.call.end()
             if not sent.call.response.has_ended:
                 asyncio.get_running_loop().call_later(LINGER_S, sent.call.response.abandon)
 
     def _body_ended(self, fault: Exception | None) -> None:
-        """All of it is written, or no more can be; what broke off is ended in the only honest way."""
+        """End the response after the last piece; after a fault, send an error or close the connection."""
         if not self._is_streaming and (fault is None or isinstance(fault, UpstreamFailure)):
-            self._continue_in_task()  # all that came is held; with another fault a piece of it is lost
+            self._continue_in_task()  # every piece is buffered; other faults lose one
             return
         sent = self._end()
         if sent is None:
             return
         call, http_request = sent.call, self._http_request
-        fault = fault or self._finished()
+        fault = fault or self._finish_body()
         if fault is None:
             call.end()
         elif isinstance(fault, (InterruptedAnswerError, UpstreamFailure, TimeoutError)):
@@ -229,22 +234,22 @@ class DirectRelay:
                 )
         else:
             sent.call.give_up()
-            if isinstance(fault, ConnectionError):  # of the client's, which is gone or as good as that
+            if isinstance(fault, ConnectionError):  # the client has disconnected or does not read
                 http_request.abort()
             else:
                 self._host.failed(http_request, fault)
 
-    def _finished(self) -> Exception | None:
-        """Write the end; what kept it from being written."""
-        assert self._body is not None  # noqa: S101  narrows the type: it was poured
+    def _finish_body(self) -> Exception | None:
+        """Write the end of the response, and return the error if that fails."""
+        assert self._body is not None  # noqa: S101  narrows the type: the sink's own callbacks lead here
         try:
             self._body.finish()
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
             return fault
         return None
 
-    def _answer(self, response: UpstreamResponse) -> bytes | None:
-        """The body for the client; None where there is none that can be told at once."""
+    def _small_body(self, response: UpstreamResponse) -> bytes | None:
+        """The body for the client; None if the response is not small JSON or has to be parsed in a task."""
         body = response.whole()
         if (
             body is None
@@ -255,14 +260,14 @@ class DirectRelay:
         return body if self._exchange.session is None else round_trips.final_response(self._exchange, found)
 
 
-def _left(call: ForwardedCall) -> float:
+def _seconds_left(call: ForwardedCall) -> float:
     """Seconds until the deadline of a call."""
-    assert call.deadline is not None  # noqa: S101  narrows the type: streams do not go this way
+    assert call.deadline is not None  # noqa: S101  narrows the type: only listen streams have none
     return call.deadline - time.monotonic()
 
 
-def _is_to_be_passed_on(response: UpstreamResponse) -> bool:
-    """Whether an answer that is on its way is not to be waited for, but for its beginning."""
+def _should_relay_now(response: UpstreamResponse) -> bool:
+    """Whether an incomplete response is relayed now: it is not small JSON, and its body has begun."""
     if not hasattr(response, "head") or _is_small_json(response.head):
         return False
     return bool(response.first)

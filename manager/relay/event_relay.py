@@ -1,8 +1,8 @@
 """Relays an event stream of a workspace server to a client, event by event.
 
-Its bytes stay as they are. A large event is not kept back until it is whole, if its beginning says already
-that it is the response: who has begun to read that can only be told by a broken connection that the rest does
-not come. Who writes the bytes, and what is said where no response came, is `writer.py`.
+The bytes are not changed. Each event is buffered until it is complete, except a large one whose beginning
+shows that it is the response; if that breaks off, the client's connection is closed. `writer.py` ends the
+stream with an error if the server sends no response.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _RESPONSE: Final = re.compile(
     rb"(?:(?:event: ?message|(?:id|retry)?:[^\r\n]{0,256})(?:\r\n|\n|\r)){0,8}"
     rb'data: ?\{"jsonrpc": ?"2\.0", ?"id": ?(-?[0-9]{1,32}|"[^"\\\r\n]{1,254}"), ?"(?:result|error)": ?\{'
 )
-"""How an event begins that nobody needs to read further to know it for a response."""
+"""The beginning of an event that identifies the JSON-RPC response and its id."""
 
 
 class EventSplitter:
-    """Says of a stream's bytes which may go out now, and remembers whether a response was among them.
+    """Splits a stream into bytes that can be written now, and detects the response among its events.
 
     Args:
-        identity: of the request, as JSON text.
-        limit: bytes of an event that is worth waiting for.
+        identity: the id of the request as JSON text.
+        limit: largest event in bytes.
 
     Attributes:
-        is_answered: whether the response was among the events.
-        is_open: whether a part of an event is out whose end has not come.
-        size: bytes of the event that is not complete yet.
+        is_answered: whether the response was returned in full.
+        is_open: whether a part of an event was returned whose end has not arrived.
+        size: bytes of the incomplete event so far.
     """
 
-    __slots__ = ("_held", "_identity", "_limit", "_seam", "is_answered", "is_open", "size")
+    __slots__ = ("_identity", "_incomplete", "_limit", "_tail", "is_answered", "is_open", "size")
 
     def __init__(self, identity: bytes, limit: int) -> None:
         self._identity = identity
@@ -49,71 +49,71 @@ class EventSplitter:
         self.is_answered = False
         self.is_open = False
         self.size = 0
-        self._held: bytearray | bytes = b""
-        self._seam = b""  # the last bytes that are out of an open event: its boundary may have begun
+        self._incomplete: bytearray | bytes = b""
+        self._tail = b""  # the last bytes returned of an open event: its boundary may begin there
 
     def take(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes, and return those that may go out now.
+        """Process the next bytes of the stream, and return those that can be written now.
 
         Raises:
-            InterruptedAnswerError: there is the response to another request among them.
+            InterruptedAnswerError: they contain the response to another request.
         """
-        return self._continued(chunk) if self.is_open else self._whole(chunk)
+        return self._continue_open(chunk) if self.is_open else self._complete_events(chunk)
 
-    def _whole(self, chunk: bytes) -> list[bytes]:
-        """All events that are complete now, and the beginning of one that need not be."""
+    def _complete_events(self, chunk: bytes) -> list[bytes]:
+        """Return all events that are complete now, and the beginning of a large response."""
         data: bytes | bytearray = chunk
-        held = self._held
-        searched = max(0, len(held) - len(_LONGEST_BOUNDARY))
-        if held:
-            data = bytearray(held) if isinstance(held, bytes) else held
+        incomplete = self._incomplete
+        searched = max(0, len(incomplete) - len(_LONGEST_BOUNDARY))
+        if incomplete:
+            data = bytearray(incomplete) if isinstance(incomplete, bytes) else incomplete
             data += chunk
         end = _last_end(data, searched)
         whole, rest = bytes(data[:end]), data[end:] if end else data
-        self._read(whole)
+        self._detect_response(whole)
         self.size = len(rest)
         is_large = COLLECTED <= self.size <= self._limit
         response = _RESPONSE.match(rest) if is_large else None
         if response is None:
-            self._held = rest  # a second piece makes it one that grows
+            self._incomplete = rest  # becomes a bytearray with the next piece
             return [whole] if whole else []
         check_id(response[1], self._identity)
-        self._held = b""
-        self.is_open, self._seam = True, b""
+        self._incomplete = b""
+        self.is_open, self._tail = True, b""
         begun = bytes(rest)
-        self._note(begun)
+        self._keep_tail(begun)
         return [whole, begun] if whole else [begun]
 
-    def _continued(self, chunk: bytes) -> list[bytes]:
-        """More of an event that is partly out, and what follows it."""
-        seam = self._seam
-        end = _first_end(seam + chunk[: len(_LONGEST_BOUNDARY)]) - len(seam)
+    def _continue_open(self, chunk: bytes) -> list[bytes]:
+        """Return the next bytes of the open event, and the complete events after it."""
+        tail = self._tail
+        end = _first_end(tail + chunk[: len(_LONGEST_BOUNDARY)]) - len(tail)
         if end <= 0:
             end = _first_end(chunk)
         if end <= 0:
             self.size += len(chunk)
-            self._note(chunk)
+            self._keep_tail(chunk)
             return [chunk]
         self.is_open, self.is_answered = False, True
         self.size = 0
         rest = chunk[end:]
-        return [chunk[:end], *(self._whole(rest) if rest else [])]
+        return [chunk[:end], *(self._complete_events(rest) if rest else [])]
 
-    def _read(self, events: bytes) -> None:
-        """Look for the response in whole events."""
+    def _detect_response(self, events: bytes) -> None:
+        """Set `is_answered` if the response is among these complete events."""
         for event in sse.Decoder(len(events)).feed(events):
             if answered(event.data, self._identity) is not None:
                 self.is_answered = True
 
-    def _note(self, out: bytes) -> None:
-        self._seam = (self._seam + out[-len(_LONGEST_BOUNDARY) :])[1 - len(_LONGEST_BOUNDARY) :]
+    def _keep_tail(self, out: bytes) -> None:
+        self._tail = (self._tail + out[-len(_LONGEST_BOUNDARY) :])[1 - len(_LONGEST_BOUNDARY) :]
 
 
-# Looking for one byte is a hundred times as fast as looking for two.
+# `find` is a hundred times as fast for one byte as for two.
 
 
 def _last_end(data: bytes | bytearray, start: int) -> int:
-    """Where the last event ends; 0 where none does."""
+    """The offset behind the last complete event; 0 if there is none."""
     if data.find(b"\r", start) >= 0:
         return max((at + len(one) for one in _BOUNDARIES if (at := data.rfind(one, start)) >= 0), default=0)
     at = data.rfind(b"\n", start)
@@ -125,7 +125,7 @@ def _last_end(data: bytes | bytearray, start: int) -> int:
 
 
 def _first_end(data: bytes) -> int:
-    """Where the first event ends; 0 where none does."""
+    """The offset behind the first complete event; 0 if there is none."""
     if b"\r" in data:
         found = _BOUNDARY.search(data)
         return found.end() if found else 0
@@ -138,7 +138,13 @@ def _first_end(data: bytes) -> int:
 
 
 class EventRelay:
-    """Where the bytes of a workspace server's events go: to a client, as far as they may."""
+    """The sink that writes a workspace server's events to a client.
+
+    Args:
+        out: the client's event stream.
+        identity: the id of the request as JSON text.
+        limit: largest event in bytes.
+    """
 
     __slots__ = ("_limit", "_out", "events")
 
@@ -148,7 +154,7 @@ class EventRelay:
         self._limit = limit
 
     def put(self, data: Piece) -> bool:
-        """Take a piece of the stream; whether the client keeps up.
+        """Process the next piece of the stream; return whether the client can take more now.
 
         Raises:
             InterruptedAnswerError: an event is too large, or the response to another request.
@@ -162,5 +168,5 @@ class EventRelay:
         return has_room
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call this when the client keeps up again, or is gone."""
+        """Call `call` once the client can take more or has disconnected."""
         self._out.when_writable(call)

@@ -1,7 +1,7 @@
-"""Passes the only event of a stream to a client unread: as an event, or as JSON.
+"""Forwards the only event of a stream to a client without parsing it: as an event, or as JSON.
 
-Its server said before the event what of it a session does not get (`protocol/internal/result_trim.py`), and
-that nothing follows it. How long it is, is known at the end alone.
+A comment before the event says which bytes to remove for a session client
+(`protocol/internal/result_trim.py`), and that no other event follows. The length is not known in advance.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _END: Final = RESULT_END + sse.EVENT_END
 
 
 class LargeEvent(BodySink):
-    """Where the bytes of such an answer go. As long as they are few they are held; then it flows.
+    """Base class of both sinks: buffers up to `COLLECTED` bytes, then writes the event as it arrives.
 
-    Where the stream says something else than was promised while it is held, nothing is written of it.
+    Nothing is written of a buffered stream that is not as its comment announced.
 
     Args:
-        http_request: gets it.
-        fields: for the head.
-        identity: the id of the call as JSON text, which the response has.
-        trim: what the server says of it.
-        limit: bytes of the largest stream.
-        now: a monotonic clock.
+        http_request: the client's request.
+        fields: header fields of the response.
+        identity: the id of the call, and so of its response, as JSON text.
+        trim: the bytes to remove for a session client, from the comment.
+        limit: largest stream in bytes.
+        now: a monotonic clock, in seconds.
     """
 
     __slots__ = ("_fields", "_identity", "_is_done", "_limit", "_tail", "_trim")
@@ -63,16 +63,16 @@ class LargeEvent(BodySink):
         self._trim = trim
         self._limit = limit
         self._is_done = False
-        self._tail = b""  # the last bytes that came
+        self._tail = b""  # the last bytes that arrived
 
     def put(self, data: Piece) -> bool:
-        """Take a piece; whether the client keeps up. What follows the end of the event goes nowhere."""
+        """Process a piece; return whether the client can take more. Bytes after the event are dropped."""
         if self._is_done:
             return True
         self.at += len(data)
         if self.at > self._limit:
             raise InterruptedAnswerError(too_large(self._limit))
-        has_room = self._write(data) if self.held is None else self._hold(data, self.held)
+        has_room = self._write(data) if self.held is None else self._buffer(data, self.held)
         if not self._tail.endswith(_END) or not self._complete():
             return has_room
         self._is_done = True
@@ -81,11 +81,11 @@ class LargeEvent(BodySink):
         return True
 
     def finish(self) -> None:
-        """The body has come to its end."""
+        """Check that the event was complete, else raise InterruptedAnswerError."""
         if not self._is_done:
             raise InterruptedAnswerError(unusable(200))
 
-    def _hold(self, data: Piece, held: list[Piece]) -> bool:
+    def _buffer(self, data: Piece, held: list[Piece]) -> bool:
         held.append(bytes(data))
         self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
         if self.at <= COLLECTED:
@@ -94,7 +94,7 @@ class LargeEvent(BodySink):
         return self._write(self._begin(b"".join(held)))
 
     def _complete(self) -> bool:
-        """Write the end, or all of it; False where it is not what was promised."""
+        """Write the end, or the whole response; False if it is not as announced."""
         if self.held is None:
             self._finish()
             return True
@@ -104,23 +104,23 @@ class LargeEvent(BodySink):
 
     @abstractmethod
     def _respond(self, stream: bytes, event: sse.SingleEvent) -> bool:
-        """Write the whole of a small one; False where it is not what was promised."""
+        """Write the response from a buffered stream; False if it is not as announced."""
 
     @abstractmethod
     def _begin(self, stream: bytes) -> Piece:
-        """Write the head, and some of what came; the rest of that."""
+        """Write the head and the first buffered bytes; return the rest of them."""
 
     @abstractmethod
     def _write(self, data: Piece) -> bool:
-        """Write more, and keep the tail; whether the client keeps up."""
+        """Write a piece and update `_tail`; return whether the client can take more."""
 
     @abstractmethod
     def _finish(self) -> None:
-        """Write the end."""
+        """Write the end of the response."""
 
 
 class EventPassedThrough(LargeEvent):
-    """One for a client that takes event streams of the era without sessions."""
+    """Writes the stream unchanged, for a stateless client that accepts event streams."""
 
     __slots__ = ()
 
@@ -147,7 +147,10 @@ class EventPassedThrough(LargeEvent):
 
 
 class EventAsJson(LargeEvent):
-    """One for a session, without what that does not get; what may be the end is kept back."""
+    """Writes the event's data as JSON, without the trimmed bytes.
+
+    The last `trim.last + len(_END)` bytes are withheld, as they may be the end.
+    """
 
     __slots__ = ()
 

@@ -1,8 +1,7 @@
-"""Passes a large JSON response to a client unread, for a session without the trimmed bytes.
+"""Forwards a large JSON response to a client without parsing it; removes the trim for session clients.
 
-In a session it goes without what only the stateless era knows: the server said where that is
-(`protocol/internal/result_trim.py`). That this is the response that was asked for, its beginning has shown
-(`relay_plan.py`).
+The trim (`protocol/internal/result_trim.py`) marks the members that only stateless clients get.
+`relay_plan.py` has checked by its beginning that the body is the response to the request.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ _WHOLE: Final = ResultTrim(0, 0)
 
 
 class LargeBody(BodySink):
-    """Where the bytes of such an answer go.
+    """Writes the response as it arrives, the head together with the first bytes of the body.
 
     Args:
-        http_request: gets the head, too, with the first bytes.
-        status: for that head.
-        fields: for that head.
-        length: of the whole body as it comes, in bytes; more than are collected.
-        begin: how the body begins, all in its first piece, with what is cut out behind it.
-        trim: what is cut out behind that, and before the end.
-        now: a monotonic clock.
+        http_request: the client's request.
+        status: HTTP status of the response.
+        fields: header fields of the response.
+        length: bytes of the server's body, more than `COLLECTED`.
+        begin: the bytes before the first removed ones; the first piece contains both.
+        trim: how many bytes are removed after `begin`, and before the end.
+        now: a monotonic clock, in seconds.
     """
 
     __slots__ = ("_begin", "_fields", "_has_begun", "_length", "_status", "_tail", "_trim")
@@ -57,16 +56,16 @@ class LargeBody(BodySink):
         self._has_begun = False
 
     def put(self, data: Piece) -> bool:
-        """Take a piece; whether the client keeps up."""
+        """Process the next piece; return whether the client can take more now."""
         kept = self._kept(data) if self._has_begun else self._begun(memoryview(data))
         return self._http_request.put(*kept) if any(kept) else not self._http_request.is_full
 
     def finish(self) -> None:
-        """The body has come to its end."""
+        """End the response."""
         self._http_request.finish()
 
     def _begun(self, data: memoryview) -> tuple[Piece, ...]:
-        """Write the head and the first bytes; what is left of the others."""
+        """Write the head and the first bytes; return what of the rest is to be written."""
         begin, (first, last) = self._begin, self._trim
         self._has_begun = True
         body = data[len(begin) + first :]
@@ -76,7 +75,7 @@ class LargeBody(BodySink):
         return self._kept(body[JOINED:])
 
     def _kept(self, data: Piece) -> tuple[Piece, ...]:
-        """What is left of a piece, without what is cut out before the end."""
+        """The parts of a piece before and after the bytes that are removed before the end."""
         begin, self.at = self.at, self.at + len(data)
         if self.at <= self._tail or not self._trim.last:
             return (data,)

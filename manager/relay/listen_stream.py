@@ -1,7 +1,7 @@
 """Serves a stateless client's listen stream (`subscriptions/listen`), without a task.
 
-What comes on it is a workspace server's, passed on as it comes, or nothing at all. It ends with its client,
-with its server, or with the manager; then, and only where the client is there, with a response.
+The stream carries a workspace server's events, or none. It ends when the client disconnects, the server ends
+its stream or the manager stops; in the latter two cases the client gets a response.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from protocol.errors import Refusal
 
 
 class ListenStream:
-    """One such stream, open already, from when it is made on.
+    """Serves one listen stream, from its construction on.
 
     Args:
-        identity: of the request, as JSON text.
-        answer: the workspace server's, where there is one.
+        out: the client's event stream, already open.
+        ending: the stop of the manager, and the response to send then.
+        identity: the id of the request as JSON text.
+        answer: the workspace server's stream; None for a stream without events.
         limit: largest event in bytes.
     """
 
-    __slots__ = ("_answer", "_end", "_ending", "_flow", "_identity", "_out", "_passing")
+    __slots__ = ("_answer", "_ending", "_flow", "_identity", "_on_stop", "_out", "_relay")
 
     def __init__(
         self,
@@ -45,41 +47,41 @@ class ListenStream:
         self._identity = identity
         self._answer = answer
         self._flow: Flow | None = None
-        self._passing: EventRelay | None = None
-        self._end = self._say_farewell  # one object, to be found again
+        self._relay: EventRelay | None = None
+        self._on_stop = self._on_manager_stop  # one bound method, so that `discard` finds it
         http_request.on_disconnect = self._client_left
         http_request.release_input()
-        ending.endings.add(self._end)
+        ending.endings.add(self._on_stop)
         if answer is not None and self._answer is not None:
-            self._passing = EventRelay(out, identity, limit)
-            self._flow = answer.follow(self._passing, self._server_ended)
+            self._relay = EventRelay(out, identity, limit)
+            self._flow = answer.follow(self._relay, self._server_ended)
 
     def _server_ended(self, problem: Refusal | None) -> None:
         status = self._answer.status if self._answer is not None else 0
         self._finish((problem or unusable(status)).as_error(self._identity))
 
-    def _say_farewell(self) -> None:
+    def _on_manager_stop(self) -> None:
         self._finish(self._ending.farewell)
 
     def _finish(self, last: bytes) -> None:
-        """End it, with this word where no response was among what passed."""
-        self._let_go("ok")
-        events = self._passing.events if self._passing is not None else None
+        """End the stream, with the response `last` if the server sent none."""
+        self._release("ok")
+        events = self._relay.events if self._relay is not None else None
         with contextlib.suppress(ConnectionError):
             if events is not None and events.is_open:
-                self._out.abort()  # a part of an event is out, and nothing can be put in its place
+                self._out.abort()  # a part of an event is written and cannot be replaced
                 return
             if events is None or not events.is_answered:
                 self._out.put(sse.encode(sse.single_line(last)))
             self._out.close()
 
     def _client_left(self) -> None:
-        """The client is gone."""
+        """Release everything after the client has disconnected."""
         self._out.stop_keep_alives()
-        self._let_go("cancelled")
+        self._release("cancelled")
 
-    def _let_go(self, outcome: str) -> None:
-        self._ending.endings.discard(self._end)
+    def _release(self, outcome: str) -> None:
+        self._ending.endings.discard(self._on_stop)
         if self._flow is not None:
             self._flow.stop()
         answer, self._answer = self._answer, None

@@ -19,7 +19,7 @@ from protocol import sse
 from protocol.internal.result_trim import ResultTrim
 
 _INSPECTED: Final = 2048
-"""Bytes of a body in which the response has to begin, unless it is read."""
+"""The first bytes of a body, which have to show that it is the response; else the body is parsed."""
 _NO_TRIM: Final = ResultTrim(0, 0)
 
 
@@ -27,32 +27,32 @@ class RelayKind(Enum):
     """The ways to relay a response."""
 
     COLLECTED = auto()
-    """The body is read whole, and written as JSON or as an event."""
+    """The whole body is collected, and written as JSON or as an event."""
     SESSION = auto()
-    """The session layer reads message by message: it turns input requests into requests to the client."""
+    """The session layer parses each message, and turns input requests into requests to the client."""
     JSON_STREAM = auto()
     """A large JSON body is written as it arrives."""
     JSON_TRIMMED = auto()
-    """As JSON_STREAM, without the bytes that a session does not get."""
+    """As JSON_STREAM, without the trim that session clients do not get."""
     EVENT = auto()
     """The only event of a stream is written as it arrives."""
     EVENT_AS_JSON = auto()
-    """The data of the only event are written as JSON as they arrive, for a session without the trim."""
+    """The data of the only event are written as JSON as they arrive; session clients do not get the trim."""
     EVENT_RELAY = auto()
     """An event stream is written event by event."""
 
 
 class ResponseTraits(NamedTuple):
-    """What decides how a response is relayed; in the table, None stands for any value.
+    """The traits that decide how a response is relayed; in `TABLE`, None matches any value.
 
     Attributes:
         is_session: whether the client has a session.
-        is_events: whether the response is an event stream; else it is JSON.
-        is_large: whether the JSON body is longer than what is collected, or of unknown length.
-        has_trim: whether the server promised that nothing but a trim needs changing for a session, and, in an
-            event stream, that nothing follows the first event.
+        is_events: whether the response is an event stream; otherwise it is JSON.
+        is_large: whether the JSON body is longer than `COLLECTED` bytes, or of unknown length.
+        has_trim: whether the server announced a trim, as all that a session client needs changed, and, in an
+            event stream, that no other event follows.
         names_id: whether the beginning of the body shows that it is the response to the request.
-        accepts_json, accepts_events: what the client takes.
+        accepts_json, accepts_events: which media types the client accepts.
     """
 
     is_session: bool | None
@@ -75,11 +75,11 @@ TABLE: Final = (
     (ResponseTraits(False, True, None, None, None, None, True), RelayKind.EVENT_RELAY),
     (ResponseTraits(False, None, None, None, None, None, None), RelayKind.COLLECTED),
 )
-"""The first row that fits counts."""
+"""The first matching row applies."""
 
 
 def relay_kind(traits: ResponseTraits) -> RelayKind:
-    """How a response with these traits is relayed."""
+    """The relay kind of the first row that matches these traits."""
     return next(kind for row, kind in TABLE if _fits(row, traits))
 
 
@@ -90,14 +90,14 @@ def _fits(row: ResponseTraits, traits: ResponseTraits) -> bool:
 def sink_for(
     http_request: HttpRequest, exchange: Exchange, response: UpstreamResponse, limit: int
 ) -> BodySink | None:
-    """Where the bytes of a response go that needs no task; None for one that is read, or relayed in a task.
+    """The sink for a response that can be written as it arrives; None if a task has to relay it.
 
     Args:
-        response: of which the head and the beginning of the body have come.
-        limit: bytes of the largest answer.
+        response: the response, whose head and beginning of the body have arrived.
+        limit: largest response in bytes.
 
     Raises:
-        InterruptedAnswerError: it is the response to another request.
+        InterruptedAnswerError: the body is the response to another request.
     """
     head, fields, identity = response.head, exchange.headers, exchange.message.id
     length = head.content_length or 0
@@ -135,7 +135,7 @@ def sink_for(
 
 
 def _json_trim(response: UpstreamResponse, first: bytes, identity: bytes) -> tuple[ResultTrim | None, bool]:
-    """The trim of a JSON body where it can be used, and whether its beginning names the id."""
+    """The trim of a JSON body, None if not usable, and whether the body begins with the request's id."""
     names_id, trim, begin = begins_as_answer(first, identity), response.head.trim, RESULT_BEGIN % identity
     if trim is None or response.head.status != 200 or not first.startswith(begin):
         return None, names_id
@@ -145,7 +145,7 @@ def _json_trim(response: UpstreamResponse, first: bytes, identity: bytes) -> tup
 def _event_trim(
     http_request: HttpRequest, response: UpstreamResponse, first: bytes, identity: bytes
 ) -> tuple[ResultTrim | None, bool]:
-    """The same of an event stream."""
+    """The trim of a stream's only event, None if not usable, and whether the id comes first in its data."""
     event = sse.single_event_start(first)
     trim = None if event is None else ResultTrim.from_comment(event.comment)
     if event is None or trim is None or response.head.status != 200 or not http_request.allows_chunked:

@@ -1,8 +1,8 @@
 """Writes a reply as HTTP: JSON or an event stream, as the client accepts it.
 
-Events leave one by one, the moment they are known. What breaks off in the middle of a stream is ended with
-a proper response, so that nobody waits for an id that never comes. While nothing is known yet, the stream is
-opened after a silence, so that nobody in between takes the connection for dead.
+Each event is written as soon as it is available. A stream that breaks off is ended with an error response, so
+that the client does not wait forever. If there is nothing to write for `SILENCE_S` seconds, the stream is
+opened for keep-alives, so that no intermediary closes the connection.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ class Writer:
 
     Args:
         limit: largest event in bytes.
-        streams: given in the legacy era, where an event stream is one of the session's: its events are
-            numbered, and a client that goes away ends nothing. In the modern era its disconnect is
-            raised as the cancellation it is.
+        streams: the streams of session clients, None for a stateless client. With them, events are numbered
+            for replay and a disconnect is ignored; without, it raises ConnectionError.
     """
 
     def __init__(
@@ -51,62 +50,62 @@ class Writer:
         self._stream: Stream | None = None
         self._is_json = False
 
-    async def answer(self, making: Coroutine[Any, Any, AnyReply]) -> None:
-        """Wait for a reply, and write the whole of it."""
-        timer = asyncio.get_running_loop().call_later(keep_alives.SILENCE_S, self._break_silence)
+    async def answer(self, reply: Coroutine[Any, Any, AnyReply]) -> None:
+        """Await the reply, and write it until its end."""
+        timer = asyncio.get_running_loop().call_later(keep_alives.SILENCE_S, self._open_after_silence)
         try:
-            await self._write(await making)
+            await self._write(await reply)
         finally:
             timer.cancel()
             if self._stream is not None:
                 self._stream.end()
 
     def end(self) -> None:
-        """Finish after the work was cancelled: nothing more is said."""
+        """End the response after a cancellation, without another message: 202, or the end of the stream."""
         if self._events is None:
             self._http_request.respond(202, fields=self._exchange.headers)
         else:
-            self._finish()
+            self._end_stream()
 
     async def _write(self, reply: AnyReply) -> None:
         match reply:
             case Plain():
-                await self._body(reply.body, reply.status)
+                await self._write_body(reply.body, reply.status)
             case Events():
-                await self._messages(reply.messages)
+                await self._write_messages(reply.messages)
             case Relayed():
                 await self._relay(reply)
             case Quiet():
-                out = self._opened()
+                out = self._open_stream()
                 out.put(sse.encode(reply.message))
                 ListenStream(self._http_request, out, reply.ending, self._exchange.message.id)
 
     # -- one message -------------------------------------------------------------------------------
 
-    async def _body(self, body: bytes, status: int = 200) -> None:
-        """JSON, or an event where a stream is open already; there is no status then."""
+    async def _write_body(self, body: bytes, status: int = 200) -> None:
+        """Write one message as JSON, or as an event (without the status) if a stream is open."""
         exchange = self._exchange
         is_json = exchange.accepts_json or not exchange.accepts_events or status != 200
-        if (is_json or not body) and self._chooses_json():
+        if (is_json or not body) and self._choose_json():
             self._http_request.respond(status, body, exchange.headers)
             return
         await self._send(body, answers=True)
-        self._finish()
+        self._end_stream()
 
-    # -- our own messages --------------------------------------------------------------------------
+    # -- messages of the manager -------------------------------------------------------------------
 
-    async def _messages(self, messages: AsyncGenerator[bytes]) -> None:
-        """Plain JSON when there is only the response, or the client takes nothing else."""
-        async with aclosing(messages):  # a client that goes away ends the work behind them at once
+    async def _write_messages(self, messages: AsyncGenerator[bytes]) -> None:
+        """Write messages as events; as JSON if the response comes first or the client accepts only JSON."""
+        async with aclosing(messages):  # a disconnect ends the generator at once
             async for message in messages:
                 if begins_as_result(message) or is_response(message):
-                    await self._body(message)
+                    await self._write_body(message)
                     return
                 if self._exchange.accepts_events:
                     await self._send(message)
         raise AssertionError("a reply ends in a response")
 
-    # -- a workspace server's response to a stateless client; for sessions `sessions/round_trips.py` reads it
+    # -- a workspace server's response to a stateless client (session clients: `sessions/round_trips.py`)
 
     async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer
@@ -117,7 +116,7 @@ class Writer:
         try:
             if kind is RelayKind.EVENT_RELAY:
                 await self._relay_events(answer)
-            elif kind is RelayKind.JSON_STREAM and self._chooses_json():
+            elif kind is RelayKind.JSON_STREAM and self._choose_json():
                 await self._relay_body(answer)
             else:
                 await self._relay_collected(answer)
@@ -142,12 +141,12 @@ class Writer:
     async def _relay_collected(self, answer: Answer) -> None:
         body = await response_of(answer, self._limit)
         if isinstance(body, Refusal):
-            await self._body(result_format.refusal(self._exchange, body))
+            await self._write_body(result_format.refusal(self._exchange, body))
         else:
-            await self._body(body, answer.status)
+            await self._write_body(body, answer.status)
 
     async def _relay_body(self, answer: Answer) -> None:
-        """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
+        """Write a large JSON body piece by piece; if it breaks off, close the connection."""
         http_request = self._http_request
         http_request.start(answer.status, self._exchange.headers, JSON, answer.length)
         try:
@@ -158,51 +157,53 @@ class Writer:
             http_request.finish()
 
     async def _relay_events(self, answer: Answer) -> None:
-        """An event stream as it is, flushed event by event. One without a response gets one from us."""
-        out = self._opened()
-        passing = EventRelay(out, answer.identity, self._limit)
+        """Write an event stream event by event; if the server sends no response, add an error response."""
+        out = self._open_stream()
+        relay = EventRelay(out, answer.identity, self._limit)
         problem = unusable(answer.status)
         try:
-            await answer.stream_to(passing)
+            await answer.stream_to(relay)
         except InterruptedAnswerError as interrupted:
             problem = interrupted.refusal
-        if passing.events.is_open:
-            out.abort()  # a part of the response is out, and nothing can be put in its place
+        if relay.events.is_open:
+            out.abort()  # a part of the response is written and cannot be replaced
             return
-        if not passing.events.is_answered:
+        if not relay.events.is_answered:
             await self._send(result_format.refusal(self._exchange, problem), answers=True)
-        self._finish()
+        self._end_stream()
 
     def _listen(self, answer: Answer, ending: Ending) -> None:
         try:
-            out = self._opened()
+            out = self._open_stream()
         except ConnectionError:
             answer.leave()
             raise
         identity = self._exchange.message.id
         ListenStream(self._http_request, out, ending, identity, answer=answer, limit=self._limit)
 
-    # -- the form, and the event stream ------------------------------------------------------------
+    # -- JSON or event stream ----------------------------------------------------------------------
 
-    def _chooses_json(self) -> bool:
-        """Settle for JSON; False where a stream is open already."""
+    def _choose_json(self) -> bool:
+        """Choose JSON, so that no stream is opened; False if one is open already."""
         self._is_json = self._events is None
         return self._is_json
 
-    def _break_silence(self) -> None:
-        """Open the stream; from then on it keeps itself alive."""
-        has_name = self._streams is None or self._exchange.session is not None  # the head carries it
+    def _open_after_silence(self) -> None:
+        """Open the stream, which then sends keep-alives by itself."""
+        has_name = (
+            self._streams is None or self._exchange.session is not None
+        )  # `initialize`: the head will carry its id
         if self._is_json or self._events is not None or not (self._exchange.accepts_events and has_name):
             return
         with contextlib.suppress(ConnectionError):
-            self._opened().send_keep_alive()
+            self._open_stream().send_keep_alive()
 
-    def _opened(self) -> EventResponse:
+    def _open_stream(self) -> EventResponse:
         if self._events is None:
-            self._events = self._open()
+            self._events = self._start_stream()
         return self._events
 
-    def _open(self) -> EventResponse:
+    def _start_stream(self) -> EventResponse:
         out = EventResponse(self._http_request)
         session = self._exchange.session
         try:
@@ -217,14 +218,14 @@ class Writer:
         return out
 
     async def _send(self, message: bytes, *, answers: bool = False) -> None:
-        out = self._opened()
+        out = self._open_stream()
         if self._stream is not None:
             await self._stream.send(message, answers=answers)
         else:
             await out.write(sse.encode(sse.single_line(message)))
 
-    def _finish(self) -> None:
-        assert self._events is not None  # noqa: S101  narrows the type: it was opened above
+    def _end_stream(self) -> None:
+        assert self._events is not None  # noqa: S101  narrows the type: the callers have opened it
         try:
             self._events.close()
         except ConnectionError:
@@ -233,8 +234,8 @@ class Writer:
 
 
 async def _names_id(answer: Answer) -> bool:
-    """Whether the beginning of a large body shows that it is the response; any other is read."""
+    """Whether the beginning of a large body shows that it is the response to the request."""
     try:
         return begins_as_answer(await answer.begin(), answer.identity)
     except InterruptedAnswerError:
-        return False  # as whoever reads it will find
+        return False  # reading the body will raise it again

@@ -44,7 +44,7 @@ def test_the_hop_is_held_against_nginx_and_latency_against_nobody_between() -> N
     }
 
 
-def test_the_worse_era_counts_for_large_answers_and_memory_beside_that_of_small_ones() -> None:
+def test_large_answers_report_the_worse_era_and_memory_relative_to_small() -> None:
     large = [Case(era, "sse", "1MB", 4) for era in ("modern", "legacy")]
     found = {
         CHEAP: {"nginx": ONE, "ours": ONE},

@@ -46,7 +46,7 @@ def test_answer_is_the_object_in_the_body(serve: Serve) -> None:
     assert Control(serve(b'HTTP/1.1 200 OK\r\nX: y\r\n\r\n{"ok": true}')).get("/health") == {"ok": True}
 
 
-def test_no_is_a_refusal_with_its_reason(serve: Serve) -> None:
+def test_http_error_is_a_refusal_with_its_reason(serve: Serve) -> None:
     path = serve(b'HTTP/1.1 409 Conflict\r\n\r\n{"ok": false, "reason": "version_mismatch"}')
     with pytest.raises(ControlRefusal, match="version_mismatch") as caught:
         Control(path).post("/shutdown", {})
@@ -65,7 +65,7 @@ def test_no_is_a_refusal_with_its_reason(serve: Serve) -> None:
         b"HTTP/1.1 200 OK\r\n\r\n\xff",
     ],
 )
-def test_anything_else_is_a_fault_and_never_a_crash(serve: Serve, answer: bytes) -> None:
+def test_malformed_answer_is_a_fault_and_never_a_crash(serve: Serve, answer: bytes) -> None:
     with pytest.raises(ManagerFault):
         Control(serve(answer)).get("/status")
 
@@ -138,7 +138,7 @@ STREAM = (
 )
 
 
-def test_answer_of_a_stream_is_its_response_and_the_folder_travels_as_bytes() -> None:
+def test_response_is_read_from_a_stream_and_the_folder_is_sent_as_bytes() -> None:
     address, thread, asked = endpoint(STREAM)
     answer = McpClient(address, os.fsdecode(b"/a b/\xff?&"), "1").request("tools/list", {})
     thread.join(5)
@@ -147,7 +147,7 @@ def test_answer_of_a_stream_is_its_response_and_the_folder_travels_as_bytes() ->
     assert asked[0].startswith(b"POST /mcp?cwd=/a%20b/%FF%3F%26 HTTP/1.1\r\n")
 
 
-def test_refusal_of_the_door_is_an_error_with_its_text() -> None:
+def test_refusal_by_admission_is_an_error_with_its_text() -> None:
     head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
     address, thread, _ = endpoint(head + b'{"error": "this server serves another user"}')
     answer = McpClient(address, "/", "1").request("tools/list", {})

@@ -1,4 +1,4 @@
-"""The daemon's own start: what it says when it cannot, and what it leaves alone meanwhile."""
+"""Tests the daemon's start: refusals, and the file mask during the start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_a_port_that_may_not_be_bound_is_a_refusal_with_a_next_step(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the mask from /proc")
-async def test_nobody_else_ever_sees_another_file_mask(tmp_path: Path) -> None:
+async def test_the_umask_is_restored_before_another_task_runs(tmp_path: Path) -> None:
     """A workspace server that starts in that moment would keep it for its life."""
 
     def mask() -> str:

@@ -1,4 +1,4 @@
-"""What the disk says about a cwd, asked of a real disk."""
+"""Tests the examination of a cwd on a real disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of manager.lock, with real processes: the kernel's promise at death is the subject."""
+"""Tests the lock with real processes, whose death must release it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines: what they hide, how they look at `/mcp/log`, and that they never stop the service."""
+"""Tests log lines: redaction, their form at `/mcp/log`, and output that cannot be written."""
 
 from __future__ import annotations
 

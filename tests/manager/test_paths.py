@@ -70,7 +70,7 @@ def test_relative_override_is_refused_with_hint() -> None:
 
 @posix
 @pytest.mark.parametrize("runtime", [None, "", "relative/run"])
-def test_without_a_session_folder_the_runtime_folder_is_in_the_state_folder(runtime: str | None) -> None:
+def test_without_xdg_runtime_dir_the_runtime_folder_is_in_the_state_folder(runtime: str | None) -> None:
     environ = {"HOME": "/h", "LMTB_STATE_DIR": "/s"} | (
         {} if runtime is None else {"XDG_RUNTIME_DIR": runtime}
     )

@@ -1,4 +1,4 @@
-"""Settings: where each value comes from, and what is said when one does not fit."""
+"""Tests settings: the order of their origins, and the errors for invalid values."""
 
 from __future__ import annotations
 

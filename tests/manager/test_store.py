@@ -1,4 +1,4 @@
-"""State on disk: what was saved is read again, and what cannot be used harms nobody."""
+"""Tests the state file: saved rows are read again, and an unusable file never stops the manager."""
 
 from __future__ import annotations
 

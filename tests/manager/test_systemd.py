@@ -44,7 +44,7 @@ def test_state_reaches_the_notify_socket(tmp_path: Path, abstract: bool) -> None
 
 
 @pytest.mark.parametrize("address", [None, "", "relative", "/nowhere/notify", "@nobody-listens-here"])
-def test_telling_nobody_is_no_fault(address: str | None) -> None:
+def test_notify_without_a_socket_is_ignored(address: str | None) -> None:
     assert not notify({} if address is None else {"NOTIFY_SOCKET": address}, READY=1)
 
 

@@ -1,4 +1,4 @@
-"""Bad luck and malice that need real processes: a true nonce in foreign hands, closed standard streams."""
+"""Tests faults with real processes: a copied nonce and closed standard streams."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Impostor:
         writer.close()
 
 
-async def test_who_only_knows_the_nonce_is_not_adopted(
+async def test_a_process_that_only_knows_the_nonce_is_not_adopted(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Any user can read a nonce from a health answer, so only the process of the ledger counts."""
+    """Any user can read a nonce from a health answer, so the stored process must match, too."""
     manager = await home.start()
     client = await SessionClient.connect(http, manager.address)
     await client.handshake(make_project(tmp_path / "proj"))
@@ -78,13 +78,13 @@ async def test_who_only_knows_the_nonce_is_not_adopted(
 
 
 async def test_a_manager_starts_with_closed_standard_streams(home: ManagerHome) -> None:
-    """Whoever starts it may have closed them; what it says goes nowhere then."""
+    """A parent may have closed them; the output is dropped then."""
     manager = await home.start(prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"])
     assert (await home.status())["pid"] == manager.pid
 
 
 def test_arguments_from_a_closed_standard_input_are_no_json(tmp_path: Path) -> None:
-    """Said in words, not in a traceback."""
+    """Reported as a message, not as a traceback."""
     command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-I", "-m", "manager", "call", "x", "-"]
     ended = subprocess.run(
         command, env=environment(tmp_path), capture_output=True, text=True, timeout=30, check=False

@@ -1,4 +1,4 @@
-"""Servers that hang, crash, flood or do not exist harm nobody but their own callers."""
+"""Tests that servers that hang, crash, flood or do not exist affect only their own callers."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Street:
 
 
 @pytest.mark.timeout(180)
-async def test_bad_neighbours_are_told_of_and_nobody_else_notices_them(
+async def test_bad_servers_are_reported_and_do_not_slow_down_others(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
     """Lists and calls of the others take half as long again at most.

@@ -1,4 +1,4 @@
-"""Stdio servers and scripts when the folder goes, the disk is full, the clock jumps or the machine sleeps."""
+"""Tests stdio servers and scripts when the folder is deleted, the disk full, the clock changed, or after sleep."""
 
 from __future__ import annotations
 

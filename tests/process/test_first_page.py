@@ -1,4 +1,4 @@
-"""A real manager loads what serves its pages when somebody asks for one, and not before."""
+"""Tests that a real manager loads aiohttp and its pages with the first request for a page."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_first_page_is_loaded_and_served(manager: tuple[int, int], path: str
     assert discover(port) == 200
 
 
-def test_what_else_is_loaded_then_can_encrypt() -> None:
+def test_libraries_loaded_afterwards_can_use_tls() -> None:
     """The library is told that there is no encryption; what it takes along serves others, too."""
     program = """
 import pathlib, ssl, sys
@@ -111,7 +111,7 @@ from urllib.request import HTTPSHandler
     subprocess.run([sys.executable, "-c", program], check=True, timeout=READY_S)
 
 
-def test_so_is_the_first_question_on_the_control_socket(
+def test_the_first_request_on_the_control_socket_loads_them_too(
     manager: tuple[int, int], environ: dict[str, str]
 ) -> None:
     pid, _ = manager

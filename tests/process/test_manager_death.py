@@ -1,4 +1,4 @@
-"""kill -9 of the manager, and the start after it: nobody has to begin anew, nothing is done twice."""
+"""Tests a restart after SIGKILL of the manager: sessions go on, and no call is repeated."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_servers_end_themselves_when_no_manager_comes_back(
     await home.emptied(8)
 
 
-async def test_a_ledger_full_of_the_dead_does_no_harm(
+async def test_stored_instances_that_have_died_are_restarted(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
     """Servers that died with their manager are started anew; a stranger with their pid lives on."""

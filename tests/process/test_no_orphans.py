@@ -1,4 +1,4 @@
-"""However a workspace server or its manager ends, nothing that either started is left."""
+"""Tests that no child process is left, however a workspace server or its manager ends."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_children_are_kept_while_a_manager_may_come_back(
 
 
 @BOTH_WAYS
-async def test_nothing_is_left_when_a_manager_was_killed_whether_its_servers_live_or_not(
+async def test_a_killed_manager_leaves_nothing_whether_its_servers_live_or_not(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
     """The grace over, a server ends all that it started; of one that was killed, too, the

@@ -1,4 +1,4 @@
-"""The end of a manager while a client is being asked something: the call is lost, the session is not."""
+"""Tests a manager's stop during an input request: the call is lost, the session goes on."""
 
 from __future__ import annotations
 

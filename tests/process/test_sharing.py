@@ -1,4 +1,4 @@
-"""However many clients a workspace has, each of its stdio servers is one process."""
+"""Tests that all clients of a workspace share one process per stdio server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exactly one manager per user serves; who cannot start says why and harms nobody."""
+"""Tests that exactly one manager per user serves, and that any other start explains why it ends."""
 
 from __future__ import annotations
 

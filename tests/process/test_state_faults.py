@@ -1,4 +1,4 @@
-"""A state file that cannot be used degrades the service and never stops it."""
+"""Tests that an unusable state file degrades the manager and never stops it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping: calls in flight are answered, children end, exit code 0, all in bounded time."""
+"""Tests the stop: calls in flight are answered, children end, exit code 0, in bounded time."""
 
 from __future__ import annotations
 

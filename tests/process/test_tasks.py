@@ -1,4 +1,4 @@
-"""A task, and the manager it was made through: only one of them has to survive the other."""
+"""Tests that an MCP task outlives the manager through which it was started (SEP-2663)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workspace server dies or hangs: its callers are told the truth, nobody else notices."""
+"""Tests a workspace server that dies or hangs: its callers get an error, others are not affected."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def has_ended(pid: int) -> bool:
 
 
 @BOTH_WAYS
-async def test_a_kill_during_a_call_is_told_at_once_and_the_next_call_is_served(
+async def test_a_killed_server_fails_the_call_at_once_and_serves_the_next(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
     """47103 within half a second, `delivered: unknown`; no other workspace concerned."""

@@ -25,7 +25,7 @@ def test_known_secret_stands_in_no_line_under_whatever_name(capfd: pytest.Captur
     assert line["input"]["text"] == "say [hidden] twice, [hidden]"
 
 
-def test_members_named_like_secrets_are_redacted_and_their_values_hidden_elsewhere(
+def test_secrets_are_redacted_by_member_name_and_hidden_elsewhere(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """By key name."""

@@ -1,4 +1,4 @@
-"""The control socket, over a real unix socket, with the real tables behind it."""
+"""Tests the control socket over a real Unix socket, with the real tables behind it."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def beat(session_id: str = "s1", **members: Any) -> dict[str, Any]:
     } | members
 
 
-async def test_health_and_status_say_who_we_are(control: Socket) -> None:
+async def test_health_and_status_identify_the_manager(control: Socket) -> None:
     assert await control.get("/health") == (200, {"ok": True})
     status, body = await control.get("/status")
     assert status == 200
@@ -268,7 +268,7 @@ async def test_bad_heartbeat_is_refused_and_an_older_record_stays(
     assert daemon.registrations.records() == before
 
 
-async def test_bye_ends_instance_and_reservation_and_is_always_welcome(
+async def test_bye_removes_instance_and_reservation_and_accepts_any_id(
     control: Socket, daemon: Daemon
 ) -> None:
     await control.post("/heartbeat", beat())
@@ -293,7 +293,7 @@ async def test_allocation_is_renewed_then_ended_by_the_heartbeat(control: Socket
     assert (await control.post("/allocate", other))[1]["port"] > first
 
 
-async def test_thousand_parallel_askers_get_different_ports(control: Socket) -> None:
+async def test_a_thousand_parallel_allocations_get_different_ports(control: Socket) -> None:
     answers = await asyncio.gather(
         *(control.post("/allocate", {"sessionId": f"s{n}", "preferredPort": 12000}) for n in range(1000))
     )
@@ -499,7 +499,7 @@ async def test_body_that_does_not_come_is_not_waited_for(
     assert await control.get("/health") == (200, {"ok": True})
 
 
-async def test_stranger_gets_nothing(control: Socket, daemon: Daemon) -> None:
+async def test_another_user_is_refused_on_every_route(control: Socket, daemon: Daemon) -> None:
     """The peer's uid is checked on every route."""
     daemon.uid += 1
     refused = (403, {"ok": False, "reason": "forbidden"})

@@ -1,4 +1,4 @@
-"""What the manager counts of itself: whose figures are told, and what is looked at once a second."""
+"""Tests snapshots of the counters, and the measurement of the event loop's lag."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def measures(*workspaces: Any) -> Measures:
     return Measures(cast(Workspaces, list(workspaces)), SESSION_MANAGER)
 
 
-def test_so_many_workspaces_are_told_apart_those_used_last() -> None:
+def test_only_the_most_recently_used_workspaces_get_figures() -> None:
     taken = measures(*(workspace(number) for number in range(MAX_WORKSPACES + 7))).snapshot()
     assert {one.id for one in taken.workspaces} == {f"ws-{n}" for n in range(7, MAX_WORKSPACES + 7)}
     assert (taken.left_out, taken.sessions, taken.streams) == (7, 2, 1)
 
 
-def test_a_workspace_that_is_gone_is_told_no_more() -> None:
+def test_a_removed_workspace_is_no_longer_in_the_snapshot() -> None:
     listed = [workspace(1), workspace(2)]
     all_of_them = Measures(cast(Workspaces, listed), SESSION_MANAGER)
     assert len(all_of_them.snapshot().workspaces) == 2
@@ -40,7 +40,7 @@ def test_a_workspace_that_is_gone_is_told_no_more() -> None:
     assert [one.id for one in all_of_them.snapshot().workspaces] == ["ws-1"]
 
 
-def test_what_was_taken_stays_as_it_was() -> None:
+def test_a_snapshot_does_not_change() -> None:
     one = workspace(1)
     [taken] = measures(one).snapshot().workspaces
     one.supervisor.figures.timings.record_call(0.0, 1.0, 2.0, 3.0)
@@ -48,7 +48,7 @@ def test_what_was_taken_stays_as_it_was() -> None:
     assert (taken.server.total, sum(taken.manager.counts), taken.failures) == (0.0, 0, {})
 
 
-async def test_the_loop_is_looked_at_once_a_second_and_minutes_pass() -> None:
+async def test_loop_lag_is_measured_each_second_and_minutes_advance() -> None:
     clock, one = [100.0], workspace(1)
     looks = 0
 

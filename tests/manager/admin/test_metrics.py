@@ -54,7 +54,7 @@ def test_figures_of_a_workspace_carry_its_id() -> None:
     assert of(found, "lmtb_errors_total", workspace="a-1", reason="overloaded") == 1
 
 
-def test_buckets_hold_all_that_was_quicker_and_end_in_all() -> None:
+def test_buckets_are_cumulative_and_end_with_the_total() -> None:
     took = (0.00001, 0.0015, 0.002, 0.0021, 9000.0)
     found = samples(workspace("a", *took))
     name, labels = "lmtb_call_duration_seconds", {"workspace": "a", "hop": "manager"}
@@ -67,7 +67,7 @@ def test_buckets_hold_all_that_was_quicker_and_end_in_all() -> None:
     assert abs(of(found, f"{name}_sum", **labels) - sum(took)) < 1e-9
 
 
-def test_what_never_happened_has_no_buckets() -> None:
+def test_an_empty_histogram_has_no_buckets() -> None:
     told = {
         (name, dict(labels).get("hop")) for name, labels in samples(workspace("a", 0.1)) if "duration" in name
     }
@@ -90,10 +90,10 @@ def test_a_name_that_could_break_the_format_is_escaped() -> None:
     assert not [name for name, _ in found if name == "lmtb_x"]
 
 
-def test_nothing_is_left_of_what_was_rendered_before() -> None:
+def test_rendering_again_keeps_nothing_of_the_previous_page() -> None:
     assert ("lmtb_calls_total", frozenset({("workspace", "a")})) in samples(workspace("a"))
     assert not [name for name, _ in samples() if name == "lmtb_calls_total"]
 
 
-def test_the_format_is_named() -> None:
+def test_the_content_type_is_the_prometheus_text_format() -> None:
     assert CONTENT_TYPE.startswith("text/plain; version=")

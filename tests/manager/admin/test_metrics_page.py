@@ -1,4 +1,4 @@
-"""`/metrics` and the figures of status through the real application: what calls leave behind."""
+"""Tests `/metrics` and the figures of the status through the real application."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class AskableClient(SessionClient):
     capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
 
 
-async def test_the_time_in_which_a_client_is_asked_is_nobodys(play: RegisteredSetup) -> None:
+async def test_time_in_input_requests_counts_for_neither_hop(play: RegisteredSetup) -> None:
     play.upstream.plays["asks"] = result(QUESTION)
     caller = await AskableClient.connect(play.http, play.pure_url)
     before = await collected(play)
@@ -166,7 +166,7 @@ async def test_a_call_for_which_there_is_no_room_is_an_error(tmp_path: Path) -> 
     assert (counted["lmtb_errors_total overloaded"], counted["lmtb_calls_total"]) == (1, 1)
 
 
-async def test_lists_are_no_calls(play: RegisteredSetup) -> None:
+async def test_lists_are_not_counted_as_calls(play: RegisteredSetup) -> None:
     caller = play.modern()
     await caller.call("small")
     before = await collected(play)
@@ -186,7 +186,7 @@ async def test_status_shows_percentiles_of_workspaces_and_of_all(play: Registere
     assert [shown["figures"][one] for one in members] == [workspace[one] for one in members]
 
 
-async def test_the_control_socket_tells_it_too(play: RegisteredSetup) -> None:
+async def test_metrics_are_served_on_the_control_socket_too(play: RegisteredSetup) -> None:
     connector = UnixConnector(str(play.manager.paths.control_socket))
     async with ClientSession(connector=connector) as http, http.get("http://socket/metrics") as response:
         assert response.headers["Content-Type"] == CONTENT_TYPE

@@ -1,4 +1,4 @@
-"""Tests of the overview of verbs, and of what it costs."""
+"""Tests the overview of verbs, and which modules short verbs import."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_short_verbs_import_nothing_slow(statement: str) -> None:
 
 
 def test_connect_is_there_without_the_large_libraries() -> None:
-    """Each client that starts programs waits for it (decision 12)."""
+    """Each client that starts programs waits for it."""
     loaded = modules_after("import manager.cli.connect, manager.stdio_bridge.main")
     assert loaded.isdisjoint({"aiohttp", "pydantic", "mcp", "psutil", "structlog"})
 

@@ -1,4 +1,4 @@
-"""`lmtb status` without click: the same words, and whatever else there is to say is still said."""
+"""Tests `lmtb status` without click: the output and the errors are those of the verb."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_what_can_be_called_is_listed_by_source_with_its_cost(run: Any) -> None:
 
 
 @pytest.mark.usefixtures("inspected")
-def test_what_is_wrong_is_told_once_errors_first_and_what_waits_with_its_command_last(run: Any) -> None:
+def test_issues_are_printed_once_errors_first_and_pending_trust_last(run: Any) -> None:
     assert run("tools").stderr.splitlines() == [
         "error: down\\x1b (source stdio:x)",
         "warning: slow",

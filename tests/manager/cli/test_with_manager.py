@@ -213,7 +213,7 @@ def test_port_of_another_program_is_exit_code_3_and_names_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("options", "greets"), [(("--banner",), True), ((), False)])
-def test_greeting_is_printed_when_asked_for_and_not_into_a_file_and_an_interrupt_is_an_orderly_stop(
+def test_banner_option_prints_the_banner_and_an_interrupt_exits_with_0(
     tmp_path: Path, options: tuple[str, ...], greets: bool
 ) -> None:
     with running_manager(tmp_path, *options) as manager:

@@ -1,4 +1,4 @@
-"""Tests of what is printed, and how."""
+"""Tests tables, durations and sizes as they are printed."""
 
 from __future__ import annotations
 

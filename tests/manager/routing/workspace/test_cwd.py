@@ -63,9 +63,7 @@ def test_nothing_said_is_absent_wherever_it_comes_from(text: object, ambient: bo
 
 @pytest.mark.parametrize("windows", [True, False])
 @pytest.mark.parametrize("text", PLACEHOLDERS)
-def test_unexpanded_placeholder_is_silence_in_a_configuration_and_relative_in_an_argument(
-    text: str, windows: bool
-) -> None:
+def test_unexpanded_placeholder_counts_as_unset_only_in_configuration(text: str, windows: bool) -> None:
     assert parse_cwd(text, ambient=True, windows=windows) == NoCwd()
     assert problem(text, windows=windows) == "relative"
 

@@ -80,7 +80,7 @@ def test_other_spelling_of_a_known_folder_matches_by_identity() -> None:
     assert root_of("/ws/monolith", [folded]) is None
 
 
-def test_equal_path_on_another_device_is_found_by_path_and_equal_inode_there_is_not() -> None:
+def test_another_device_matches_by_path_but_not_by_inode() -> None:
     device, inode = identity("/ws/mono")
     assert root_of("/ws/mono", [KnownRoot("/ws/mono", "w", (device + 1, inode))]) == ("/ws/mono", "w")
     assert root_of("/ws/mono", [KnownRoot("/x", "w", (device + 1, inode))]) is None

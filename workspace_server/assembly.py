@@ -1,4 +1,4 @@
-"""Builds the parts of a workspace server, and closes them in order. `process.py` runs them."""
+"""Builds the parts of a workspace server and closes them in order; `process.py` runs them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 TASKS: Final = "tasks"
-"""The folder of tasks in the state folder; each workspace has its own in it."""
+"""The folder of tasks in the state folder, with one folder per workspace."""
 CHANNEL_AFTER_S: Final = 1.0
-"""The internal channel takes a tenth of a second to load: it does not compete with the first answer."""
+"""Delay before the internal channel is loaded: loading takes 0.1 s and would delay the first answer."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """The parts a server closes; the others are reached through them. `open_channel` makes the channel."""
+    """The parts that the server closes. `open_channel` creates the internal channel for a prefix."""
 
     calls: Calls
     sources: ActiveSources | None = None
@@ -52,11 +52,11 @@ class Parts:
     _opening: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Open the internal channel before long."""
+        """Open the internal channel after `CHANNEL_AFTER_S` seconds."""
         self._opening = asyncio.create_task(self._open(), name="internal-channel")
 
     async def close(self) -> None:
-        """Close what listens, then what runs; afterwards nothing that was started is left."""
+        """Close the channel, then the calls and sources, with every process they started."""
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
@@ -68,13 +68,13 @@ class Parts:
             await self.sources.close()
 
     async def _open(self) -> None:
-        """Whatever keeps the channel from being opened costs only the channel."""
+        """Open the channel. An error is logged and has no other effect."""
         await asyncio.sleep(CHANNEL_AFTER_S)
         try:
             await self._open_channel()
         except (OSError, private_files.UnsafePathError) as error:
             log.error("internal_channel_unavailable", cause=str(error))
-        except Exception as fault:  # noqa: BLE001  nobody else would say so
+        except Exception as fault:  # noqa: BLE001  logged here, because nobody awaits the task
             log.fault("internal_channel_failed", fault)
 
     async def _open_channel(self) -> None:
@@ -86,7 +86,7 @@ class Parts:
 
 
 def assemble(launch: LaunchInstructions, environ: Mapping[str, str]) -> Parts:
-    """Put a workspace server together. Without the user's folders it has its built-in tools only."""
+    """Build a workspace server. Without the user's folders it has only its built-in tools."""
     workspace = Workspace.of(Path(launch.root))
     builtin = BuiltinSource(workspace)
     if launch.folders is None:

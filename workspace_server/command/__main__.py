@@ -1,4 +1,4 @@
-"""`python -I -m workspace_server.command`: lists the verbs, and imports a verb's module when it is used."""
+"""Runs `python -I -m workspace_server.command`, importing the module of a verb when it is used."""
 
 from __future__ import annotations
 
@@ -44,25 +44,22 @@ _folder: Final = click.Path(path_type=Path)
 @click.option("--config-dir", type=_folder, required=True, help="The user's configuration folder.")
 @click.option("--state-dir", type=_folder, required=True, help="The user's state folder.")
 @click.option("--runtime-dir", type=_folder, help="The user's runtime folder; no verb needs it yet.")
-@click.option(
-    "--path", default=None, help="The manager's PATH, where it is known: its servers start with it."
-)
+@click.option("--path", default=None, help="The manager's PATH, if known: workspace servers inherit it.")
 @click.pass_context
 def cli(
     ctx: click.Context, *, config_dir: Path, state_dir: Path, runtime_dir: Path | None, path: str | None
 ) -> None:
-    """Decide what of a workspace may run, and with which secrets and environment."""
+    """Decide what in a workspace may run, and with which secrets and environment."""
     ctx.obj = UserFolders(config_dir, state_dir, path)
-    ctx.color = False if os.environ.get("NO_COLOR") else None  # None: as the terminal is
+    ctx.color = False if os.environ.get("NO_COLOR") else None  # None: depends on the terminal
 
 
 def main() -> None:
-    """The program."""
+    """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(
-                errors="backslashreplace"
-            )  # what a terminal cannot show must not end the program
+            # characters that the terminal cannot encode must not raise
+            stream.reconfigure(errors="backslashreplace")
     cli(prog_name="lmtb")
 
 

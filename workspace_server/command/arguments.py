@@ -1,4 +1,4 @@
-"""Reads the folders that every verb of the workspace server is given."""
+"""Defines the folders that every verb gets, and checks a workspace's folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from host.command_line import Failure
 
 @dataclass(frozen=True, slots=True)
 class UserFolders:
-    """The user's folders, and the manager's PATH where it is known."""
+    """The user's folders, and the manager's PATH, if known."""
 
     config_dir: Path
     state_dir: Path
@@ -18,10 +18,10 @@ class UserFolders:
 
 
 def real_folder(root: Path) -> Path:
-    """An existing folder without links in its path.
+    """The real path of an existing folder.
 
     Raises:
-        Failure: there is none.
+        Failure: the folder does not exist.
     """
     try:
         real = root.resolve(strict=True)

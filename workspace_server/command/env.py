@@ -1,7 +1,7 @@
 """The verb env: compares the environment of a workspace's programs with that of the user's shell.
 
-A server that does not start often needs a program that only the shell finds. Variables are shown by name
-only, PATH by its folders.
+A server that does not start often needs a program that only the shell finds. Of variables, only names are
+shown; of PATH, its folders.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_path
 
-_OF_THE_SHELL: Final = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
-"""What every shell keeps for itself; nobody misses it."""
+_SHELL_VARIABLES: Final = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
+"""Variables that every shell sets for itself."""
 PROGRAMS: Final = ("npx", "uvx", "node", "python3", "git", "docker")
 _ADVICE: Final = """
 Next step: put its folder on the PATH in your shell's login file (~/.profile or ~/.zprofile), or give the
@@ -35,10 +35,10 @@ whole path in the server's `command`; then `lmtb stop`: the next request starts 
 @json_option
 @click.pass_obj
 def env(folders: UserFolders, *, root: Path, as_json: bool) -> None:
-    """Compare what programs of the workspace ROOT get with what this shell has."""
+    """Compare the environment of programs in the workspace ROOT with that of this shell."""
     folder = real_folder(root)
     mine = dict(os.environ)
-    # without the manager's PATH, what the login shell sets is what its servers have at least
+    # without the manager's PATH, use the login shell's, which servers have at least
     search = asyncio.run(login_path({**mine, "PATH": folders.path or ""}))
     found = compare(mine, environment.inherited(mine, search, str(folder)))
     if as_json:
@@ -48,11 +48,11 @@ def env(folders: UserFolders, *, root: Path, as_json: bool) -> None:
 
 
 def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any]:
-    """Both environments side by side; of variables only the names.
+    """Compare two environments; of variables only the names.
 
     Returns:
         `path` (`child`, `onlyChild`, `onlyShell`, each a list of folders), `programs` (name -> `child` and
-        `shell`, a path or None), `missing` (names that only the shell has, its own left out), `changed`
+        `shell`, a path or None), `missing` (names that only the shell has, without its own), `changed`
         and `added` (names).
     """
     theirs, mine = _folders(child), _folders(shell)
@@ -63,7 +63,7 @@ def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any
             "onlyShell": [one for one in mine if one not in theirs],
         },
         "programs": {name: {"child": _which(name, theirs), "shell": _which(name, mine)} for name in PROGRAMS},
-        "missing": sorted(shell.keys() - child.keys() - _OF_THE_SHELL),
+        "missing": sorted(shell.keys() - child.keys() - _SHELL_VARIABLES),
         "changed": sorted(name for name in shell.keys() & child.keys() if shell[name] != child[name]),
         "added": sorted(child.keys() - shell.keys()),
     }
@@ -86,17 +86,17 @@ def _show(found: Mapping[str, Any], *, known: bool) -> None:
     for entry in path["onlyShell"]:
         click.echo(f"  {printable(entry)}   (only in this shell)")
     click.echo("\nPrograms")
-    hidden = [name for name, places in found["programs"].items() if _line(name, places)]
+    hidden = [name for name, places in found["programs"].items() if _print_program(name, places)]
     _echo_names("\nVariables of this shell that they do not get", found["missing"])
     _echo_names("Variables that differ", found["changed"])
-    click.echo("What a server needs of these, its entry can set: see `env` in its configuration.")
+    click.echo("To give a server one of these variables, set it under `env` in the server's configuration.")
     if hidden:
         words = ", ".join(hidden)
         click.echo(f"\nOnly this shell finds {words}. {_ADVICE}")
 
 
-def _line(name: str, places: Mapping[str, str | None]) -> bool:
-    """Print where a program is; whether only the shell finds it."""
+def _print_program(name: str, places: Mapping[str, str | None]) -> bool:
+    """Print where a program is. Returns whether only the shell finds it."""
     child, shell = places["child"], places["shell"]
     if child is None and shell is None:
         text = "nowhere"

@@ -1,6 +1,6 @@
 """Formats the items that wait for trust: what would run, with which program and files.
 
-All texts come from the workspace, so all of them are escaped.
+All texts come from the workspace, so they are escaped.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _COLOURS: Final[Mapping[Verdict, str]] = {"never": "yellow", "changed": "yellow"
 
 
 def state_word(verdict: Verdict) -> str:
-    """A verdict as a person reads it."""
+    """The word for a verdict."""
     return _WORDS[verdict]
 
 
 def show_items(items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]) -> None:
-    """Print all items; of those that wait also what exactly they are."""
+    """Print all items, with details of those that wait for trust."""
     for item in items:
         verdict = verdicts[item.key]
         word = click.style(f"{_WORDS[verdict]:8}", fg=_COLOURS[verdict])
@@ -42,7 +42,7 @@ def show_items(items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]) -> N
 
 
 def show_changes(changes: Sequence[ItemChange]) -> None:
-    """Print what changed, line by line."""
+    """Print changes line by line."""
     for change in changes:
         click.echo(f"{change.kind}: {change.title}")
         for line in change.lines:
@@ -50,13 +50,13 @@ def show_changes(changes: Sequence[ItemChange]) -> None:
 
 
 def as_json(item: TrustItem, verdict: Verdict) -> dict[str, Any]:
-    """An item for programs."""
+    """An item as a JSON object."""
     return {
         "key": item.key,
         "title": item.title,
         "state": _WORDS[verdict],
         "digest": item.digest(),
-        "files": [file_line(name, *_measured(content)) for name, content in sorted(item.files.items())],
+        "files": [file_line(name, *_size_and_hash(content)) for name, content in sorted(item.files.items())],
     }
 
 
@@ -78,10 +78,10 @@ def _details(item: TrustItem) -> Iterator[str]:
     if "from" in facts:
         yield f"configured in: {facts['from']}"
     for name, content in sorted(item.files.items()):
-        yield f"file: {file_line(name, *_measured(content))}"
+        yield f"file: {file_line(name, *_size_and_hash(content))}"
 
 
-def _measured(content: bytes) -> tuple[int, str]:
+def _size_and_hash(content: bytes) -> tuple[int, str]:
     file = recorded_file(content, 0)
     return file.size, file.sha256
 

@@ -80,7 +80,7 @@ def _from_prompt(key: str) -> str:
 
 
 def _from_stdin() -> str:
-    """Everything up to the end, without the line end that `echo` adds."""
+    """The whole standard input, without the line end that `echo` adds."""
     raw = sys.stdin.buffer.read(_MAX_INPUT + 1)
     try:
         text = raw.decode("utf-8")

@@ -1,6 +1,6 @@
 """The verb login: signs in to a remote server of the workspace, in the user's browser.
 
-The tokens go to the secret store, where the workspace's server finds them at its next attempt.
+The tokens are stored in the secret store, where the workspace server finds them at its next attempt.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ def _sign_in(server: RemoteServer, folders: UserFolders) -> None:
 
 
 def _show(url: str) -> None:
-    """Open the page, and print its address for a browser that is somewhere else."""
+    """Open the page, and print its URL for a browser on another machine."""
     import threading  # noqa: PLC0415 - this verb only
     import webbrowser  # noqa: PLC0415 - this verb only
 
     click.echo(f"Sign in on this page, which should open in your browser:\n  {printable(url, width=4_000)}")
     sys.stdout.flush()
-    # a browser in this terminal would keep us from hearing its answer
+    # in a thread: a text browser in this terminal would block the callback
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
     click.echo("Waiting for your answer there; Ctrl-C gives up.")

@@ -74,7 +74,7 @@ def _switch(name: str, root: Path, folders: UserFolders, *, enabled: bool) -> No
     configurations = ConfigurationLoader(folder, folders.config_dir, os.environ)
     file = configurations.current().policy_file
     with _explained(file):
-        # which tools exist only a running server knows; what turns out needless it prunes itself
+        # only a running server knows which tools exist; it removes entries that are not needed
         edit.set_tool_enabled(file, name, enabled, defaults={})
     click.echo(f"{printable(name)} is switched {'on' if enabled else 'off'} in {printable(file)}.")
     if enabled and file.is_relative_to(folder):
@@ -85,8 +85,8 @@ def _decide(name: str, folders: UserFolders, approval: Approval) -> None:
     file = folders.config_dir / USER_FILE
     with _explained(file):
         edit.set_approval(file, name, approval)
-    said = {"allow": "runs without asking", "ask": "asks before every call", "deny": "never runs"}[approval]
-    click.echo(f"{printable(name)} {said}; a workspace can only be stricter. Written to {printable(file)}.")
+    effect = {"allow": "runs without asking", "ask": "asks before every call", "deny": "never runs"}[approval]
+    click.echo(f"{printable(name)} {effect}; a workspace can only be stricter. Written to {printable(file)}.")
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from workspace_server.trust.record import RecordedItem
 from workspace_server.trust.store import TrustedWorkspace, TrustStore, TrustStoreError
 
 FOLDER: Final = "trust"
-"""Where in the state folder the store lies."""
+"""The trust store's folder in the state folder."""
 _NOTE: Final = (
     "Trust covers the commands, the files they name, and all files of script tools.\n"
     "It does not cover what a program reads or downloads beyond that."
@@ -36,7 +36,7 @@ _NOTE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """One look at a workspace: what there is, and what was trusted of it."""
+    """The items of a workspace and their trust at one moment."""
 
     root: Path
     items: Sequence[TrustItem]
@@ -55,7 +55,7 @@ class _View:
 
     @property
     def settled(self) -> bool:
-        """Nothing waits, and nothing is left over."""
+        """Whether everything is trusted and no recorded item was removed."""
         return not self.waiting and not self.removed and self.problem is None
 
     def as_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def trust(
     if root is None:
         _list(store, folders, as_json=as_json)
         return
-    view = _look(store, real_folder(root), folders)
+    view = _read_view(store, real_folder(root), folders)
     if only_diff:
         _show_difference(view, as_json=as_json)
     elif as_json:
@@ -108,7 +108,7 @@ def untrust(folders: UserFolders, *, root: Path, as_json: bool) -> None:
     try:
         was = TrustStore(folders.state_dir / FOLDER).untrust(root)
     except TrustStoreError as unusable:
-        raise _refused(unusable) from unusable
+        raise _store_failure(unusable) from unusable
     if not was:
         raise Failure(
             f"nothing was trusted at {root}", "lmtb trust --list shows what is", reason="not_trusted"
@@ -119,7 +119,7 @@ def untrust(folders: UserFolders, *, root: Path, as_json: bool) -> None:
         click.echo(f"From the next request on, nothing that comes with {printable(root)} runs.")
 
 
-def _look(store: TrustStore, root: Path, folders: UserFolders) -> _View:
+def _read_view(store: TrustStore, root: Path, folders: UserFolders) -> _View:
     found = gather(root, folders.config_dir, os.environ, folders.path)
     verdicts = store.verdicts(root, {item.key: item.digest() for item in found.items})
     issue = store.issue(root)
@@ -129,14 +129,14 @@ def _look(store: TrustStore, root: Path, folders: UserFolders) -> _View:
 
 def _accept(store: TrustStore, view: _View, folders: UserFolders) -> _View:
     _trust(store, view)
-    return _look(store, view.root, folders)
+    return _read_view(store, view.root, folders)
 
 
 def _trust(store: TrustStore, view: _View) -> None:
     try:
         store.trust(view.root, view.items)
     except TrustStoreError as unusable:
-        raise _refused(unusable) from unusable
+        raise _store_failure(unusable) from unusable
     except ValueError as error:
         raise Failure(str(error), "rename one of them", reason="same_name") from error
 
@@ -213,11 +213,11 @@ def _state(store: TrustStore, known: TrustedWorkspace, folders: UserFolders) -> 
     root = Path(known.path)
     if not root.is_dir():
         return "gone"
-    view = _look(store, root, folders)
+    view = _read_view(store, root, folders)
     if view.problem is not None:
         return f"not valid: {view.problem}"
     return f"{view.waiting} of {len(view.items)} wait for trust" if view.waiting else "trusted"
 
 
-def _refused(unusable: TrustStoreError) -> Failure:
+def _store_failure(unusable: TrustStoreError) -> Failure:
     return Failure(unusable.message, unusable.next_step, reason="store_unusable")

@@ -1,4 +1,4 @@
-"""Collects everything in a workspace that needs trust before it runs, as its server does."""
+"""Collects everything in a workspace that needs trust before it runs, as the workspace server does."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from workspace_server.trust.items import TrustItemFactory
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The items of a workspace, and what is wrong with the rest of what it brings along."""
+    """The items of a workspace that need trust, and the issues of its other files."""
 
     items: tuple[TrustItem, ...]
     issues: tuple[Issue, ...]
 
 
 def gather(root: Path, config_dir: Path, environ: Mapping[str, str], path: str | None = None) -> Gathered:
-    """Script tools, servers, settings. Reads everything, runs nothing of it.
+    """Collect script tools, servers and settings, without running any of them.
 
     Args:
         root: the workspace's folder.
         config_dir: the user's configuration folder.
-        environ: the environment its server would have.
+        environ: the environment that the workspace server would have.
         path: the PATH of the process that starts servers; None for the one in `environ`.
     """
     known = dict(environ) if path is None else {**environ, "PATH": path}
     configuration = ConfigurationLoader(root, config_dir, known).current()
-    if _needs_shell(configuration):  # asking it takes its time
+    if _needs_shell(configuration):  # starting a login shell is slow
         shell = asyncio.run(login_environment(known))
         known = {**shell, **known, "PATH": shell["PATH"]}
         configuration = ConfigurationLoader(root, config_dir, known).current()
@@ -58,7 +58,7 @@ def all_items(
 
 
 def _needs_shell(configuration: Configuration) -> bool:
-    """As its server decides it (`catalog/active_sources.py`)."""
+    """Whether the login shell's environment is needed, as in `catalog/active_sources.py`."""
     unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
     return unresolved or any(server.enabled for server in configuration.stdio)
 
@@ -66,8 +66,8 @@ def _needs_shell(configuration: Configuration) -> bool:
 def _scripts(root: Path, configuration: Configuration) -> Snapshot:
     scripts = configuration.scripts
     folders = [root / WORKSPACE_TOOLS, *scripts.workspace_tools_path]
-    return Catalog(folders, root, _nothing, libraries=scripts.workspace_libraries_path).look()
+    return Catalog(folders, root, _all_untrusted, libraries=scripts.workspace_libraries_path).look()
 
 
-def _nothing(digests: Mapping[str, str]) -> Mapping[str, Verdict]:
+def _all_untrusted(digests: Mapping[str, str]) -> Mapping[str, Verdict]:
     return dict.fromkeys(digests, "never")

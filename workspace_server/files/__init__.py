@@ -1,1 +1,1 @@
-"""Looks at files on disk: change detection, file identity, single flight."""
+"""Detects changes of files on disk, and shares reads between callers."""

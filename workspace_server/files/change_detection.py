@@ -1,10 +1,10 @@
-"""Detects with a few `stat` calls whether reading files again could give another result.
+"""Detects with a few `stat` calls whether reading files again could give a different result.
 
-A read records the paths it depends on. Before the next read their state is taken again; if it is the same,
-the previous result is still valid. A missing file depends on the folder in which it would appear.
+A read records the paths it depends on. Before the next read their state is compared; if it is the same, the
+previous result is still valid. For a missing file, the folder in which it would appear is compared.
 
-The compared state was taken before the read, and a change too recent for its timestamp to show is not relied
-on, so that no change is missed. Blocks.
+The compared state was taken before the read, and no state is used that changed so recently that a further
+change might not alter its timestamp. So no change is missed. Blocks.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Final
 from workspace_server.files.file_identity import SETTLES_NS
 
 SNAPSHOT_INTERVAL_S: Final = 0.5
-"""Taking the state of all paths costs as much as a look; it is not done more often."""
+"""Minimum interval between two snapshots, because a snapshot costs as much as a read."""
 
 State = tuple[int, int, int]
-"""Device, inode, and time of the last change of content or status, which nobody can set."""
+"""Device, inode and ctime, which programs cannot set."""
 
 
 class ChangeDetector:
-    """What looks depend on. For one look at a time, but for `forget`.
+    """Records what reads depend on. One read at a time; only `invalidate` may be called during one.
 
     Args:
         wall_ns: the wall clock in nanoseconds since 1970.
@@ -37,28 +37,28 @@ class ChangeDetector:
         self._wall_ns = wall_ns
         self._clock = clock
         self._snapshot_at = -SNAPSHOT_INTERVAL_S
-        self._seen: set[str] = set()  # by the look under way, or the last one
-        self._snapshot_paths: set[str] = set()  # of these the state was taken before the look under way
+        self._seen: set[str] = set()  # by the current read, or the last one
+        self._snapshot_paths: set[str] = set()  # paths in the snapshot that was taken before the current read
         self._snapshot: Mapping[str, State] | None = None
         self._valid: Mapping[str, State] | None = None
         self._is_incomplete = True
         self._generation = 0
 
     def add_path(self, path: str) -> None:
-        """The look under way depends on what is at this path, be it nothing."""
+        """Record that the current read depends on this path, whether it exists or not."""
         self._seen.add(path)
 
     def mark_incomplete(self) -> None:
-        """The look under way depends on something else, too: another one may find something new."""
+        """Record that the current read also depends on something that no path shows."""
         self._is_incomplete = True
 
     def invalidate(self) -> None:
-        """What is to be looked at has changed: the look under way, too, is not relied on."""
+        """Discard the recorded state, also that of the current read."""
         self._generation += 1
         self._valid = None
 
     def is_unchanged(self) -> bool:
-        """Whether a look would find what the last one found."""
+        """Whether a read would give the result of the last one."""
         if self._valid is None:
             return False
         try:
@@ -72,7 +72,7 @@ class ChangeDetector:
         return True
 
     def begin(self) -> int:
-        """A look begins. Returns what `end` wants."""
+        """Begin a read. Returns the token for `end`."""
         self._snapshot = None
         now = self._clock()
         if not self._is_incomplete and now - self._snapshot_at >= SNAPSHOT_INTERVAL_S:
@@ -83,7 +83,7 @@ class ChangeDetector:
         return self._generation
 
     def end(self, begun: int) -> None:
-        """The look has ended."""
+        """End the read that `begin` began."""
         is_whole = not self._is_incomplete and self._seen <= self._snapshot_paths
         if is_whole and self._snapshot is not None and begun == self._generation:
             self._valid = self._snapshot
@@ -105,14 +105,17 @@ def _file_state(path: str) -> State:
 
 
 def _nearest_existing(path: str) -> tuple[str, State] | None:
-    """What tells of changes at a path: what is there, or where nothing is, the nearest folder above it."""
+    """The path and its state, or if it does not exist, those of the nearest existing folder above it.
+
+    None if neither shows when something appears at the path.
+    """
     while True:
         try:
             return path, _file_state(path)
         except (FileNotFoundError, NotADirectoryError):
             above = os.path.dirname(path)  # noqa: PTH120  a string walk, without objects
             if above == path or os.path.islink(path):  # noqa: PTH114  the same
-                return None  # nothing above tells when the end of a link appears
+                return None  # no folder above shows when the target of a link appears
             path = above
         except (OSError, ValueError):
             return None

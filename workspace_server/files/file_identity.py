@@ -1,4 +1,4 @@
-"""Tells by its identity in the file system whether a file is still the one that was read."""
+"""Identifies a version of a file by its `stat` values, to tell whether it changed since it was read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ FileIdentity = tuple[int, int, int, int, int, int]
 """Device, inode, mode, size, and times of content and status in nanoseconds."""
 
 SETTLES_NS: Final = 100_000_000
-"""File systems tell time in steps of milliseconds: what changed this recently may change again unseen."""
+"""Resolution of file times, with a margin: a file may change again this soon without a new timestamp."""
 
 
 def file_identity(status: os.stat_result) -> FileIdentity:
-    """What is compared of a file or folder."""
+    """The identity of a file or folder with this status."""
     return (
         status.st_dev,
         status.st_ino,
@@ -24,6 +24,6 @@ def file_identity(status: os.stat_result) -> FileIdentity:
     )
 
 
-def is_settled(stamp: FileIdentity, now_ns: int) -> bool:
-    """Whether an unchanged stamp means unchanged content; `now_ns` is the wall clock before reading began."""
-    return now_ns - stamp[5] > SETTLES_NS
+def is_settled(identity: FileIdentity, now_ns: int) -> bool:
+    """Whether an equal identity means equal content; `now_ns` is the wall clock before the read began."""
+    return now_ns - identity[5] > SETTLES_NS

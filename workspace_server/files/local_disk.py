@@ -1,4 +1,4 @@
-"""Tells whether a folder lies on a local disk, where file operations take microseconds.
+"""Determines whether folders are on local disks, where file operations take microseconds.
 
 Network and FUSE file systems may hang for minutes and are read in threads, although handing work to a thread
 costs several times as much as a local read.
@@ -19,7 +19,7 @@ _ESCAPED: Final = {r"\040": " ", r"\011": "\t", r"\012": "\n", r"\134": "\\"}
 
 
 def are_local(folders: Iterable[Path], mounts: Path = _MOUNTS) -> bool:
-    """Whether all these folders are certainly on local disks; False where nobody can tell. Blocks."""
+    """Whether all these folders are on local disks; False if unknown. Blocks."""
     try:
         kinds = dict(_mounts(mounts.read_text("utf-8", "surrogateescape")))
         return all(_kind(os.path.realpath(folder), kinds) in _LOCAL for folder in folders)
@@ -28,7 +28,7 @@ def are_local(folders: Iterable[Path], mounts: Path = _MOUNTS) -> bool:
 
 
 def _mounts(text: str) -> Iterable[tuple[str, str]]:
-    """Mount points and the kinds of their file systems; a later mount on the same point hides the former."""
+    """Mount points and their file system types; a later mount hides an earlier one on the same point."""
     for line in text.splitlines():
         before, _, after = line.partition(" - ")
         point = before.split()[4]

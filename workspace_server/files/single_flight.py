@@ -1,6 +1,6 @@
 """Shares one read of the disk between callers that ask at about the same time.
 
-No caller gets a result that was read before it asked: a caller that comes during a read waits for the next.
+No caller gets a result that was read before its call: a call during a read waits for the next read.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ class SingleFlight(Generic[T]):
     """Runs one blocking function in a thread, for many callers at once.
 
     Args:
-        look: the function; what it raises is raised to everybody who waits for that look.
-        may_be_quick: whether it never waits for anything but this machine; it is then run at once, without a
+        read: the function; its exceptions are raised to every caller that waits for this run.
+        may_be_quick: whether it depends only on local resources. It then runs on the event loop, without a
             thread, as long as the last run took less than `QUICK_S` seconds.
     """
 
-    def __init__(self, look: Callable[[], T], *, may_be_quick: bool = False) -> None:
-        self._look = look
+    def __init__(self, read: Callable[[], T], *, may_be_quick: bool = False) -> None:
+        self._read = read
         self.may_be_quick = may_be_quick
         self._took = 0.0
         self._running: asyncio.Task[T] | None = None
         self._next: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """The result of a look that began after this was called."""
+        """The result of a run that began after this call."""
         if self._is_quick:
             return self._timed()
         if self._running is None:
@@ -43,7 +43,7 @@ class SingleFlight(Generic[T]):
         return await asyncio.shield(self._next)
 
     def get_now(self) -> T | None:
-        """The same, or None where it has to be waited for."""
+        """Like `get`, but None if the caller would have to wait."""
         return self._timed() if self._is_quick else None
 
     @property
@@ -51,30 +51,30 @@ class SingleFlight(Generic[T]):
         return self.may_be_quick and self._running is None and self._took < QUICK_S
 
     async def close(self) -> None:
-        """Wait a moment for the looks under way: a disk that hangs does not keep anybody from ending."""
+        """Wait at most `CLOSE_S` seconds for running reads, because a disk may hang."""
         under_way = [task for task in (self._running, self._next) if task is not None]
         if under_way:
             await asyncio.wait(under_way, timeout=CLOSE_S)
 
-    def _begin(self, former: asyncio.Task[T] | None) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(self._run(former), name="look")
+    def _begin(self, previous: asyncio.Task[T] | None) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(self._run(previous), name="read")
         task.add_done_callback(self._done)
         return task
 
-    async def _run(self, former: asyncio.Task[T] | None) -> T:
-        if former is not None:
-            await asyncio.wait({former})
+    async def _run(self, previous: asyncio.Task[T] | None) -> T:
+        if previous is not None:
+            await asyncio.wait({previous})
         return await asyncio.to_thread(self._timed)
 
     def _timed(self) -> T:
         began = time.perf_counter()
         try:
-            return self._look()
+            return self._read()
         finally:
             self._took = time.perf_counter() - began
 
     def _done(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():
-            task.exception()  # whoever waits has it; nobody may wait any more
+            task.exception()  # marks it as retrieved: the callers may have been cancelled
         if task is self._running:
             self._running, self._next = self._next, None

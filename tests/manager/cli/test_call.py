@@ -1,4 +1,4 @@
-"""Tests of how an answer is shown; the verbs themselves are tested with a real manager."""
+"""Tests how an answer is printed; the verbs themselves are tested with a real manager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is absent is absent for a while only."""
+"""Tests of the temporary block of an import."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 from host.blocked_import import blocked_import
 
 
-def test_an_absent_module_cannot_be_imported() -> None:
+def test_a_blocked_module_cannot_be_imported() -> None:
     with blocked_import("colorsys"), pytest.raises(ImportError):
         import colorsys  # noqa: F401
     assert "colorsys" not in sys.modules or sys.modules["colorsys"] is not None
 
 
-def test_it_can_be_imported_afterwards() -> None:
+def test_the_module_can_be_imported_afterwards() -> None:
     with blocked_import("colorsys"):
         pass
     import colorsys
@@ -23,7 +23,7 @@ def test_it_can_be_imported_afterwards() -> None:
     assert colorsys.rgb_to_hsv(0, 0, 0) == (0.0, 0.0, 0)
 
 
-def test_who_has_it_keeps_it() -> None:
+def test_a_module_imported_before_stays_imported() -> None:
     import json
 
     with pytest.raises(RuntimeError), blocked_import("json"):

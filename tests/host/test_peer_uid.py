@@ -55,8 +55,8 @@ def no_proc(*_arguments: object) -> None:
 
 
 @pytest.fixture(params=["sock_diag", "proc"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two ways alone."""
+def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two methods alone."""
     if request.param == "proc":
         monkeypatch.setattr(peer_uid, "_ask_kernel", no_netlink)
     else:
@@ -64,7 +64,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("method")
 @pytest.mark.parametrize(
     ("listen_on", "connect_to"),
     [("127.0.0.1", None), ("::1", None), ("::", "127.0.0.1"), ("127.0.0.1", "::ffff:127.0.0.1")],
@@ -75,14 +75,14 @@ def test_own_client_has_our_uid(listen_on: str, connect_to: str | None) -> None:
         assert ask(accepted) == os.geteuid()
 
 
-def test_kernel_answer_needs_no_second_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_kernel_answer_proc_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_uid, "_search_proc", no_proc)
     with connection() as (accepted, _):
         assert ask(accepted) == os.geteuid()
 
 
 @contextmanager
-def foreign_client(port: int) -> Iterator[None]:
+def client_of_nobody(port: int) -> Iterator[None]:
     """A process of user nobody that connects and stays until its standard input ends."""
     setpriv, bash = shutil.which("setpriv"), shutil.which("bash")
     if os.geteuid() != 0 or not setpriv or not bash:
@@ -103,17 +103,17 @@ def foreign_client(port: int) -> Iterator[None]:
             process.kill()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("method")
 def test_client_of_another_user_has_that_uid() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(10)
-        with foreign_client(listener.getsockname()[1]):
+        with client_of_nobody(listener.getsockname()[1]):
             accepted, _ = listener.accept()
             with accepted:
                 assert ask(accepted) == NOBODY
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("method")
 @pytest.mark.parametrize("drained", [False, True], ids=["just closed", "remains in FIN_WAIT2 or TIME_WAIT"])
 def test_closed_client_is_unknown_and_never_root(drained: bool) -> None:
     """The kernel reports uid 0 for a socket without an owner."""
@@ -126,9 +126,9 @@ def test_closed_client_is_unknown_and_never_root(drained: bool) -> None:
         assert tcp_peer_uid(local, remote) is None
 
 
-@pytest.mark.usefixtures("way")
-def test_listener_on_the_claimed_port_is_not_taken_for_the_client() -> None:
-    """The kernel offers it where no connection matches."""
+@pytest.mark.usefixtures("method")
+def test_a_listener_on_the_client_port_is_not_the_client() -> None:
+    """The kernel returns the listener if no connection matches."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert tcp_peer_uid(("127.0.0.1", 1), listener.getsockname()) is None
 
@@ -143,13 +143,13 @@ def test_listener_on_the_claimed_port_is_not_taken_for_the_client() -> None:
         (("127.0.0.1", 1), ("127.0.0.1", 70000)),
     ],
 )
-def test_what_is_no_connection_is_unknown(local: peer_uid.Address, remote: peer_uid.Address) -> None:
+def test_addresses_without_connection_have_no_uid(local: peer_uid.Address, remote: peer_uid.Address) -> None:
     assert tcp_peer_uid(local, remote) is None
 
 
-@pytest.mark.usefixtures("way")
-def test_two_connections_are_not_mixed_up() -> None:
-    """Both ends are matched: the same client port may serve several connections."""
+@pytest.mark.usefixtures("method")
+def test_both_ends_of_a_connection_are_matched() -> None:
+    """The same client port may belong to several connections."""
     with connection() as (accepted, _), connection() as (other, _):
         assert tcp_peer_uid(accepted.getsockname(), other.getpeername()) is None
 
@@ -165,12 +165,12 @@ def uids_of_unix(act: Callable[[socket.socket, Path], None], path: Path) -> int 
             return unix_peer_uid(accepted)
 
 
-def test_unix_peer_is_known(tmp_path: Path) -> None:
+def test_unix_peer_has_our_uid(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as client:
         assert uids_of_unix(lambda _, path: client.connect(str(path)), tmp_path / "s") == os.geteuid()
 
 
-def test_socket_that_is_no_connected_unix_socket_has_no_peer() -> None:
+def test_only_a_connected_unix_socket_has_a_peer_uid() -> None:
     with socket.socket(socket.AF_UNIX) as lonely, socket.socket() as tcp:
         assert unix_peer_uid(lonely) is None
         assert unix_peer_uid(tcp) is None

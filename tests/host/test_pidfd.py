@@ -1,4 +1,4 @@
-"""Processes are watched and killed by descriptor; a pid that changed hands is left alone."""
+"""Tests of pid file descriptors: exits are seen, and a reused pid is not killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def test_a_process_that_ended_is_seen_before_it_is_reaped(child: subprocess.Popen[bytes]) -> None:
+def test_an_exit_is_seen_before_the_process_is_reaped(child: subprocess.Popen[bytes]) -> None:
     pidfd = open_pidfd(child.pid)
     assert pidfd is not None
     try:
@@ -35,21 +35,21 @@ def test_a_process_that_ended_is_seen_before_it_is_reaped(child: subprocess.Pope
         os.close(pidfd)
 
 
-def test_no_process_has_no_descriptor(child: subprocess.Popen[bytes]) -> None:
+def test_a_missing_process_has_no_pidfd(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     child.wait()
     assert open_pidfd(child.pid) is None
     assert not kill_if(child.pid, lambda _: True)
 
 
-def test_a_process_is_killed_only_if_it_is_still_ours(child: subprocess.Popen[bytes]) -> None:
+def test_a_process_is_killed_only_if_the_check_holds(child: subprocess.Popen[bytes]) -> None:
     assert not kill_if(child.pid, lambda pid: pid != child.pid)
     assert child.poll() is None
     assert kill_if(child.pid, lambda pid: pid == child.pid)
     assert child.wait() == -signal.SIGKILL
 
 
-def test_without_pidfds_the_signal_goes_to_the_number(
+def test_without_pidfds_the_signal_goes_to_the_pid(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "pidfd_open")

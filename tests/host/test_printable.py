@@ -1,4 +1,4 @@
-"""Hostile text is escaped before it reaches a terminal."""
+"""Tests of the escapes for text that is shown in a terminal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from host.printable import printable
         (None, "None"),
     ],
 )
-def test_characters_that_act_on_a_terminal_are_escaped(text: object, shown: str) -> None:
+def test_control_characters_of_terminals_are_escaped(text: object, shown: str) -> None:
     assert printable(text) == shown
 
 
-def test_line_breaks_stay_where_they_are_wanted() -> None:
+def test_line_breaks_are_kept_on_request() -> None:
     assert printable("a\n\tb\r\x1b", lines=True) == "a\n\tb\\r\\x1b"

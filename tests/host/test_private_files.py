@@ -1,4 +1,4 @@
-"""Files of one user: what is refused, and that a write is whole or does not happen."""
+"""Tests of private files: unsafe paths are refused, and writes are atomic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from host import private_files
 from host.private_files import LockTimeout, UnsafePathError
 
 
-def test_folder_is_made_private_and_an_open_one_is_closed(tmp_path: Path) -> None:
+def test_folders_get_mode_0700_whether_new_or_not(tmp_path: Path) -> None:
     private_files.make_private(tmp_path / "a" / "b")
     (tmp_path / "open").mkdir(mode=0o755)
     private_files.make_private(tmp_path / "open")
@@ -23,7 +23,7 @@ def test_folder_is_made_private_and_an_open_one_is_closed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_a_link_or_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_link_or_a_file_instead_of_a_folder_is_refused(tmp_path: Path, kind: str) -> None:
     (tmp_path / "target").mkdir(mode=0o755)
     place = tmp_path / "place"
     place.symlink_to(tmp_path / "target") if kind == "link" else place.touch()
@@ -32,7 +32,7 @@ def test_a_link_or_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, ki
     assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == 0o755
 
 
-def test_what_is_read_must_be_a_plain_closed_file(tmp_path: Path) -> None:
+def test_only_a_private_regular_file_is_read(tmp_path: Path) -> None:
     good = tmp_path / "good"
     private_files.write(good, b"x")
     assert stat.S_IMODE(good.stat().st_mode) == 0o600
@@ -49,7 +49,7 @@ def test_what_is_read_must_be_a_plain_closed_file(tmp_path: Path) -> None:
         private_files.read(good, 0)
 
 
-def test_a_link_in_the_place_of_a_written_file_is_replaced_not_followed(tmp_path: Path) -> None:
+def test_a_symlink_is_replaced_by_the_written_file(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_bytes(b"mine")
     (tmp_path / "file").symlink_to(target)
@@ -58,8 +58,8 @@ def test_a_link_in_the_place_of_a_written_file_is_replaced_not_followed(tmp_path
     assert private_files.read(tmp_path / "file", 10) == b"new"
 
 
-def test_on_a_full_disk_the_old_file_stays_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
-    """The limit on file sizes stands for the disk: a write fails in its middle."""
+def test_on_a_full_disk_the_old_file_stays_without_leftovers(tmp_path: Path) -> None:
+    """A limit on file sizes simulates it: the write fails in the middle."""
     file = tmp_path / "file"
     private_files.write(file, b"old")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -75,13 +75,13 @@ def test_on_a_full_disk_the_old_file_stays_and_nothing_is_left_beside_it(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_of_two_that_create_a_file_one_does(tmp_path: Path) -> None:
+def test_only_the_first_create_of_a_file_succeeds(tmp_path: Path) -> None:
     assert private_files.create(tmp_path / "file", b"first")
     assert not private_files.create(tmp_path / "file", b"second")
     assert (tmp_path / "file").read_bytes() == b"first"
 
 
-def test_lock_excludes_and_patience_ends(tmp_path: Path) -> None:
+def test_a_lock_is_exclusive_and_waiting_times_out(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with (
         private_files.locked(lock),
@@ -93,7 +93,7 @@ def test_lock_excludes_and_patience_ends(tmp_path: Path) -> None:
         pass
 
 
-def test_counting_under_the_lock_loses_nothing(tmp_path: Path) -> None:
+def test_concurrent_updates_under_the_lock_are_not_lost(tmp_path: Path) -> None:
     counter = tmp_path / "counter"
     counter.write_text("0")
 

@@ -1,4 +1,4 @@
-"""Calls that differ in id and arguments alone: what matches the pattern of one means the same as if it were read."""
+"""Tests of call patterns: a call that matches gets the same values as if it were parsed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EACH = pytest.mark.parametrize("frame", FRAMES)
 
 
 def written(frame: str, identity: bytes, arguments: bytes) -> bytes:
-    """A call in the manner of one client."""
+    """A call as one client serialises it."""
     text, is_id_first = FRAMES[frame]
     return text % ((identity, arguments) if is_id_first else (arguments, identity))
 
@@ -67,7 +67,7 @@ def pattern_of(frame: str) -> Pattern:
 
 
 def read(body: bytes) -> tuple[Request, dict[str, Any]]:
-    """A call as everybody else reads it, without the two values and its marks."""
+    """The parsed call without its id, arguments and marks."""
     assert check_json(body) is None
     message = jsonrpc.parse(body)
     assert isinstance(message, Request), message
@@ -79,7 +79,7 @@ def read(body: bytes) -> tuple[Request, dict[str, Any]]:
     return message, whole
 
 
-# what an attacker, or bad luck, writes: the frame's own words, at the wrong places
+# text of the frame in the wrong places, as an attacker could send it
 DECOYS = [
     *VOLATILE_MEMBERS,
     b'"progressToken":7}',
@@ -121,7 +121,7 @@ IDS = st.integers().map(b"%d".__mod__) | TEXTS.map(lambda text: b'"%b"' % text) 
 @example(b"1", b' {"a":1} ')
 @example(b"1", b"{}{}")
 @example(b"1", b'{"a":NaN}')
-def test_what_matches_is_read_the_same(frame: str, identity: bytes, arguments: bytes) -> None:
+def test_a_matching_call_parses_to_the_same_values(frame: str, identity: bytes, arguments: bytes) -> None:
     body = written(frame, identity, arguments)
     pattern = pattern_of(frame)
     found = pattern.match(body)
@@ -154,10 +154,10 @@ def test_every_ordinary_call_matches(frame: str, identity: bytes, arguments: byt
     inserted=st.binary(max_size=3),
     dropped=st.integers(0, 3),
 )
-def test_a_body_that_is_changed_anywhere_matches_only_as_another_call(
+def test_a_changed_body_matches_only_if_it_parses_the_same(
     frame: str, cut: int, inserted: bytes, dropped: int
 ) -> None:
-    """One that can be read, and reads the same but for the two values."""
+    """It must be valid, and equal except for id and arguments."""
     whole = written(frame, b"7", b'{"a":"b"}')
     body = whole[:cut] + inserted + whole[cut + dropped :]
     if pattern_of(frame).match(body) is not None:
@@ -183,13 +183,13 @@ def test_calls_with_other_marks_match(one: bytes, other: bytes, arguments: bytes
 @pytest.mark.parametrize(
     "mark", [b"1.5", b"-1", b'"\\u0041"', b'"\xc3\xa9"', b"null", b"{}", b" 1", b"01", b'"a"b"', b"1,2"]
 )
-def test_an_odd_mark_is_left_to_others(mark: bytes) -> None:
+def test_an_unusual_mark_does_not_match(mark: bytes) -> None:
     body = written("marked behind", b"8", b"{}")
     assert pattern_of("marked behind").match(body.replace(b'"toolu_1"', mark)) is None
 
 
 @pytest.mark.parametrize("mark", [b"1.5", b"-1", b"null", b"{}", b" 1", b'{"progressToken":1}'])
-def test_a_mark_that_is_odd_from_the_beginning_is_a_part_of_the_pattern(mark: bytes) -> None:
+def test_an_unusual_mark_in_the_first_call_is_part_of_the_pattern(mark: bytes) -> None:
     body = written("marked before", b"8", b"{}")
     odd = body.replace(b'"7"', mark)
     found = derive_pattern(odd)
@@ -205,7 +205,7 @@ def test_a_mark_that_is_odd_from_the_beginning_is_a_part_of_the_pattern(mark: by
         *(b'"\\u0041"', b'"\xc3\xa9"', b'"a"b"', b'"%b"' % (b"x" * 65)),
     ],
 )
-def test_an_odd_id_is_left_to_others(identity: bytes) -> None:
+def test_an_unusual_id_does_not_match(identity: bytes) -> None:
     assert not is_plain_id(identity)
     assert pattern_of("TypeScript").match(written("TypeScript", identity, b"{}")) is None
 
@@ -232,8 +232,8 @@ def test_an_odd_id_is_left_to_others(identity: bytes) -> None:
     ids=lambda one: one[0],
 )
 @EACH
-def test_odd_arguments_are_left_to_others(frame: str, arguments: tuple[str, bytes]) -> None:
-    """Whatever is refused is refused where all messages are read."""
+def test_unusual_arguments_do_not_match(frame: str, arguments: tuple[str, bytes]) -> None:
+    """The parser of all messages then decides whether to refuse them."""
     assert pattern_of(frame).match(written(frame, b"7", arguments[1])) is None
 
 
@@ -256,11 +256,11 @@ def test_odd_arguments_are_left_to_others(frame: str, arguments: tuple[str, byte
         b"",
     ],
 )
-def test_a_call_whose_two_values_cannot_be_told_apart_has_no_pattern(body: bytes) -> None:
+def test_a_call_with_ambiguous_places_of_its_values_has_no_pattern(body: bytes) -> None:
     assert derive_pattern(body) is None
 
 
-def test_a_pattern_knows_no_other_tool() -> None:
+def test_a_call_of_another_tool_does_not_match() -> None:
     pattern = pattern_of("TypeScript")
     assert pattern.match(written("TypeScript", b"1", b"{}").replace(b'"t"', b'"u"')) is None
     assert pattern.match(written("Python", b"1", b"{}")) is None

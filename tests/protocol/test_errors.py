@@ -1,4 +1,4 @@
-"""The catalogue of refusals: a walk over all of it, and its two forms on the wire."""
+"""Tests of the catalogue of refusals, and of its two forms on the wire."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CODES = {
     "missing_session": -32600,
     "unknown_session": -32600,
 }
-"""The words and codes that clients were promised (contract, table of refusals)."""
+"""The reasons and codes that clients rely on."""
 SPECIFIED = {-32700, -32600, -32601, -32602, -32603}
 every_reason = pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.word)
 
 
-def test_words_and_codes_are_those_of_the_contract() -> None:
+def test_reasons_and_codes_are_stable() -> None:
     assert {reason.word: reason.code for reason in Reason} == CODES
 
 
@@ -48,7 +48,7 @@ def test_own_codes_lie_outside_the_reserved_range(reason: Reason) -> None:
     assert reason.code in SPECIFIED or not -32768 <= reason.code <= -32000
 
 
-def test_words_and_own_codes_are_said_once() -> None:
+def test_reasons_and_own_codes_are_unique() -> None:
     words = [reason.word for reason in Reason]
     own = [reason.code for reason in Reason if reason.code > 0]
     assert len(set(words)) == len(words)
@@ -56,7 +56,7 @@ def test_words_and_own_codes_are_said_once() -> None:
 
 
 @every_reason
-def test_every_word_is_written_alike(reason: Reason) -> None:
+def test_every_reason_is_lower_snake_case(reason: Reason) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)+|overloaded", reason.word)
 
 
@@ -68,7 +68,7 @@ def test_the_text_is_the_message_and_the_next_step(reason: Reason) -> None:
     assert text.isprintable()
 
 
-def test_a_next_step_of_the_case_replaces_the_general_one() -> None:
+def test_a_specific_next_step_replaces_the_default() -> None:
     assert Refusal(Reason.INVALID_CWD, "m", "do this.").text == "m. Next step: do this."
 
 
@@ -89,7 +89,7 @@ DATA = {
 }
 
 
-def test_as_an_error_it_has_code_text_and_data_and_the_id() -> None:
+def test_an_error_response_has_code_text_data_and_id() -> None:
     assert json.loads(FULL.as_error(b'"k"')) == {
         "jsonrpc": "2.0",
         "id": "k",
@@ -102,7 +102,7 @@ def test_as_an_error_it_has_code_text_and_data_and_the_id() -> None:
     assert json.loads(FULL.as_error(None))["id"] is None
 
 
-def test_as_a_tool_result_it_can_be_read_by_a_model_and_a_program() -> None:
+def test_a_tool_result_has_text_for_models_and_data_for_programs() -> None:
     assert FULL.as_tool_result() == {
         "content": [{"type": "text", "text": FULL.text}],
         "structuredContent": {
@@ -114,13 +114,13 @@ def test_as_a_tool_result_it_can_be_read_by_a_model_and_a_program() -> None:
 
 
 @every_reason
-def test_absent_members_are_absent(reason: Reason) -> None:
+def test_unset_members_are_omitted(reason: Reason) -> None:
     expected: dict[str, Any] = {"reason": reason.word, "nextStep": reason.next_step}
     assert Refusal(reason, "m").data() == expected
 
 
-def test_only_what_could_be_no_result_is_always_an_error() -> None:
-    """Unknown tools, unusable answers and the session limit; a model reads all the others."""
+def test_only_three_reasons_are_always_json_rpc_errors() -> None:
+    """Unknown tools, invalid answers and the session limit; all others are tool results that a model reads."""
     assert {reason.word for reason in ALWAYS_ERRORS} == {
         "tool_not_found",
         "invalid_upstream_answer",

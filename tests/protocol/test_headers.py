@@ -1,4 +1,4 @@
-"""The header value codec, row by row, and against the official one."""
+"""Tests of the header value codec, also against the official one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SENTINEL_LIKE = st.tuples(
 
 
 @pytest.mark.parametrize("value", ["", "a", "two words", "~!@#$%^&*()", "=?BASE64?YQ==?=", "=?base64?YQ=="])
-def test_plain_ascii_travels_as_it_is(value: str) -> None:
+def test_plain_ascii_is_sent_unchanged(value: str) -> None:
     assert headers.encode_value(value) == value
     assert headers.decode_value(value) == value
 
@@ -39,7 +39,7 @@ def test_plain_ascii_travels_as_it_is(value: str) -> None:
         ("=?base64??=", "=?base64?PT9iYXNlNjQ/Pz0=?="),
     ],
 )
-def test_everything_else_travels_as_base64_of_its_utf8(value: str, encoded: str) -> None:
+def test_other_text_is_sent_as_base64_of_its_utf8(value: str, encoded: str) -> None:
     assert headers.encode_value(value) == encoded
     assert headers.decode_value(encoded) == value
 
@@ -48,7 +48,7 @@ def test_everything_else_travels_as_base64_of_its_utf8(value: str, encoded: str)
     "value",
     ["=?base64?YQ==", "base64?YQ==?=", "=?Base64?YQ==?=", "=?base64?=", "=?base64?", "=?utf-8?YQ==?="],
 )
-def test_what_only_resembles_the_sentinel_is_meant_literally(value: str) -> None:
+def test_text_that_only_resembles_the_sentinel_is_literal(value: str) -> None:
     assert headers.decode_value(value) == value
 
 
@@ -58,12 +58,12 @@ def test_what_only_resembles_the_sentinel_is_meant_literally(value: str) -> None
     ids=["no padding", "half padding", "trailing bits", "blank", "url alphabet", "not ASCII", "not UTF-8",
          "surrogate", "two in one"],
 )  # fmt: skip
-def test_broken_base64_stands_for_nothing(payload: str) -> None:
+def test_invalid_base64_decodes_to_nothing(payload: str) -> None:
     """A corrupt header must never match a body by accident."""
     assert headers.decode_value(f"=?base64?{payload}?=") is None
 
 
-def test_outer_blanks_of_a_field_are_no_part_of_the_value() -> None:
+def test_outer_blanks_of_a_field_are_stripped() -> None:
     assert headers.decode_value(" \ttools \t") == "tools"
     assert headers.decode_value(" =?base64?YQ==?= ") == "a"
 
@@ -71,7 +71,7 @@ def test_outer_blanks_of_a_field_are_no_part_of_the_value() -> None:
 @given(TEXTS | SENTINEL_LIKE)
 @example("=?base64?=")
 @example("\x1cedge\x85")
-def test_what_one_end_writes_both_ends_read(value: str) -> None:
+def test_an_encoded_value_is_decoded_to_the_same_text(value: str) -> None:
     encoded = headers.encode_value(value)
     assert encoded.isascii()
     assert encoded.isprintable()
@@ -82,11 +82,11 @@ def test_what_one_end_writes_both_ends_read(value: str) -> None:
 
 
 @given(SENTINEL_LIKE.filter(str.isascii))  # the official decoder raises on other characters
-def test_received_values_mean_what_the_official_codec_says(value: str) -> None:
+def test_decoding_equals_the_official_codec(value: str) -> None:
     assert headers.decode_value(value.strip(" \t")) == official.decode_header_value(value.strip(" \t"))
 
 
-def test_half_a_surrogate_pair_is_written_without_a_fault_and_never_matches() -> None:
+def test_a_lone_surrogate_is_encoded_and_never_matches() -> None:
     assert headers.decode_value(headers.encode_value("\ud800")) is None
 
 
@@ -110,5 +110,5 @@ def test_half_a_surrogate_pair_is_written_without_a_fault_and_never_matches() ->
         (headers.SECRET.lower(), False),
     ],
 )
-def test_only_named_headers_cross_to_the_workspace_server(name: str, crosses: bool) -> None:
+def test_only_listed_headers_are_forwarded_to_the_workspace_server(name: str, crosses: bool) -> None:
     assert headers.is_forwarded(name) is crosses

@@ -1,4 +1,4 @@
-"""The era of a message and the order of the checks, against the table of edge cases and the official ladder."""
+"""Tests of the classification of messages and the order of checks, also against the official SDK."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def body(method: str = "tools/list", identity: Any = 1, meta: Any = ABSENT, **pa
 
 
 def ask(message: object, **sent: str) -> Inbound | Rejection:
-    """Classify; keywords are header names with underscores."""
+    """Classify a body; keywords are header names with underscores."""
     spelt = {name.replace("_", "-"): value for name, value in sent.items()}
     content = message if isinstance(message, bytes) else json.dumps(message).encode()
     return classify(CIMultiDict(spelt), content)
@@ -82,7 +82,7 @@ def test_edge_case_is_refused_with_400(message: object, sent: dict[str, str], co
 
 
 @pytest.mark.parametrize("asked", [*LEGACY_REVISIONS, MODERN, "1900-01-01"])
-def test_initialize_without_header_is_legacy_whatever_it_asks_for(asked: str) -> None:
+def test_initialize_without_header_is_legacy_for_every_version(asked: str) -> None:
     inbound = accepted(ask(body("initialize", protocolVersion=asked)))
     assert (inbound.era, inbound.revision) == (Era.LEGACY, None)
 
@@ -95,8 +95,8 @@ def test_a_request_without_claim_is_legacy(sent: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("method", ["ping", "initialize", "no/such/method"])
-def test_whether_a_method_exists_is_not_asked_here(method: str) -> None:
-    """An unknown or removed one with a good envelope is modern; the answer to it is another matter."""
+def test_unknown_methods_are_classified(method: str) -> None:
+    """With a valid envelope, an unknown or removed method counts as modern here; a later step answers it."""
     inbound = accepted(ask(body(method, meta=META), **version(MODERN, method)))
     assert inbound.era is Era.MODERN
 
@@ -105,20 +105,20 @@ def test_whether_a_method_exists_is_not_asked_here(method: str) -> None:
     ("sent", "era"),
     [({}, Era.LEGACY), (version("2025-06-18"), Era.LEGACY), (version(MODERN), Era.MODERN)],
 )
-def test_the_header_decides_the_era_of_a_notification(sent: dict[str, str], era: Era) -> None:
+def test_the_version_header_decides_about_a_notification(sent: dict[str, str], era: Era) -> None:
     inbound = accepted(ask(body("notifications/cancelled", ABSENT, requestId=1), **sent))
     assert isinstance(inbound.message, Notification)
     assert inbound.era is era
     assert bytes_of(inbound.params["requestId"]) == b"1"
 
 
-def test_a_legacy_response_is_taken() -> None:
+def test_a_legacy_response_is_accepted() -> None:
     inbound = accepted(ask({"jsonrpc": "2.0", "id": 1, "result": {}}, **version("2025-11-25")))
     assert isinstance(inbound.message, Response)
 
 
 @pytest.mark.parametrize(("content", "code"), [(b"{", -32700), (b"[]", -32600), (b'"x"', -32600)])
-def test_json_and_shape_come_before_everything_else(content: bytes, code: int) -> None:
+def test_json_and_shape_are_checked_first(content: bytes, code: int) -> None:
     outcome = ask(content, **version(MODERN))
     assert rejected(outcome) == (400, code)
     assert isinstance(outcome, Rejection)
@@ -126,7 +126,7 @@ def test_json_and_shape_come_before_everything_else(content: bytes, code: int) -
 
 
 def test_unknown_version_on_a_live_session_is_an_invalid_request() -> None:
-    """Not a question about `_meta`, which a legacy client does not know."""
+    """The error does not mention `_meta`, which session clients do not know."""
     sent = {**version("1900-01-01", None), "mcp_session_id": "s"}
     assert rejected(ask(body(), **sent)) == (400, -32600)
 
@@ -171,7 +171,7 @@ def test_the_method_header_repeats_the_method(method: str | None) -> None:
         {"mcp_protocol_version": f" {MODERN}\t", "mcp_method": " tools/list "},
     ],
 )
-def test_header_names_ignore_case_and_values_outer_blanks(sent: dict[str, str]) -> None:
+def test_header_names_ignore_case_and_values_are_stripped(sent: dict[str, str]) -> None:
     assert accepted(ask(body(meta=META), **sent)).revision == MODERN
 
 
@@ -194,12 +194,12 @@ def test_a_named_method_without_a_name_is_invalid_params(value: object) -> None:
     assert rejected(ask(message, **version(MODERN, "tools/call"), mcp_name="x")) == (400, -32602)
 
 
-def test_a_name_header_on_another_method_is_not_looked_at() -> None:
+def test_a_name_header_on_another_method_is_ignored() -> None:
     assert accepted(ask(body(meta=META), **version(MODERN), mcp_name="whatever")).name is None
 
 
-def test_disagreement_is_told_before_an_unknown_version() -> None:
-    """Facts 2.4: headers equal body, then version served."""
+def test_a_header_mismatch_is_reported_before_an_unknown_version() -> None:
+    """First headers are compared with the body, then the version is checked."""
     meta = {**META, names.META_VERSION: "2027-01-01"}
     assert rejected(ask(body(meta=meta), **version("2027-01-01", "x"))) == (400, -32020)
 
@@ -227,7 +227,7 @@ def test_every_rejection_echoes_the_id(message: object, sent: dict[str, str]) ->
     assert json.loads(outcome.body())["id"] == "k"
 
 
-def test_params_and_meta_are_handed_on_as_the_bytes_that_came() -> None:
+def test_params_and_meta_keep_their_bytes() -> None:
     content = (
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{ "n":1.50 },'
         b'"_meta":{"progressToken": 1e2,"%s":"%s","%s":{}}}}'
@@ -239,7 +239,7 @@ def test_params_and_meta_are_handed_on_as_the_bytes_that_came() -> None:
     assert bytes_of(inbound.meta["progressToken"]) == b"1e2"
 
 
-def test_our_own_meta_passes_our_own_check() -> None:
+def test_our_own_meta_is_accepted() -> None:
     meta = {
         key: json.loads(bytes_of(value)) for key, value in modern_meta(raw({}), raw({"name": "m"})).items()
     }
@@ -247,7 +247,7 @@ def test_our_own_meta_passes_our_own_check() -> None:
     assert names.META_CLIENT not in modern_meta(raw({}), None)
 
 
-# The official ladder -----------------------------------------------------------------------------------------
+# Compared with the official SDK -------------------------------------------------------------------------------
 
 VERSIONS = st.sampled_from([MODERN, MODERN, MODERN, "2027-01-01", "2025-11-25", ""])
 METHODS = st.sampled_from(["tools/list", "tools/call", "resources/read", "prompts/get", "x"])
@@ -270,7 +270,7 @@ NAMES = st.sampled_from(["a", "é", "b"])
         },
     ),
 )
-def test_modern_bodies_are_judged_as_by_the_official_ladder(
+def test_modern_bodies_are_judged_like_in_the_official_sdk(
     meta: dict[str, Any], method: str, params: dict[str, str], sent: dict[str, str]
 ) -> None:
     message = body(method, meta=meta, **params)
@@ -286,5 +286,5 @@ def test_modern_bodies_are_judged_as_by_the_official_ladder(
     st.dictionaries(st.sampled_from(["Mcp-Method", "MCP-Protocol-Version", "Mcp-Name"]), st.text()),
     st.binary(),
 )
-def test_no_body_and_no_header_is_a_fault(sent: dict[str, str], content: bytes) -> None:
+def test_no_body_and_no_header_raises_no_exception(sent: dict[str, str], content: bytes) -> None:
     assert isinstance(classify(CIMultiDict(sent), content), Inbound | Rejection)

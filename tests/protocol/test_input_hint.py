@@ -1,4 +1,4 @@
-"""The one-line reading aid behind tool descriptions."""
+"""Tests of the one-line input hint after tool descriptions."""
 
 from __future__ import annotations
 

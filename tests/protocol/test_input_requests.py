@@ -1,4 +1,4 @@
-"""What a question needs of a client, whether the client declared it, and what stands for an answer with an error."""
+"""Tests of the capabilities that input requests need, and of errors as input responses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from protocol import input_requests, jsonrpc, names
         ("", {}, None),
     ],
 )
-def test_what_a_question_needs(method: str, params: dict[str, Any], expected: object) -> None:
-    """In the words of `requiredCapabilities`."""
+def test_each_input_request_needs_a_capability(method: str, params: dict[str, Any], expected: object) -> None:
+    """In the format of `requiredCapabilities`."""
     assert input_requests.required_capabilities(method, jsonrpc.dumps(params)) == expected
     if not params:
         assert input_requests.required_capabilities(method, b"") == expected
@@ -48,12 +48,12 @@ def test_what_a_question_needs(method: str, params: dict[str, Any], expected: ob
         ({}, {}, True),
     ],
 )
-def test_a_capability_counts_only_where_it_was_declared(declared: Any, wanted: Any, expected: bool) -> None:
-    """An empty `elicitation` is older than the modes and means forms."""
+def test_only_declared_capabilities_count(declared: Any, wanted: Any, expected: bool) -> None:
+    """An empty `elicitation` means forms (MCP 2025-06-18, before there were modes)."""
     assert input_requests.declares(declared, wanted) is expected
 
 
-def test_capabilities_are_spelt_for_people() -> None:
+def test_capabilities_have_readable_names() -> None:
     assert (
         input_requests.format_capabilities({"elicitation": {"url": {}}, "sampling": {}})
         == "elicitation.url, sampling"
@@ -61,7 +61,7 @@ def test_capabilities_are_spelt_for_people() -> None:
     assert input_requests.format_capabilities({}) == ""
 
 
-def test_an_error_in_the_place_of_an_answer_is_found_again_as_it_was() -> None:
+def test_an_error_sent_as_input_response_survives_encoding() -> None:
     error = msgspec.Raw(b'{"code":-1,"message":"User rejected","data":{"n":1.10}}')
     assert jsonrpc.bytes_of(error) in jsonrpc.bytes_of(input_requests.error_response(error))
     found = input_requests.error_in(input_requests.error_response(error))
@@ -75,7 +75,7 @@ def test_an_error_in_the_place_of_an_answer_is_found_again_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {"action": "accept"}, {"_meta": {}}, {"_meta": 5}, []])
-def test_any_other_answer_holds_no_error(answer: object) -> None:
+def test_other_input_responses_contain_no_error(answer: object) -> None:
     assert input_requests.error_in(msgspec.Raw(json.dumps(answer).encode())) is None
 
 
@@ -90,7 +90,7 @@ def test_any_other_answer_holds_no_error(answer: object) -> None:
         (None, False),
     ],
 )
-def test_a_result_asks_where_its_own_type_says_so(outcome: object, is_interim: bool) -> None:
+def test_a_result_asks_for_input_only_by_its_own_type(outcome: object, is_interim: bool) -> None:
     members = input_requests.input_required_members(outcome)
     assert (members is not None) is is_interim
     if members is not None:

@@ -1,4 +1,4 @@
-"""Envelopes: what is a message, what is not, and that bytes stay bytes."""
+"""Tests of JSON-RPC envelopes: valid and invalid messages, and unchanged bytes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ KEYS = st.text(
 
 
 @st.composite
-def spelt(draw: st.DrawFn, value: Any) -> str:
-    """One of the many JSON texts of a value: any escapes, any white space."""
+def json_text(draw: st.DrawFn, value: Any) -> str:
+    """JSON texts of a value, with any escapes and white space."""
     before, after = draw(BLANKS), draw(BLANKS)
     if isinstance(value, dict):
-        members = [f"{draw(spelt(key))}:{draw(spelt(inner))}" for key, inner in value.items()]
+        members = [f"{draw(json_text(key))}:{draw(json_text(inner))}" for key, inner in value.items()]
         text = "{" + ",".join(members) + ("}" if members else draw(BLANKS) + "}")
     elif isinstance(value, list):
-        text = "[" + ",".join(draw(spelt(inner)) for inner in value) + "]"
+        text = "[" + ",".join(draw(json_text(inner)) for inner in value) + "]"
     else:
         text = json.dumps(value, ensure_ascii=draw(st.booleans()))
     return before + text + after
@@ -42,7 +42,7 @@ def spelt(draw: st.DrawFn, value: Any) -> str:
 
 @st.composite
 def messages(draw: st.DrawFn, *, with_params: bool = True) -> tuple[bytes, dict[str, bytes]]:
-    """A request in a random spelling, and its top-level members as they are spelt."""
+    """A request in a random spelling, and its top-level members as they are written."""
     names = ["jsonrpc", "id", "method", *(["params"] if with_params else [])]
     extras = draw(st.lists(KEYS.filter(lambda key: key not in {*names, "params"}), max_size=3, unique=True))
     texts: dict[str, bytes] = {}
@@ -56,7 +56,7 @@ def messages(draw: st.DrawFn, *, with_params: bool = True) -> tuple[bytes, dict[
         if name == "jsonrpc":
             texts[name] = b'"2.0"'
         else:
-            texts[name] = draw(spelt(draw(VALUES) if name in extras else value)).strip(" \t\r\n").encode()
+            texts[name] = draw(json_text(draw(VALUES) if name in extras else value)).strip(" \t\r\n").encode()
     body = ",".join(
         f'{draw(BLANKS)}"{key}"{draw(BLANKS)}:{draw(BLANKS)}{text.decode()}{draw(BLANKS)}'
         for key, text in texts.items()
@@ -104,7 +104,7 @@ def test_an_id_with_result_or_error_is_a_response(member: str) -> None:
         b'{"a":' * 100_000,
     ],
 )
-def test_what_is_no_json_is_a_parse_error_without_id(body: bytes) -> None:
+def test_invalid_json_is_a_parse_error_without_id(body: bytes) -> None:
     problem = parse(body)
     assert isinstance(problem, Malformed)
     assert (problem.code, problem.id) == (jsonrpc.PARSE_ERROR, None)
@@ -124,7 +124,7 @@ def test_what_is_no_json_is_a_parse_error_without_id(body: bytes) -> None:
     ],
 )
 def test_a_member_named_twice_or_with_escapes_is_refused(body: bytes) -> None:
-    """Two readers could see two different messages."""
+    """Two parsers could read two different messages."""
     problem = parse(body)
     assert isinstance(problem, Malformed)
     assert problem.code == jsonrpc.INVALID_REQUEST
@@ -170,7 +170,7 @@ def test_a_member_named_twice_or_with_escapes_is_refused(body: bytes) -> None:
         (b'{"jsonrpc":"2.0","id":"\xff","method":"x"}', None),
     ],
 )
-def test_a_wrong_shape_is_an_invalid_request_with_the_id_where_it_can_be_read(
+def test_a_wrong_shape_is_an_invalid_request_with_the_id_if_readable(
     body: bytes, echoed: bytes | None
 ) -> None:
     problem = parse(body)
@@ -216,7 +216,7 @@ def test_ids_are_compared_by_value_and_type(one: bytes, other: bytes, same: bool
 
 
 @given(messages())
-def test_every_spelling_of_a_request_is_read_alike(spelling: tuple[bytes, dict[str, bytes]]) -> None:
+def test_every_spelling_of_a_request_parses_to_the_same(spelling: tuple[bytes, dict[str, bytes]]) -> None:
     body, texts = spelling
     assume(len(texts["id"]) <= jsonrpc.MAX_ID_BYTES)
     message = parse(body)
@@ -246,7 +246,9 @@ def test_a_repeated_member_is_found_in_every_spelling(
 
 @given(messages())
 @example((b'{"x":"\\"params\\":{}","params":{},"jsonrpc":"2.0"}', {"params": b"{}"}))
-def test_other_parameters_leave_every_other_byte(spelling: tuple[bytes, dict[str, bytes]]) -> None:
+def test_replaced_parameters_leave_every_other_byte_unchanged(
+    spelling: tuple[bytes, dict[str, bytes]],
+) -> None:
     body, texts = spelling
     new = b'{ "new" : [1] }'
     changed = jsonrpc.with_params(body, texts["params"], new)
@@ -275,11 +277,11 @@ def test_parameters_of_a_body_that_has_none_cannot_be_replaced() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"1", b"", b"{", b'"x"', b"null", b"[" * 100_000])
-def test_what_is_no_object_has_no_members(raw: bytes) -> None:
+def test_only_an_object_has_members(raw: bytes) -> None:
     assert jsonrpc.members_of(raw) == {}
 
 
-def test_members_are_the_bytes_that_came() -> None:
+def test_members_keep_their_bytes() -> None:
     members = jsonrpc.members_of(b'{ "a" : 1.50 , "b":{"c" :1e999}}')
     assert {key: jsonrpc.bytes_of(value) for key, value in members.items()} == {
         "a": b"1.50",
@@ -307,15 +309,15 @@ def test_a_notification_without_parameters_has_no_such_member() -> None:
     assert json.loads(jsonrpc.notification("n", {})) == {"jsonrpc": "2.0", "method": "n", "params": {}}
 
 
-def test_half_characters_of_a_path_become_replacement_characters() -> None:
-    """JSON cannot carry them, and an answer that cannot be written helps nobody."""
+def test_lone_surrogates_are_written_as_replacement_characters() -> None:
+    """JSON in UTF-8 cannot contain them, and the answer must still be written."""
     value = {"a\udcff": ["b\ud800", ("\udfff",), 1, None, msgspec.Raw(b"[2]")]}
     assert json.loads(jsonrpc.dumps(value)) == {"a\ufffd": ["b\ufffd", ["\ufffd"], 1, None, [2]]}
     assert bytes(jsonrpc.raw("\udcff")) == '"\ufffd"'.encode()
 
 
-def test_an_error_without_readable_id_says_null() -> None:
-    """And a member `data` only where there is data."""
+def test_an_error_without_readable_id_has_id_null() -> None:
+    """The member `data` is omitted without data."""
     assert jsonrpc.error(None, -32700, "no") == (
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}'
     )

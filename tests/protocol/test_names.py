@@ -1,4 +1,4 @@
-"""Spellings that other programs depend on."""
+"""Tests of names on the wire that other programs depend on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_methods_removed_by_2026_07_28_are_not_in_its_registry() -> None:
 
 
 def test_named_parameters_are_those_of_the_specification() -> None:
-    """The official table, and the three task methods of the extension."""
+    """Those of the official table, and of the three methods of the tasks extension."""
     tasks = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
     assert {**NAME_BEARING_METHODS, **tasks} == names.NAMED_PARAM
 
@@ -62,19 +62,19 @@ def test_the_bare_name_of_a_manager_tool_is_its_last_part(full: str) -> None:
     assert {full, bare} <= names.MANAGER_TOOL_NAMES
 
 
-def test_handshake_and_call_tool_are_never_taken_for_each_other() -> None:
+def test_handshake_and_call_tool_have_distinct_names() -> None:
     assert not names.HANDSHAKE_NAMES & names.CALL_TOOL_NAMES
     assert len(names.MANAGER_TOOL_NAMES) == 4
 
 
-def test_templates_continue_the_uris_they_stand_for() -> None:
+def test_templates_extend_the_uris_of_their_resources() -> None:
     assert names.TEMPLATE_TOOL == names.URI_TOOL + "{name}"
     assert names.TEMPLATE_SCHEMA == names.URI_SCHEMA + "{name}"
 
 
 @pytest.mark.parametrize("key", [names.META_ISSUES, names.META_ERROR])
 def test_own_meta_keys_use_no_reserved_prefix(key: str) -> None:
-    """Facts 2.0: a second label `modelcontextprotocol` or `mcp` is reserved."""
+    """A second label `modelcontextprotocol` or `mcp` is reserved (MCP: General fields, `_meta`)."""
     prefix, _, name = key.partition("/")
     assert name
     assert prefix.split(".")[1:2] not in (["modelcontextprotocol"], ["mcp"])

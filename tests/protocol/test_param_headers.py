@@ -1,4 +1,4 @@
-"""Arguments that headers repeat: what a caller writes is what the other end expects."""
+"""Tests of arguments repeated as headers: written and checked by the same rules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SCHEMA = {
     ],
 )
 def test_annotated_arguments_become_headers(arguments: Any, sent: dict[str, str]) -> None:
-    """The values are encoded as all of the protocol's headers are."""
+    """The values are encoded like all headers of the protocol."""
     assert mirror(annotated(SCHEMA), arguments) == sent
 
 
@@ -55,18 +55,18 @@ def test_annotated_arguments_become_headers(arguments: Any, sent: dict[str, str]
         },
     )
 )
-def test_what_is_written_is_what_is_checked(arguments: dict[str, Any]) -> None:
-    """The two halves are in different houses."""
+def test_written_headers_pass_the_check(arguments: dict[str, Any]) -> None:
+    """The manager writes them, the workspace server checks them."""
     assert mismatch(mirror(annotated(SCHEMA), arguments), annotated(SCHEMA), arguments) is None
 
 
 @pytest.mark.parametrize("schema", [None, [], {}, {"properties": []}, {"properties": {"a": 1}}])
-def test_what_is_no_schema_annotates_nothing(schema: Any) -> None:
+def test_an_invalid_schema_has_no_annotations(schema: Any) -> None:
     assert list(annotated(schema)) == []
 
 
-def test_annotations_below_combinations_do_not_count() -> None:
-    """2026-07-28, transports: only what is reached through `properties`."""
+def test_annotations_below_schema_combinations_are_ignored() -> None:
+    """Only schemas reached through `properties` count (MCP 2026-07-28, Transports)."""
     hidden = {"anyOf": [{"properties": {"a": {"type": "string", "x-mcp-header": "A"}}}]}
     assert list(annotated({"properties": {"b": hidden}})) == []
     assert list(annotated(hidden)) == []

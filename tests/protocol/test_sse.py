@@ -1,4 +1,4 @@
-"""Event streams: what was written is read, however the bytes were cut, and nothing grows without bound."""
+"""Tests of server-sent events: encoding, incremental parsing and limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(*chunks: bytes) -> list[Event]:
     return [event for chunk in chunks for event in decoder.feed(chunk)]
 
 
-def test_an_event_is_written_as_clients_expect_it() -> None:
+def test_an_event_has_the_expected_bytes() -> None:
     assert encode(b'{"a":1}') == b'event: message\ndata: {"a":1}\n\n'
     assert encode(b"{}", event="endpoint", identity="7") == b"id: 7\nevent: endpoint\ndata: {}\n\n"
 
@@ -44,7 +44,7 @@ def test_data_with_a_line_break_is_refused(data: bytes) -> None:
     ("body", "line"),
     [(b"{}", b"{}"), (b'{\r\n "a":1\n}', b'{   "a":1 }'), (b'{"a":"\\n"}', b'{"a":"\\n"}')],
 )
-def test_json_is_brought_to_one_line_without_touching_strings(body: bytes, line: bytes) -> None:
+def test_json_is_put_on_one_line_without_changing_strings(body: bytes, line: bytes) -> None:
     assert single_line(body) == line
 
 
@@ -72,11 +72,11 @@ def test_all_three_line_ends_are_read(end: bytes) -> None:
         (b"\n\n\n", []),
     ],
 )
-def test_fields_mean_what_the_standard_says(stream: bytes, events: list[Event]) -> None:
+def test_fields_are_parsed_as_in_the_html_standard(stream: bytes, events: list[Event]) -> None:
     assert read(stream) == events
 
 
-def test_what_was_encoded_is_read_again() -> None:
+def test_encoded_events_are_decoded_to_the_same() -> None:
     assert read(encode(b"{}", event="endpoint", identity="7")) == [Event(b"{}", "endpoint", "7")]
 
 
@@ -85,7 +85,7 @@ def test_what_was_encoded_is_read_again() -> None:
     st.lists(st.integers(0, 200), max_size=12),
 )
 @example([("data: x", "\r\n", True)], [8, 9, 10])
-def test_any_cut_of_the_bytes_gives_the_same_events(
+def test_events_do_not_depend_on_chunk_boundaries(
     lines: list[tuple[str, str, bool]], cuts: list[int]
 ) -> None:
     stream = "".join(f"{text}{end}{end if twice else ''}" for text, end, twice in lines).encode() + b"\n\n"
@@ -102,7 +102,7 @@ def test_any_cut_of_the_bytes_gives_the_same_events(
     [b"x", b"data: x\n", b"data\n", b"data:\n", b"data: " + b"x" * 40 + b"\n"],
     ids=["no line end", "many lines", "bare data", "empty data", "long lines"],
 )
-def test_an_event_beyond_the_limit_is_a_fault_before_memory_is(piece: bytes) -> None:
+def test_an_event_above_the_limit_is_refused_early(piece: bytes) -> None:
     decoder = Decoder(limit=1000)
     with pytest.raises(EventTooLarge):
         for _ in range(2000):
@@ -116,7 +116,7 @@ def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
 
 @pytest.mark.parametrize("comment", [None, b"", b" said: 1 2"])
 @pytest.mark.parametrize("begin", [b"event: message\ndata: ", b"data: "])
-def test_the_message_of_a_stream_of_one_event_is_found_without_reading_it(
+def test_the_message_of_a_one_event_stream_is_found_without_parsing(
     begin: bytes, comment: bytes | None
 ) -> None:
     event = (b":%b\n" % comment if comment is not None else b"") + begin + b'{"a":1}\n\n'
@@ -127,7 +127,7 @@ def test_the_message_of_a_stream_of_one_event_is_found_without_reading_it(
         assert found.comment == comment
 
 
-def test_a_comment_is_no_part_of_what_is_read() -> None:
+def test_comments_are_ignored() -> None:
     event = encode(b"{}", comment="said: 1 2", identity="7")
     assert event.startswith(b": said: 1 2\n")
     assert read(event) == [Event(b"{}", id="7")]
@@ -151,5 +151,5 @@ def test_a_comment_is_no_part_of_what_is_read() -> None:
         b"event: other\ndata: 1\n\n",
     ],
 )
-def test_other_streams_have_to_be_read(stream: bytes) -> None:
+def test_other_streams_have_to_be_parsed(stream: bytes) -> None:
     assert single_event(stream, 0, len(stream)) is None

@@ -1,4 +1,4 @@
-"""What manager and workspace server agree on about tasks."""
+"""Tests of the parts of MCP tasks that manager and workspace server share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ KEY = "0123456789abcdef" * 2
         ({}, False),
     ],
 )
-def test_client_knows_tasks_if_it_declares_the_extension(capabilities: dict[str, Any], known: bool) -> None:
+def test_a_client_supports_tasks_if_it_declares_the_extension(
+    capabilities: dict[str, Any], known: bool
+) -> None:
     assert tasks.is_declared(capabilities) is known
 
 
@@ -40,11 +42,13 @@ def test_client_knows_tasks_if_it_declares_the_extension(capabilities: dict[str,
         ({"extensions": 7}, {"extensions": 7}),
     ],
 )
-def test_tasks_can_be_kept_from_a_server(capabilities: dict[str, Any], rest: dict[str, Any]) -> None:
+def test_the_tasks_extension_can_be_removed_from_capabilities(
+    capabilities: dict[str, Any], rest: dict[str, Any]
+) -> None:
     assert tasks.without_tasks(capabilities) == rest
 
 
-def test_id_says_whose_the_task_is() -> None:
+def test_a_task_id_contains_its_workspace() -> None:
     task = tasks.task_id("my-shop-0123456789ab", KEY)
     assert tasks.workspace_of(task) == "my-shop-0123456789ab"
     assert tasks.key_of(task, "my-shop-0123456789ab") == KEY
@@ -64,7 +68,7 @@ def test_id_says_whose_the_task_is() -> None:
         f"ws.{KEY}\n",
     ],
 )
-def test_other_ids_are_nobodys(task: str) -> None:
+def test_other_ids_belong_to_no_workspace(task: str) -> None:
     assert tasks.workspace_of(task) is None
 
 

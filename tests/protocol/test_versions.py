@@ -1,4 +1,4 @@
-"""Revisions and eras, held against the official list."""
+"""Tests of the protocol revisions, compared with the official list."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def test_the_latest_are_the_latest_by_date() -> None:
         *[(one, None) for one in ("", "2027-01-01", "1900-01-01", "2026-07-28 ", "draft")],
     ],
 )
-def test_a_revision_belongs_to_one_era_or_to_none(revision: str, era: Era | None) -> None:
+def test_a_revision_is_legacy_modern_or_unknown(revision: str, era: Era | None) -> None:
     assert era_of(revision) is era
 
 
 @pytest.mark.parametrize("requested", LEGACY_REVISIONS)
-def test_a_legacy_revision_is_agreed_to(requested: str) -> None:
+def test_a_legacy_revision_is_accepted_in_initialize(requested: str) -> None:
     assert negotiate(requested) == requested
 
 

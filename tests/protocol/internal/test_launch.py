@@ -1,4 +1,4 @@
-"""Orders for a workspace server, and its health answer."""
+"""Tests of the launch instructions of a workspace server, and of its health answer."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ORDERS = LaunchInstructions("ws-1", "/srv/a b", "i-1", "nonce", "secret", 7, 1.5
 
 
 @given(TEXT, TEXT, st.integers(0, 1 << 20), st.dictionaries(TEXT, TEXT, max_size=2))
-def test_orders_arrive_as_they_were_given_on_one_line(
+def test_launch_instructions_survive_encoding_on_one_line(
     root: str, secret: str, descriptor: int, settings: dict[str, str]
 ) -> None:
-    orders = LaunchInstructions("ws-1", root, "i-1", "n", secret, descriptor, 60.0, settings)
-    line = encode(orders)
+    instructions = LaunchInstructions("ws-1", root, "i-1", "n", secret, descriptor, 60.0, settings)
+    line = encode(instructions)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
-    assert decode(line) == orders
+    assert decode(line) == instructions
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ def test_orders_arrive_as_they_were_given_on_one_line(
         encode(ORDERS).replace(b"7", b'"7"', 1),
     ],
 )
-def test_orders_that_do_not_fit_are_refused(line: bytes) -> None:
+def test_invalid_launch_instructions_are_refused(line: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         decode(line)
 
 
-def test_a_health_answer_may_hold_more_than_we_know() -> None:
+def test_unknown_members_of_a_health_answer_are_ignored() -> None:
     body = b'{"ok":true,"nonce":"n","workspace":"w","pid":5,"version":"1","tools":[],"later":{}}'
     assert decode_health(body) == Health(True, "n", "w", 5, "1")
     assert decode_health(b'{"ok":false}') == Health(False)
@@ -50,5 +50,5 @@ def test_a_health_answer_may_hold_more_than_we_know() -> None:
     [b"", b"<html>", b"[]", b"null", b"{}", b'{"ok":1}', b'{"ok":true,"pid":"5"}', b'{"ok":true,"nonce":"\xff"}',
      b'{"ok":true,"a":' + b"[" * 100_000],
 )  # fmt: skip
-def test_what_is_no_health_answer_is_none(body: bytes) -> None:
+def test_an_invalid_health_answer_is_none(body: bytes) -> None:
     assert decode_health(body) is None

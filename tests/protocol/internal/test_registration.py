@@ -1,4 +1,4 @@
-"""Messages of servers that somebody else started: what is taken, and which member is blamed."""
+"""Tests of the messages of registered servers: what is accepted, and which invalid member is named."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def heartbeat(*, windows: bool = False, **members: Any) -> Heartbeat | InvalidPa
     )
 
 
-def blamed(message: object) -> str:
+def invalid_member(message: object) -> str:
     assert isinstance(message, InvalidPayload), message
     assert message.reason == "invalid_payload"
     assert message.problem
     return message.field
 
 
-def test_heartbeat_is_taken_as_it_was_sent() -> None:
+def test_heartbeat_is_decoded() -> None:
     assert heartbeat() == Heartbeat(
         session_id="s1",
         pid=4711,
@@ -67,8 +67,8 @@ def test_heartbeat_is_taken_as_it_was_sent() -> None:
         ("nonce", 5), ("nonce", ""), ("nonce", "n" * 257), ("kind", "window"), ("kind", ["editor"]),
     ],
 )  # fmt: skip
-def test_heartbeat_blames_the_member_that_does_not_fit(member: str, value: Any) -> None:
-    assert blamed(heartbeat(**{member: value})) == member
+def test_refused_heartbeat_names_the_invalid_member(member: str, value: Any) -> None:
+    assert invalid_member(heartbeat(**{member: value})) == member
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_heartbeat_blames_the_member_that_does_not_fit(member: str, value: Any) 
         {"somethingNew": {"deep": [1]}},
     ],
 )
-def test_heartbeat_at_the_limits_is_taken(members: dict[str, Any]) -> None:
+def test_heartbeat_at_the_limits_is_accepted(members: dict[str, Any]) -> None:
     message = heartbeat(**members)
     assert isinstance(message, Heartbeat)
     assert message.kind == "workspace-server"
 
 
 @pytest.mark.parametrize("members", [{"nonce": ABSENT}, {"nonce": None}, {"kind": "editor"}])
-def test_old_shape_is_an_editor(members: dict[str, Any]) -> None:
+def test_heartbeat_without_nonce_or_of_kind_editor_is_an_editor(members: dict[str, Any]) -> None:
     message = heartbeat(**members)
     assert isinstance(message, Heartbeat)
     assert message.kind == "editor"
@@ -102,11 +102,11 @@ def test_old_shape_is_an_editor(members: dict[str, Any]) -> None:
 def test_windows_folders_are_absolute_on_windows_only(folder: str) -> None:
     windows = heartbeat(windows=True, workspaceFolders=[folder], workspaceFile=ABSENT)
     assert isinstance(windows, Heartbeat)
-    assert blamed(heartbeat(workspaceFolders=[folder])) == "workspaceFolders"
+    assert invalid_member(heartbeat(workspaceFolders=[folder])) == "workspaceFolders"
 
 
 def test_posix_folder_is_not_absolute_on_windows() -> None:
-    assert blamed(heartbeat(windows=True, workspaceFile=ABSENT)) == "workspaceFolders"
+    assert invalid_member(heartbeat(windows=True, workspaceFile=ABSENT)) == "workspaceFolders"
 
 
 @pytest.mark.parametrize(
@@ -123,24 +123,24 @@ def test_allocation_starts_at_the_higher_of_both_ports(members: dict[str, int], 
 @pytest.mark.parametrize("value", ["21100", True, False, 0, -1, 1.5, 21100.0, 65536, None, []])
 def test_only_an_integer_in_range_is_a_port(member: str, value: object) -> None:
     payload = {"sessionId": "s1", "preferredPort": 21100, "minPort": 1, member: value}
-    assert blamed(Allocate.parse(payload)) == member
+    assert invalid_member(Allocate.parse(payload)) == member
 
 
 @pytest.mark.parametrize("value", ["", " ", "x" * 129, 1, None, True])
 def test_only_a_short_text_is_a_session_id(value: object) -> None:
-    assert blamed(Allocate.parse({"sessionId": value, "preferredPort": 1})) == "sessionId"
+    assert invalid_member(Allocate.parse({"sessionId": value, "preferredPort": 1})) == "sessionId"
 
 
 def test_allocation_needs_session_and_port() -> None:
-    assert blamed(Allocate.parse({"preferredPort": 1})) == "sessionId"
-    assert blamed(Allocate.parse({"sessionId": "s"})) == "preferredPort"
+    assert invalid_member(Allocate.parse({"preferredPort": 1})) == "sessionId"
+    assert invalid_member(Allocate.parse({"sessionId": "s"})) == "preferredPort"
 
 
-def test_bye_need_not_say_who() -> None:
+def test_bye_may_omit_the_sender() -> None:
     assert Bye.parse({}) == Bye(None)
     assert Bye.parse({"sessionId": None}) == Bye(None)
     assert Bye.parse({"sessionId": "s1"}) == Bye("s1")
-    assert blamed(Bye.parse({"sessionId": 5})) == "sessionId"
+    assert invalid_member(Bye.parse({"sessionId": 5})) == "sessionId"
 
 
 @pytest.mark.parametrize(
@@ -148,17 +148,17 @@ def test_bye_need_not_say_who() -> None:
     [({}, "missing_cwd"), ({"cwd": None}, "missing_cwd"), ({"cwd": " "}, "missing_cwd"),
      ({"cwd": 5}, "invalid_cwd"), ({"cwd": ["/ws"]}, "invalid_cwd")],
 )  # fmt: skip
-def test_resolve_tells_no_cwd_from_a_bad_one(payload: object, reason: str) -> None:
+def test_resolve_distinguishes_missing_from_invalid_cwd(payload: object, reason: str) -> None:
     message = Resolve.parse(payload)
     assert isinstance(message, InvalidPayload)
     assert (message.field, message.reason) == ("cwd", reason)
 
 
-def test_resolve_keeps_the_text_of_the_cwd() -> None:
+def test_resolve_keeps_the_cwd_unchanged() -> None:
     assert Resolve.parse({"cwd": " /ws/mono "}) == Resolve(" /ws/mono ")
 
 
-def test_shutdown_may_be_bare() -> None:
+def test_shutdown_may_have_no_members() -> None:
     assert Shutdown.parse({}) == Shutdown(None, None, keep_servers=False)
     full = {"reason": "upgrade", "expectedVersion": "1.2.3", "keepServers": True}
     assert Shutdown.parse(full) == Shutdown("upgrade", "1.2.3", keep_servers=True)
@@ -174,11 +174,11 @@ def test_shutdown_may_be_bare() -> None:
         ("reason", 1),
     ],
 )
-def test_shutdown_takes_exact_types_only(member: str, value: object) -> None:
-    assert blamed(Shutdown.parse({member: value})) == member
+def test_shutdown_accepts_exact_types_only(member: str, value: object) -> None:
+    assert invalid_member(Shutdown.parse({member: value})) == member
 
 
 @pytest.mark.parametrize("payload", [None, [], "x", 1, True])
 @pytest.mark.parametrize("kind", [Allocate, Bye, Resolve, Shutdown])
 def test_only_an_object_is_a_message(kind: type[Bye], payload: object) -> None:
-    assert blamed(kind.parse(payload)) == ""
+    assert invalid_member(kind.parse(payload)) == ""

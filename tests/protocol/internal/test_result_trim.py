@@ -1,4 +1,4 @@
-"""What of a result a session does not get, in a header's words."""
+"""Tests of the result trim: the bytes of a result that session clients do not get."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def of(result: Any) -> ResultTrim | None:
         ({}, (0, 0)),
     ],
 )
-def test_what_only_the_stateless_era_knows_is_counted_at_both_ends(result: Any, found: ResultTrim) -> None:
+def test_the_trim_counts_stateless_members_at_both_ends(result: Any, found: ResultTrim) -> None:
     assert of(result) == found
 
 
@@ -57,11 +57,11 @@ def test_what_only_the_stateless_era_knows_is_counted_at_both_ends(result: Any, 
     ],
     ids=str,
 )
-def test_a_result_in_which_more_is_different_has_no_trim(result: Any) -> None:
+def test_a_result_with_other_differences_has_no_trim(result: Any) -> None:
     assert of(result) is None
 
 
-def test_a_header_says_both_numbers_and_nothing_else() -> None:
+def test_the_header_consists_of_both_numbers() -> None:
     assert ResultTrim.from_header(ResultTrim(25, 71).value.encode()) == (25, 71)
     for said in (None, b"", b"25", b"25 71 ", b" 25 71", b"25,71", b"-1 71", b"25 71 3", b"25 99999", b"a b"):
         assert ResultTrim.from_header(said) is None

@@ -74,7 +74,7 @@ class StatelessEndpoint:
         return Plain(result_format.result(exchange, value))
 
     async def _listen(self, exchange: Exchange) -> AnyReply:
-        """A workspace's own stream at a pure door; at the fixed door lists never change."""
+        """A workspace's own stream at a workspace endpoint; at the fixed endpoint lists never change."""
         located = await look_up_workspace(self._dispatch.workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)

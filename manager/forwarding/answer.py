@@ -1,6 +1,6 @@
-"""The arriving answer to a forwarded request: read whole, in pieces, or streamed to a sink.
+"""Reads the answer to a forwarded request: whole, in pieces, or streamed to a sink.
 
-What a failure means to the caller is said in `refusal_of`. Who is asked, and how often, is `forward.py`.
+`refusal_of` turns a failure into the refusal for the caller. `forward.py` sends the request.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure
 from protocol.errors import Reason, Refusal
 
 COLLECTED: Final = 256 * 1024
-"""JSON answers up to this size are collected, so that a break in the middle can still be answered."""
+"""Bytes up to which a JSON answer is collected, so that one that breaks off can still be refused."""
 BEGIN: Final = 1024
-"""Bytes of a body in which a response has to name its id, unless it is to be read."""
+"""Bytes of a body in which a response must name its id to be relayed without being read."""
 RETRY_MS: Final = 1000
 
 
 class InterruptedAnswerError(Exception):
-    """The answer broke off after part of it was handed out; `refusal` says how."""
+    """The answer broke off, timed out or belongs to another request; `refusal` says which."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -33,7 +33,10 @@ class InterruptedAnswerError(Exception):
 
 
 class Answer:
-    """An answer on its way. Read it to the end or close it; closing early cancels the call upstream."""
+    """An answer whose head has arrived.
+
+    Read it to its end or close it; closing it early cancels the call upstream.
+    """
 
     def __init__(self, call: ForwardedCall, settings: Settings) -> None:
         response = call.response
@@ -50,7 +53,7 @@ class Answer:
             malloc.keep_freed_memory()
 
     async def read(self) -> bytes | Refusal:
-        """The whole body, or why there is none."""
+        """Read the whole body; return a refusal if it fails."""
         try:
             async with asyncio.timeout_at(self._deadline):
                 body = await self._response.read(self._settings.response_limit)
@@ -62,10 +65,13 @@ class Answer:
         return body
 
     async def begin(self) -> bytes:
-        """The beginning of the body, as soon as there is some; it stays to be read. Empty without a body.
+        """Wait for the first bytes of the body and return them without consuming them.
+
+        Returns:
+            At most `BEGIN` bytes; empty if there is no body.
 
         Raises:
-            InterruptedAnswerError: it broke off, or took too long.
+            InterruptedAnswerError: The body broke off or the call timed out.
         """
         try:
             async with asyncio.timeout_at(self._deadline):
@@ -75,10 +81,10 @@ class Answer:
         return bytes(self._response.first[:BEGIN])
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """The body piece by piece, as it arrives.
+        """Yield the body piece by piece, as it arrives.
 
         Raises:
-            InterruptedAnswerError: it broke off, or took too long.
+            InterruptedAnswerError: The body broke off or the call timed out.
         """
         iterator = self._response.chunks()
         try:
@@ -96,14 +102,14 @@ class Answer:
             await self.aclose("cancelled")
 
     async def stream_to(self, sink: Sink) -> None:
-        """Hand the body over as it arrives, piece by piece; returns when all of it is.
+        """Write the body to a sink as it arrives; return when all of it is written.
 
         Raises:
-            InterruptedAnswerError: it broke off, or took too long.
-            Exception: what the sink raises.
+            InterruptedAnswerError: The body broke off or the call timed out.
+            Exception: Anything that the sink raises.
         """
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        flow = Flow(self._response, sink, partial(_settle, done))
+        flow = Flow(self._response, sink, partial(_set_result, done))
         try:
             async with asyncio.timeout_at(self._deadline):
                 if (fault := await done) is not None:
@@ -116,7 +122,11 @@ class Answer:
             await self.aclose("cancelled")
 
     def follow(self, sink: Sink, on_end: Callable[[Refusal | None], None]) -> Flow:
-        """As `pour`, where there is no deadline, but nobody waits: `on_end` is told how it ended."""
+        """Like `stream_to`, but without a deadline or a waiting task.
+
+        Args:
+            on_end: Called once at the end, with the refusal if the body failed.
+        """
         return Flow(self._response, sink, partial(self._followed, on_end))
 
     def _followed(self, on_end: Callable[[Refusal | None], None], fault: Exception | None) -> None:
@@ -125,15 +135,15 @@ class Answer:
         on_end(None if fault is None else self._failed(fault))
 
     def leave(self, outcome: str = "cancelled") -> None:
-        """Let go of it. Idempotent; the first outcome counts."""
+        """End the call, and cancel it upstream if it is unfinished. Idempotent; the first outcome counts."""
         self._call.give_up(outcome)
 
     def answered(self) -> None:
-        """Its response is known: the call is in flight no longer, whatever the end of the body brings."""
+        """End the call because its response is known, whether or not the rest of the body arrives."""
         self._call.end("ok")
 
     async def aclose(self, outcome: str = "cancelled") -> None:
-        """As `leave`."""
+        """Like `leave`."""
         self.leave(outcome)
 
     def _failed(self, failure: Exception) -> Refusal:
@@ -142,23 +152,23 @@ class Answer:
         return refusal
 
     def refuse(self, refusal: Refusal) -> None:
-        """Note the failure, and close the connection the answer came on. The first failure counts."""
+        """Record the failure and close the connection of the answer. Only the first failure counts."""
         self._call.refuse(refusal)
 
 
-def _settle(done: asyncio.Future[Exception | None], fault: Exception | None) -> None:
+def _set_result(done: asyncio.Future[Exception | None], fault: Exception | None) -> None:
     if not done.done():
         done.set_result(fault)
 
 
 def too_large(limit: int) -> Refusal:
-    """The refusal for an answer, or an event, of more than so many bytes."""
+    """The refusal for an answer or event of more than `limit` bytes."""
     text = f"response too large: more than {limit // 1024} KiB"
     return Refusal(Reason.RESPONSE_TOO_LARGE, text, delivered="unknown")
 
 
 def refusal_of(failure: Exception, settings: Settings) -> Refusal:
-    """What a failure means to the caller, and whether the call may have taken effect."""
+    """The refusal for a failure; its `delivered` says whether the call may have taken effect."""
     match failure:
         case InterruptedAnswerError():
             return failure.refusal

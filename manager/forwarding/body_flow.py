@@ -1,8 +1,8 @@
 """Moves the body of a response to a sink as it arrives, with back-pressure.
 
-Nobody's task wakes for a piece: what is read from one connection is written to the other in the same
-callback. Where the taker is full, the server is made to wait, by the response's own bound. What is made of
-the bytes, and what becomes of a body that breaks off, is the taker's to know.
+A piece is written in the same callback that read it, so no task wakes up. While the sink is full, the
+response stops reading from the server once its buffer is full. The sink decides what to do with the bytes and
+with a body that breaks off.
 """
 
 from __future__ import annotations
@@ -14,27 +14,33 @@ from manager.upstream.response import Piece, UpstreamResponse
 
 
 class Sink(Protocol):
-    """Who takes a body."""
+    """Receives a body."""
 
     def put(self, data: Piece) -> bool:
-        """Take a piece, which is not empty and perhaps only lent; whether there is room for more.
+        """Take a piece of the body.
+
+        Args:
+            data: Not empty. A memoryview is valid during this call only, so keep a copy.
+
+        Returns:
+            Whether there is room for more.
 
         Raises:
-            Exception: it can take nothing any more; the flow ends with this.
+            Exception: The sink can take nothing more; the flow ends with this exception.
         """
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call this once when there is room again, or never will be."""
+        """Call `call` once, when there is room again or the sink has failed."""
 
 
 class Flow:
-    """One such body, from when it is made on.
+    """Moves one body, beginning with its creation.
 
     Args:
-        on_end: called once, with None where the body is complete, else with what went wrong.
+        on_end: Called once, with None if the body is complete, else with the failure.
     """
 
-    __slots__ = ("_is_held", "_on_end", "_response", "_sink")
+    __slots__ = ("_is_paused", "_on_end", "_response", "_sink")
 
     def __init__(
         self, response: UpstreamResponse, sink: Sink, on_end: Callable[[Exception | None], None]
@@ -42,33 +48,33 @@ class Flow:
         self._response = response
         self._sink = sink
         self._on_end: Callable[[Exception | None], None] | None = on_end
-        self._is_held = False
+        self._is_paused = False
         response.on_data = self._on_data
         self._on_data()
 
     def stop(self) -> None:
-        """Take nothing more; `on_end` is not called. Idempotent."""
+        """Stop the flow without calling `on_end`. Idempotent."""
         self._on_end = self._response.on_data = None
 
     def _on_data(self) -> None:
-        """Something came, or there is room again."""
-        if self._is_held or self._on_end is None:
+        """Handle new data, or new room in the sink."""
+        if self._is_paused or self._on_end is None:
             return
         has_room = True
         try:
             for piece in self._response.take():
                 has_room = self._sink.put(piece)
-        except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
+        except Exception as fault:  # noqa: BLE001  the caller is the connection to the server, which must not fail with the sink
             self._end(fault)
             return
         if self._response.has_ended:
             self._end(self._response.failure)
         elif not has_room:
-            self._is_held = True
+            self._is_paused = True
             self._sink.when_writable(self._resume)
 
     def _resume(self) -> None:
-        self._is_held = False
+        self._is_paused = False
         self._on_data()
 
     def _end(self, fault: Exception | None) -> None:

@@ -1,12 +1,12 @@
 """Sends a request to a workspace's server and returns its answer as it arrives.
 
-Whose fault a failure is decides what may be done:
+What happens next depends on the failure:
 
-    could not connect, or somebody else answered    nothing was sent: try the new instance once
-    broke off after the first byte was written      may have been delivered: never sent again, 47103
-    deadline reached                                cancelled upstream, 47104
-    answered, with whatever status                  passed on; the server is well
-    the client went away                            nobody's fault; closing cancels upstream
+    could not connect, or not our server answered    nothing was sent: retried once with the new instance
+    broke off after the first byte was written       may have been delivered: not retried, error 47103
+    deadline reached                                 cancelled upstream, error 47104
+    answered, with any status                        passed on; no failure of the server
+    client disconnected                              cancelled upstream by closing the connection
 """
 
 from __future__ import annotations
@@ -28,10 +28,13 @@ from protocol.errors import Reason, Refusal
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """A request as the workspace server shall get it. `timed` is False for streams that stay open.
+    """A request to send to a workspace server.
 
-    `identity` is the request's id as JSON text, which its response must have; empty for a notification.
-    `begun` is when the work for a client's call began (monotonic), None where its time does not count.
+    Attributes:
+        identity: The request's id as JSON text, which its response must have; empty for a notification.
+        target: The request target of the HTTP request line.
+        timed: False for a stream that stays open.
+        begun: Monotonic time when the work for a client's call began; None if it is not timed.
     """
 
     method: str
@@ -44,7 +47,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
 
 
 class Forwarder:
-    """The way out of the manager: admission, the right server, one attempt, honest blame."""
+    """Sends requests to workspace servers, within the limits of `Admission`."""
 
     def __init__(self, workspaces: Workspaces, settings: Settings) -> None:
         self._workspaces = workspaces
@@ -52,7 +55,11 @@ class Forwarder:
         self.admission = Admission(settings)
 
     async def send(self, workspace: Workspace, outgoing: Outgoing) -> Answer | Refusal:
-        """Send to the workspace's server, starting it if need be."""
+        """Send a request to the workspace's server, which is started if necessary.
+
+        Returns:
+            The answer once its head has arrived, or a refusal.
+        """
         figures = workspace.supervisor.figures
         if outgoing.timed and self.admission.is_full(figures):
             full = Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
@@ -70,7 +77,11 @@ class Forwarder:
         return outcome
 
     def send_now(self, workspace: Workspace, outgoing: Outgoing) -> ForwardedCall | None:
-        """Send a timed request where nothing must be waited for: server, connection, room; None otherwise."""
+        """Send a timed request without waiting.
+
+        Returns:
+            None if the server is not ready, no connection is idle or the limits are reached.
+        """
         figures = workspace.supervisor.figures
         is_full = self.admission.is_full(figures)
         instance = None if is_full else self._workspaces.ready_now(workspace, time.monotonic())
@@ -86,12 +97,12 @@ class Forwarder:
         return call
 
     def head(self, instance: Instance, outgoing: Outgoing) -> bytes:
-        """The head that such requests to a server have, up to the digits of the length."""
+        """The head of requests like this one to a server, up to the digits of `Content-Length`."""
         fields = (*outgoing.headers, instance.credentials())
         return instance.pool.lasting_head(b"POST", outgoing.target, fields)
 
     async def arrival(self, call: ForwardedCall) -> Answer | Refusal:
-        """The answer to what was sent with `send_now`."""
+        """Wait for the answer to a request that was sent with `send_now`."""
         outcome: Answer | Refusal | None = None
         try:
             async with asyncio.timeout_at(call.deadline):
@@ -120,17 +131,17 @@ class Forwarder:
         if outgoing.timed:
             call.deadline = time.monotonic() + call.timeout_s
         for attempt in (1, 2):
-            asked = time.monotonic()
+            started = time.monotonic()
             instance = await self._workspaces.ready(workspace)
-            call.waited(Wait.START, time.monotonic() - asked)
+            call.waited(Wait.START, time.monotonic() - started)
             if isinstance(instance, Refusal):
                 return instance
             workspace.supervisor.figures.last_call_at = time.monotonic()
             try:
                 async with asyncio.timeout_at(call.deadline):
                     await self._request(instance, outgoing, call)
-            except TimeoutError as late:
-                return refusal_of(late, self._settings)
+            except TimeoutError as timeout:
+                return refusal_of(timeout, self._settings)
             except UpstreamFailure as failure:
                 if failure.blame is Blame.NOT_DELIVERED and attempt == 1:
                     continue
@@ -143,9 +154,9 @@ class Forwarder:
         request = (b"POST", outgoing.target, head, outgoing.body)
         response = instance.pool.request_now(*request)
         if response is None:
-            asked = time.monotonic()
+            started = time.monotonic()
             response = await instance.pool.request_anew(*request)
-            call.waited(Wait.CONNECTION, time.monotonic() - asked)
+            call.waited(Wait.CONNECTION, time.monotonic() - started)
         call.response = response
         call.sent(time.monotonic())
         await response.head_arrival()
@@ -158,7 +169,7 @@ class Forwarder:
         return refusal or answer
 
     def _unusable(self, answer: Answer) -> Refusal | None:
-        """Refuse at once what announces to be too large, or is no MCP answer at all."""
+        """Refuse an answer whose announced length is too large or whose media type is not of MCP."""
         if answer.length is not None and answer.length > self._settings.response_limit:
             return refusal_of(ResponseTooLarge(self._settings.response_limit), self._settings)
         if answer.is_json or answer.is_events or answer.length == 0:

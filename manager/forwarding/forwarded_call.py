@@ -13,7 +13,7 @@ from protocol.errors import Refusal
 
 
 class Wait(Enum):
-    """What a call may have to wait for before it is sent."""
+    """What a call waits for before it is sent."""
 
     START = auto()
     CONNECTION = auto()
@@ -23,8 +23,8 @@ class Admission:
     """Limits how many calls are in flight, per workspace and in all.
 
     Attributes:
-        in_flight: calls of all workspaces.
-        call_timeout_s: seconds that a call may take.
+        in_flight: Calls in flight of all workspaces.
+        call_timeout_s: Seconds that a call may take.
     """
 
     __slots__ = ("_limit", "_workspace_limit", "call_timeout_s", "in_flight")
@@ -36,27 +36,27 @@ class Admission:
         self.in_flight = 0
 
     def is_full(self, figures: Figures) -> bool:
-        """Whether one more call to the workspace with these figures is refused."""
+        """Whether one more call to the workspace with these figures would exceed a limit."""
         return figures.in_flight >= self._workspace_limit or self.in_flight >= self._limit
 
 
 class ForwardedCall:
     """One request to a workspace server, from its admission to its end, whatever path it takes.
 
-    All times are monotonic. `end` and `fail` end it; the first of them counts.
+    All times are monotonic. Only the first call of `end` or `fail` has an effect.
 
     Args:
-        admission: counts it.
-        figures: those of its workspace.
-        identity: the id that the response must have, as JSON text.
-        is_tool_call: whether it counts as a call in the figures.
-        is_stream: whether it is a stream that stays open: counted apart, and without a deadline.
-        began: when the work for it began, None where its time does not count.
+        admission: Counts the call among those in flight.
+        figures: The figures of its workspace.
+        identity: The id that the response must have, as JSON text.
+        is_tool_call: Whether the figures count it as a tool call.
+        is_stream: Whether it is a stream that stays open, which has no deadline and is counted separately.
+        began: When the work for it began; None if it is not timed.
 
     Attributes:
-        deadline: when its answer must be complete, None for a stream.
-        sent_at: when it was sent.
-        response: set when it is sent.
+        deadline: When its answer must be complete; None for a stream.
+        sent_at: When it was sent.
+        response: Set when it is sent.
     """
 
     __slots__ = (
@@ -99,23 +99,23 @@ class ForwardedCall:
         self._count(1)
 
     def waited(self, wait: Wait, seconds: float) -> None:
-        """Add the time before it could be sent; it counts neither as the manager's nor as the server's."""
+        """Record the time waited before sending, which counts neither as the manager's nor the server's."""
         if self._began is not None:
             self._began += seconds
             timings = self._figures.timings
             (timings.start if wait is Wait.START else timings.connection).add(seconds)
 
     def sent(self, now: float) -> None:
-        """Note that it is sent; its time runs from now on, unless it runs already."""
+        """Record that the call was sent at `now`, and set its deadline unless it has one."""
         self.sent_at = self._figures.last_call_at = now
         if self.deadline is None and not self._is_stream:
             self.deadline = now + self.timeout_s
 
     def end(self, outcome: str = "ok", answered_at: float | None = None) -> None:
-        """End it.
+        """End the call.
 
         Args:
-            answered_at: when the answer had arrived, if that was before now.
+            answered_at: When the answer had arrived, if that was before now.
         """
         if not self._is_open:
             return
@@ -128,7 +128,7 @@ class ForwardedCall:
             self._figures.timings.record_call(self._began, self.sent_at, answered_at, now)
 
     def fail(self, refusal: Refusal) -> None:
-        """End it, and enter the failure into the figures and the log; the first failure counts."""
+        """End the call and record the failure in the figures and the log. Only the first failure counts."""
         if self._has_failed:
             return
         self._has_failed = True
@@ -137,12 +137,12 @@ class ForwardedCall:
         logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Fail because of its response, and close the connection that brought it."""
+        """Fail the call because of its response, and close the connection of the response."""
         self.fail(refusal)
         self.response.reject()
 
     def give_up(self, outcome: str = "cancelled") -> None:
-        """End it, and cancel it upstream if it is not answered yet. Idempotent."""
+        """End the call, and cancel it upstream if its response is incomplete. Idempotent."""
         self.end(outcome)
         self.response.abandon()
 

@@ -1,7 +1,7 @@
 """Reads the JSON-RPC messages in a workspace server's answer, and checks whose response they are.
 
-Also says what counts as a response at all: servers that somebody else started may answer anything.
-What is passed on as it comes is not read here but in `relay/writer.py`.
+It also decides what counts as a response, because a registered server may answer anything.
+`relay/writer.py` relays answers that need not be read.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import Notification
 
 LINGER_S: Final = 0.1
-"""How long a stream may go on after its response; a connection that was read to its end is used again."""
+"""Seconds to wait for the end of a stream after its response, so that its connection can be reused."""
 LARGE: Final = 64 * 1024
-"""Bytes from which on it counts how often a message is read."""
+"""Bytes from which reading a message twice is too slow."""
 _NULL: Final = msgspec.Raw(b"null")
 _SPACE: Final = rb"[ \t\r\n]*"
 _ID: Final = rb'(-?[0-9]{1,32}|"[^"\x00-\x1f]{1,254}")'
@@ -31,16 +31,19 @@ _MEMBERS: Final = (rb'"jsonrpc" : "2\.0" , "id" : ' + _ID, rb'"id" : ' + _ID + r
 _BEGIN: Final = re.compile(
     (rb' \{ (?:%b|%b) , "(?:result|error)" : \{' % _MEMBERS).replace(b" ", _SPACE),
 )
-"""How a response begins whose id stands before its content."""
+"""The beginning of a response whose id precedes its content."""
 _RESULT: Final = re.compile(
     rb'\{"jsonrpc":"2\.0","id":(-?[0-9]{1,32}|"[^"\\\x00-\x1f]{1,254}"),"result":(?=\{)'
 )
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """The response in an answer: the message, and its members.
+    """The response in an answer.
 
-    `result` holds the members of a large result, so that nobody has to read it once more; None for any other.
+    Attributes:
+        body: The whole message.
+        members: Its members.
+        result: The members of a large result, so that it is parsed once only; None for any other response.
     """
 
     body: bytes
@@ -49,7 +52,7 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 def unusable(status: int) -> Refusal:
-    """The refusal for an answer without a response in it."""
+    """The refusal for an answer that contains no response."""
     return Refusal(
         Reason.INVALID_UPSTREAM_ANSWER,
         "the workspace server's answer holds no response",
@@ -59,19 +62,23 @@ def unusable(status: int) -> Refusal:
 
 
 def answered(data: bytes, identity: bytes) -> Answered | None:
-    """The JSON text as the response to a request, None where it is none.
+    """Parse a JSON text as the response to a request.
 
-    Errors that could not name the id (null) count.
+    Errors with the id null or without an id are accepted as the response.
 
     Args:
-        identity: the request's id as JSON text.
+        data: The JSON text.
+        identity: The request's id as JSON text.
+
+    Returns:
+        None if the text is not a response.
 
     Raises:
-        InterruptedAnswerError: it is the response to another request.
+        InterruptedAnswerError: The text is the response to another request.
     """
     found = (_large_result(data) if len(data) >= LARGE else None) or _answered(data)
-    if found is not None and (own := jsonrpc.bytes_of(found.members.get("id", _NULL))) != b"null":
-        check_id(own, identity)
+    if found is not None and (response_id := jsonrpc.bytes_of(found.members.get("id", _NULL))) != b"null":
+        check_id(response_id, identity)
     return found
 
 
@@ -79,7 +86,7 @@ def check_id(found: bytes, identity: bytes) -> None:
     """Compare the id of a response with that of the request, both as JSON text.
 
     Raises:
-        InterruptedAnswerError: they differ.
+        InterruptedAnswerError: The ids differ.
     """
     if found != identity and jsonrpc.id_key(found) != jsonrpc.id_key(identity):
         raise InterruptedAnswerError(
@@ -92,26 +99,31 @@ def check_id(found: bytes, identity: bytes) -> None:
 
 
 def begins_as_answer(begin: bytes, identity: bytes) -> bool:
-    """Whether the beginning of a JSON text shows that it is the response to a request; others must be read.
+    """Whether the first bytes of a JSON text show that it is the response to a request.
+
+    If False, the text must be read to decide.
 
     Raises:
-        InterruptedAnswerError: it is the response to another request.
+        InterruptedAnswerError: The text is the response to another request.
     """
     found = _BEGIN.match(begin)
-    own = None if found is None else found[1] or found[2]
-    if own is None or not jsonrpc.is_valid_id(own):
+    response_id = None if found is None else found[1] or found[2]
+    if response_id is None or not jsonrpc.is_valid_id(response_id):
         return False
-    check_id(own, identity)
+    check_id(response_id, identity)
     return True
 
 
 def begins_as_result(data: bytes) -> bool:
-    """Whether the beginning of a JSON text of ours makes it a response; there are others, too."""
+    """Whether a JSON text begins like a result as our own servers write it.
+
+    False does not mean that the text is no response.
+    """
     return _RESULT.match(data) is not None
 
 
 def _large_result(data: bytes) -> Answered | None:
-    """A response as most are written: the beginning tells its members, and only the result is read."""
+    """Parse a response of the usual form, of which only the result has to be parsed."""
     begin = _RESULT.match(data)
     if begin is None or not data.endswith(b"}") or not jsonrpc.is_valid_id(begin[1]):
         return None
@@ -135,19 +147,19 @@ def _answered(data: bytes) -> Answered | None:
 
 
 def is_response(data: bytes) -> bool:
-    """Whether the JSON text answers a request."""
+    """Whether a JSON text is a JSON-RPC response."""
     return _answered(data) is not None
 
 
 async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answered | Refusal]:
-    """The notifications of an answer as they come, each on one line, and last its response.
+    """Yield the notifications of an answer as they arrive, each on one line, and finally its response.
 
-    What holds no response is refused, and so is what breaks off. Anything else is dropped: no server may send
-    requests in an answer.
+    The last item is a refusal if the answer contains no response or breaks off. Other messages are dropped,
+    because a server must not send requests in an answer.
 
     Args:
-        answer: read to its end, or closed, whatever the outcome.
-        limit: largest event in bytes.
+        answer: Read to its end, or closed, in any case.
+        limit: Largest event in bytes.
     """
     try:
         if answer.is_events:
@@ -177,7 +189,7 @@ async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answe
             for event in decoder.feed(chunk):
                 if (response := answered(event.data, answer.identity)) is not None:
                     answer.answered()
-                    await _to_the_end(chunks)
+                    await _drain(chunks)
                     yield response
                     return
                 if isinstance(jsonrpc.parse(event.data), Notification):
@@ -185,7 +197,7 @@ async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answe
     yield unusable(answer.status)
 
 
-async def _to_the_end(chunks: AsyncGenerator[bytes]) -> None:
+async def _drain(chunks: AsyncGenerator[bytes]) -> None:
     with contextlib.suppress(TimeoutError, InterruptedAnswerError):
         async with asyncio.timeout(LINGER_S):
             async for _ in chunks:
@@ -193,14 +205,14 @@ async def _to_the_end(chunks: AsyncGenerator[bytes]) -> None:
 
 
 async def response_of(answer: Answer, limit: int) -> bytes | Refusal:
-    """The response message of an answer, whether it came as JSON or at the end of an event stream.
+    """The response message of an answer, which is JSON or an event stream.
 
-    Notifications in front of it are dropped; use this only for clients that cannot take them. All else is as
-    in `messages_of`.
+    Notifications before it are dropped, so use this only for clients that cannot receive them. Otherwise it
+    works like `messages_of`.
     """
     last: bytes | Answered | Refusal = unusable(answer.status)
     async with contextlib.aclosing(messages_of(answer, limit)) as messages:
         async for message in messages:
             last = message
-    assert not isinstance(last, bytes)  # noqa: S101  narrows the type: the last one is no notification
+    assert not isinstance(last, bytes)  # noqa: S101  narrows the type: the last item is never a notification
     return last.body if isinstance(last, Answered) else last

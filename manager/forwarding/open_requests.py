@@ -1,4 +1,4 @@
-"""Counts the requests that are being answered, so that a stop can wait for them."""
+"""Counts the requests that are being answered, so that the manager can finish them before it stops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 
 
 class OpenRequests:
-    """The requests that are being answered, by whatever path."""
+    """The number of requests that are being answered, on any path."""
 
     __slots__ = ("_count", "_idle")
 
@@ -16,17 +16,17 @@ class OpenRequests:
         self._idle: asyncio.Event | None = None
 
     def begin(self) -> None:
-        """Count one more."""
+        """Count a request that begins."""
         self._count += 1
 
     def end(self) -> None:
-        """Count one less."""
+        """Count a request that has ended."""
         self._count -= 1
         if not self._count and self._idle is not None:
             self._idle.set()
 
     async def drained(self, seconds: float) -> bool:
-        """Wait until there is none, for at most so many seconds; return whether there is none."""
+        """Wait at most `seconds` until no request is open; return whether none is."""
         self._idle = self._idle or asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

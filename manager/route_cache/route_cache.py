@@ -61,7 +61,7 @@ class RouteCache:
 
     Attributes:
         groups: the calls that came, by what their heads and their sessions say.
-        longest: bytes of a body that the door lets in.
+        longest: largest body in bytes that admission allows.
         date: for the heads of answers.
     """
 

@@ -65,7 +65,7 @@ class RouteGroup:
 
         Args:
             head: of a call, as it came.
-            longest: bytes of a body that the door lets in.
+            longest: largest body in bytes that admission allows.
         """
         last = self._bound[route]
         if last is None or last.session is not session:

@@ -34,7 +34,7 @@ KINDS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListCha
 # -- discover ----------------------------------------------------------------------------------------------
 
 
-def doors(manager: RunningManager, project: Path) -> dict[str, str]:
+def urls_without_workspace(manager: RunningManager, project: Path) -> dict[str, str]:
     """Every kind of request that names no workspace."""
     return {
         "fixed": manager.address,
@@ -56,7 +56,7 @@ async def test_discover_without_a_workspace_starts_nothing(
     """The same response for every request without a workspace, at once."""
     project = make_project(tmp_path / "proj")
     results = []
-    for name, url in doors(manager, project).items():
+    for name, url in urls_without_workspace(manager, project).items():
         started = time.monotonic()
         answer = await StatelessClient(http, url).ask(names.DISCOVER)
         assert time.monotonic() - started < within(1), name
@@ -138,14 +138,14 @@ def listening(client: StatelessClient, wanted: object, identity: object) -> Any:
 
 
 @pytest.mark.parametrize("identity", ["l-1", 7])
-@pytest.mark.parametrize("door", ["fixed", "query"])
+@pytest.mark.parametrize("endpoint", ["fixed", "query"])
 async def test_a_listen_stream_is_acknowledged_first_and_closed_at_shutdown(
-    tmp_path: Path, http: ClientSession, door: str, identity: str | int
+    tmp_path: Path, http: ClientSession, endpoint: str, identity: str | int
 ) -> None:
     """The id in every message keeps its type; the stop does not wait for listeners."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", drain_s=20) as manager:
-        url = manager.address if door == "fixed" else f"{manager.address}?cwd={project}"
+        url = manager.address if endpoint == "fixed" else f"{manager.address}?cwd={project}"
         client = StatelessClient(http, url)
         async with listening(client, KINDS, identity) as response:
             assert (response.status, response.content_type) == (200, EVENTS)

@@ -146,7 +146,7 @@ def repeated(play: RegisteredSetup) -> tuple[Received, Received]:
 # The way of a question ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pure", [True, False], ids=["pure door", "bound session"])
+@pytest.mark.parametrize("pure", [True, False], ids=["workspace endpoint", "bound session"])
 @pytest.mark.parametrize(
     ("method", "params"),
     [

@@ -25,7 +25,7 @@ async def hears_of_tools(stream: ClientResponse) -> None:
             heard.add((await next_message(stream))["method"])
 
 
-@pytest.mark.parametrize("way", ["handshake", "pure door"])
+@pytest.mark.parametrize("way", ["handshake", "workspace endpoint"])
 async def test_a_session_is_notified_of_a_new_tool_within_two_seconds(tmp_path: Path, way: str) -> None:
     async with running_gateway(tmp_path) as gateway:
         project = gateway.project("proj")

@@ -35,20 +35,20 @@ class Setting:
     project: Path
     workspace: str
 
-    def url(self, door: str) -> str:
+    def url(self, endpoint: str) -> str:
         """One of the URLs of the MCP endpoint."""
-        doors = {
+        urls = {
             "fixed": self.manager.address,
             "query": f"{self.manager.address}?cwd={self.project}",
             "path": f"{self.manager.base}/w/{self.workspace}/mcp",
         }
-        return doors[door]
+        return urls[endpoint]
 
-    async def send(self, message: object, sent: dict[str, str], door: str = "fixed") -> Answer:
+    async def send(self, message: object, sent: dict[str, str], endpoint: str = "fixed") -> Answer:
         """One body with exactly these headers beside the usual ones."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         extra = {"Content-Type": JSON, "Accept": BOTH, **sent}
-        async with self.http.post(self.url(door), data=body, headers=extra) as response:
+        async with self.http.post(self.url(endpoint), data=body, headers=extra) as response:
             return Answer(response.status, response.headers, await response.read())
 
 
@@ -131,12 +131,12 @@ ENVELOPES: dict[str, tuple[object, dict[str, str], int, int]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("door", ["fixed", "query", "path"])
+@pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
 @pytest.mark.parametrize("case", ENVELOPES)
-async def test_an_invalid_envelope_is_refused_with_its_id(setting: Setting, case: str, door: str) -> None:
+async def test_an_invalid_envelope_is_refused_with_its_id(setting: Setting, case: str, endpoint: str) -> None:
     """Including requests that mix both protocol generations; the same at every URL."""
     message, sent, status, code = ENVELOPES[case]
-    answer = await setting.send(message, sent, door)
+    answer = await setting.send(message, sent, endpoint)
     assert (answer.status, answer.error["code"]) == (status, code), answer.message
     assert answer.message["id"] == ("x" if code != -32600 or isinstance(message, dict) else None)
     if code == -32022:
@@ -172,9 +172,9 @@ async def test_a_valid_envelope_is_served_without_a_session(setting: Setting, se
         b'{"jsonrpc":"2.0","id":{},"method":"tools/list"}',
     ],
 )
-@pytest.mark.parametrize("door", ["fixed", "query", "path"])
-async def test_a_body_that_is_not_a_request_is_refused(setting: Setting, body: bytes, door: str) -> None:
-    answer = await setting.send(body, GOOD, door)
+@pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
+async def test_a_body_that_is_not_a_request_is_refused(setting: Setting, body: bytes, endpoint: str) -> None:
+    answer = await setting.send(body, GOOD, endpoint)
     assert (answer.status, answer.error["code"]) == (400, -32600)
 
 
@@ -184,26 +184,26 @@ async def test_a_notification_is_accepted_and_has_no_effect(setting: Setting) ->
     assert (answer.status, answer.body) == (202, b"")
 
 
-@pytest.mark.parametrize("door", ["fixed", "query", "path"])
+@pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
 @pytest.mark.parametrize("method", [names.INITIALIZE, names.PING, names.SET_LEVEL, "roots/list", "no/such"])
-async def test_removed_and_unknown_methods_are_404(setting: Setting, method: str, door: str) -> None:
+async def test_removed_and_unknown_methods_are_404(setting: Setting, method: str, endpoint: str) -> None:
     """The body tells it from a lost session."""
-    answer = await StatelessClient(setting.http, setting.url(door)).ask(method)
+    answer = await StatelessClient(setting.http, setting.url(endpoint)).ask(method)
     assert (answer.status, answer.error["code"]) == (404, jsonrpc.METHOD_NOT_FOUND)
 
 
-@pytest.mark.parametrize("door", ["fixed", "query", "path"])
+@pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_there_are_no_streams_and_no_sessions(setting: Setting, method: str, door: str) -> None:
+async def test_there_are_no_streams_and_no_sessions(setting: Setting, method: str, endpoint: str) -> None:
     sent = {headers.VERSION: REVISION}
-    async with setting.http.request(method, setting.url(door), headers=sent) as response:
+    async with setting.http.request(method, setting.url(endpoint), headers=sent) as response:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
 
 
-@pytest.mark.parametrize("door", ["fixed", "query", "path"])
-async def test_results_have_the_members_that_the_revision_requires(setting: Setting, door: str) -> None:
+@pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
+async def test_results_have_the_members_that_the_revision_requires(setting: Setting, endpoint: str) -> None:
     """Type, server, cache hints; a list is the same however often it is asked for."""
-    client = StatelessClient(setting.http, setting.url(door))
+    client = StatelessClient(setting.http, setting.url(endpoint))
     for method in (names.TOOLS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST, names.PROMPTS_LIST):
         answer = await client.ask(method)
         validate_server_result(method, REVISION, answer.result)
@@ -213,7 +213,7 @@ async def test_results_have_the_members_that_the_revision_requires(setting: Sett
         assert answer.result["_meta"][names.META_SERVER]["name"]
         assert (await client.ask(method)).result == answer.result
     read = await client.ask(names.RESOURCES_READ, {"uri": names.URI_CALL_TOOL})
-    assert ("error" in read.message) is (door != "fixed")
+    assert ("error" in read.message) is (endpoint != "fixed")
 
 
 async def test_a_handshake_binds_nothing(setting: Setting) -> None:
@@ -229,10 +229,10 @@ async def test_a_handshake_binds_nothing(setting: Setting) -> None:
     assert (await client.call("calculator", {"expression": "1"})).refusal["code"] == 47100
 
 
-@pytest.mark.parametrize("door", ["query", "path"])
-async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, door: str) -> None:
+@pytest.mark.parametrize("endpoint", ["query", "path"])
+async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, endpoint: str) -> None:
     """Never empty contents."""
-    client = StatelessClient(setting.http, setting.url(door))
+    client = StatelessClient(setting.http, setting.url(endpoint))
     for uri in ("lm-tools://tool/nobody", "lm-tools://schema/nobody", "file:///etc/passwd"):
         answer = await client.ask(names.RESOURCES_READ, {"uri": uri})
         assert (answer.status, answer.error["code"]) == (200, -32602)

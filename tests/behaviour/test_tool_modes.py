@@ -35,7 +35,9 @@ SHOWN = {
     "show-all": NATIVE | {"steady", "shy"},
 }
 MODE, ALL = "X-MCP-Tool-Mode", "X-MCP-Show-All"
-DOORS = pytest.mark.parametrize("door", ["modern, pure", "modern, path", "legacy, pure", "legacy, bound"])
+ENDPOINTS = pytest.mark.parametrize(
+    "endpoint", ["stateless, query", "stateless, path", "session, query", "session, bound"]
+)
 ASKED: dict[str, tuple[dict[str, str], str, str]] = {
     "nothing": ({}, "", "normal"),
     "header": ({MODE: "discovery"}, "", "discovery"),
@@ -66,14 +68,14 @@ async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pro
         yield furnish(gateway)
 
 
-async def client_at(project: Project, door: str) -> Client:
+async def client_at(project: Project, endpoint: str) -> Client:
     """A session or stateless client, at the workspace's URL or bound to it."""
     http = project.gateway.http
-    if door == "legacy, bound":
+    if endpoint == "session, bound":
         return await project.legacy()
-    if door == "legacy, pure":
+    if endpoint == "session, query":
         return await SessionClient.connect(http, project.url)
-    if door == "modern, pure":
+    if endpoint == "stateless, query":
         return project.modern
     workspace = (await project.modern.handshake(project.root)).payload["workspace"]
     return StatelessClient(http, f"{project.gateway.manager.base}/w/{workspace}/mcp")
@@ -83,20 +85,20 @@ def with_query(url: str, query: str) -> str:
     return url if not query else f"{url}{'&' if '?' in url else '?'}{query}"
 
 
-@DOORS
-async def test_each_request_chooses_its_tool_mode(project: Project, door: str) -> None:
+@ENDPOINTS
+async def test_each_request_chooses_its_tool_mode(project: Project, endpoint: str) -> None:
     """On one connection; the manager's own tools are listed at `/mcp` only."""
-    client = await client_at(project, door)
-    own = OWN if door == "legacy, bound" else set()
+    client = await client_at(project, endpoint)
+    own = OWN if endpoint == "session, bound" else set()
     for name, (headers, query, mode) in ASKED.items():
         client.extra = headers
         assert (await listed(client, url=with_query(client.url, query))).keys() == SHOWN[mode] | own, name
 
 
-@DOORS
-async def test_an_unlisted_tool_can_be_found_and_called(project: Project, door: str) -> None:
+@ENDPOINTS
+async def test_an_unlisted_tool_can_be_found_and_called(project: Project, endpoint: str) -> None:
     """Meta-tools are callable where they are not listed, too."""
-    client = await client_at(project, door)
+    client = await client_at(project, endpoint)
     for headers in ({}, {MODE: "discovery"}, {ALL: "true"}):
         client.extra = headers
         assert {"shy", "plain", "steady", "calculator"} <= set(await found(client, ""))

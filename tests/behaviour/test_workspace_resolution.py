@@ -178,11 +178,11 @@ async def test_a_handshake_at_a_workspaces_url(
         assert answer.payload["workspace"] == two.ids[expected]
 
 
-@pytest.mark.parametrize("door", [{"path": "A"}, {"query": "a"}])
-async def test_a_workspaces_url_shows_only_the_workspaces_entries(two: Two, door: dict[str, str]) -> None:
+@pytest.mark.parametrize("endpoint", [{"path": "A"}, {"query": "a"}])
+async def test_a_workspaces_url_shows_only_the_workspaces_entries(two: Two, endpoint: dict[str, str]) -> None:
     """For session and stateless clients, whatever the session is bound to."""
-    clients: list[Any] = [StatelessClient(two.http, two.url(**door))]
-    clients.append(await two.legacy("B" if "path" in door else None, two.url(**door)))
+    clients: list[Any] = [StatelessClient(two.http, two.url(**endpoint))]
+    clients.append(await two.legacy("B" if "path" in endpoint else None, two.url(**endpoint)))
     for client in clients:
         listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
         assert [tool["name"] for tool in listed] == ["work"]

@@ -1,4 +1,4 @@
-"""A call's place among those in flight: given back on every way out."""
+"""A forwarded request leaves the count of calls in flight, however it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manager.settings import Settings
 from manager.supervision.instance import Figures
 
 
-async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back(serve, pool_to) -> None:
+async def test_a_reader_cancelled_within_a_body_leaves_the_calls_in_flight(serve, pool_to) -> None:
     async def half_a_body(peer) -> None:
         await peer.identify()
         await peer.request()

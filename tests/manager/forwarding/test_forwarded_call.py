@@ -1,4 +1,4 @@
-"""A forwarded call ends once, and what it counted and timed."""
+"""A forwarded call ends once, with its counters and timings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_call_is_timed_once_when_it_ends() -> None:
     assert sum(figures.timings.server.counts) == 1
 
 
-def test_what_a_call_waited_for_is_nobodys_work() -> None:
+def test_waiting_counts_neither_as_manager_nor_as_server_time() -> None:
     figures, now = Figures(), time.monotonic()
     call = call_of(figures, now - 40.0)
     call.waited(Wait.START, 10.0)
@@ -40,7 +40,7 @@ def test_what_a_call_waited_for_is_nobodys_work() -> None:
 
 
 @pytest.mark.parametrize(("begun", "sent"), [(None, 1.0), (1.0, None)])
-def test_what_is_no_call_or_never_went_out_has_no_time(begun: float | None, sent: float | None) -> None:
+def test_untimed_and_unsent_requests_record_no_time(begun: float | None, sent: float | None) -> None:
     figures = Figures()
     call = call_of(figures, begun)
     call.sent_at = sent
@@ -48,7 +48,7 @@ def test_what_is_no_call_or_never_went_out_has_no_time(begun: float | None, sent
     assert (sum(figures.timings.server.counts), sum(figures.timings.manager.counts)) == (0, 0)
 
 
-def test_failures_are_counted_by_their_reasons() -> None:
+def test_failures_are_counted_by_reason() -> None:
     figures = Figures()
     for reason in (Reason.CALL_TIMED_OUT, Reason.OVERLOADED, Reason.CALL_TIMED_OUT):
         call_of(figures, None).fail(Refusal(reason, "why"))

@@ -1,4 +1,4 @@
-"""The one response in a workspace server's answer, in whatever form and pieces it comes."""
+"""Reading the response and the notifications of an answer, in any form and any pieces."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from support.http.scripted_body import ScriptedBody
 
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 RESPONSE_2 = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
-NEWS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
-ASKING = b'{"jsonrpc":"2.0","id":9,"method":"ping"}'
+NOTIFICATION = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
+SERVER_REQUEST = b'{"jsonrpc":"2.0","id":9,"method":"ping"}'
 DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown")
 
 
@@ -43,55 +43,55 @@ async def test_a_json_answer_is_the_response() -> None:
     assert await collected(ScriptedBody([RESPONSE], is_events=False)) == RESPONSE
 
 
-async def test_the_response_at_the_end_of_a_stream_is_found_behind_notifications() -> None:
-    answer = ScriptedBody([encode(NEWS), encode(NEWS) + encode(RESPONSE)])
+async def test_a_response_is_found_after_the_notifications_of_a_stream() -> None:
+    answer = ScriptedBody([encode(NOTIFICATION), encode(NOTIFICATION) + encode(RESPONSE)])
     assert await collected(answer) == RESPONSE
     assert answer.outcomes[0] == "ok"
 
 
-async def test_a_response_in_pieces_is_put_together() -> None:
-    whole = encode(NEWS) + encode(RESPONSE)
+async def test_a_response_in_pieces_is_joined() -> None:
+    whole = encode(NOTIFICATION) + encode(RESPONSE)
     assert await collected(ScriptedBody(whole[at : at + 1] for at in range(len(whole)))) == RESPONSE
 
 
-@pytest.mark.parametrize("rest", [[DIED], [encode(NEWS), encode(RESPONSE_2)], []])
-async def test_what_follows_the_response_is_read_and_changes_nothing(rest: list[bytes | Refusal]) -> None:
-    """A connection that was read to its end is used again."""
+@pytest.mark.parametrize("rest", [[DIED], [encode(NOTIFICATION), encode(RESPONSE_2)], []])
+async def test_data_after_the_response_is_read_and_ignored(rest: list[bytes | Refusal]) -> None:
+    """A connection that was read to its end can be reused."""
     answer = ScriptedBody([encode(RESPONSE), *rest])
     assert await collected(answer) == RESPONSE
     assert (answer.outcomes[0], answer.read_to) == ("ok", 1 + len(rest))
 
 
-async def test_a_stream_that_does_not_end_after_its_response_is_left() -> None:
+async def test_a_stream_that_stays_open_after_its_response_is_closed() -> None:
     answer = ScriptedBody([encode(RESPONSE)], stays_open=True)
     assert await collected(answer) == RESPONSE
 
 
-async def test_notifications_come_one_by_one_and_other_messages_not_at_all() -> None:
-    """No server may send requests in its answer."""
-    pieces = [encode(NEWS), encode(ASKING), b"data: {\ndata: }\n\n", b"data: no JSON\n\n"]
+async def test_notifications_are_yielded_and_other_messages_dropped() -> None:
+    """A server must not send requests in its answer."""
+    pieces = [encode(NOTIFICATION), encode(SERVER_REQUEST), b"data: {\ndata: }\n\n", b"data: no JSON\n\n"]
     answer = ScriptedBody(
-        [*pieces, b"data: " + NEWS[:1] + b"\ndata: " + NEWS[1:] + b"\n\n" + encode(RESPONSE)]
+        [*pieces, b"data: " + NOTIFICATION[:1] + b"\ndata: " + NOTIFICATION[1:] + b"\n\n" + encode(RESPONSE)]
     )
     messages = [one async for one in messages_of(cast("Answer", answer), 10_000)]
-    assert messages[:-1] == [NEWS, NEWS[:1] + b" " + NEWS[1:]]
+    assert messages[:-1] == [NOTIFICATION, NOTIFICATION[:1] + b" " + NOTIFICATION[1:]]
     assert isinstance(messages[-1], Answered)
     assert messages[-1].body == RESPONSE
 
 
 async def test_a_request_of_the_server_is_no_response() -> None:
-    assert await collected(ScriptedBody([encode(ASKING), encode(RESPONSE)])) == RESPONSE
+    assert await collected(ScriptedBody([encode(SERVER_REQUEST), encode(RESPONSE)])) == RESPONSE
 
 
 @pytest.mark.parametrize(
     "answer",
     [
         ScriptedBody([]),
-        ScriptedBody([encode(NEWS)]),
+        ScriptedBody([encode(NOTIFICATION)]),
         ScriptedBody([b"data: nonsense\n\n"]),
         ScriptedBody([encode(RESPONSE)[:-1]]),
         ScriptedBody([b"{}"], is_events=False),
-        ScriptedBody([NEWS], is_events=False),
+        ScriptedBody([NOTIFICATION], is_events=False),
         ScriptedBody([b"<html>"], is_events=False),
         ScriptedBody([b""], is_events=False),
     ],
@@ -102,8 +102,8 @@ async def test_an_answer_without_a_response_is_unusable(answer: ScriptedBody) ->
     assert outcome.details == {"httpStatus": 418}
 
 
-async def test_a_stream_that_breaks_off_is_the_death_of_the_server() -> None:
-    assert await collected(ScriptedBody([encode(NEWS), DIED])) is DIED
+async def test_the_refusal_of_a_stream_that_breaks_off_is_returned() -> None:
+    assert await collected(ScriptedBody([encode(NOTIFICATION), DIED])) is DIED
     assert await collected(ScriptedBody([DIED], is_events=False)) is DIED
 
 
@@ -122,8 +122,8 @@ async def test_an_event_beyond_the_limit_is_refused() -> None:
         (b'{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}', True),
         (b'{"jsonrpc":"2.0","id":null,"result":{}}', False),
         (b'{"error":"Not Found"}', False),
-        (NEWS, False),
-        (ASKING, False),
+        (NOTIFICATION, False),
+        (SERVER_REQUEST, False),
         (b"", False),
     ],
 )
@@ -148,8 +148,8 @@ def test_an_error_that_could_not_name_the_id_is_a_response(data: bytes, counts: 
         (b'{"jsonrpc":"2.0","id":1,"result":{"t":%b}}', False),
     ],
 )
-def test_a_large_response_is_told_as_a_small_one_is(text: bytes, is_one: bool) -> None:
-    """It is read in another way, for speed."""
+def test_large_responses_are_recognised_like_small_ones(text: bytes, is_one: bool) -> None:
+    """A faster parser reads large responses."""
     identity = b'"a b"' if b"a b" in text else b'"1"' if b"u0031" in text else b"1"
     small, large = (answered(text % (b"x" * size), identity) for size in (1, LARGE))
     assert (small is not None, large is not None) == (is_one, is_one)
@@ -180,8 +180,8 @@ def test_ids_are_compared_as_json_values(written: bytes, identity: bytes, size: 
 
 
 async def test_the_response_to_another_request_is_refused_at_once() -> None:
-    """The stream is not waited for."""
-    answer = ScriptedBody([encode(NEWS), encode(RESPONSE)], stays_open=True, identity=b"2")
+    """The end of the stream is not awaited."""
+    answer = ScriptedBody([encode(NOTIFICATION), encode(RESPONSE)], stays_open=True, identity=b"2")
     assert reason(await collected(answer)) is Reason.INVALID_UPSTREAM_ANSWER
     assert answer.outcomes[0] == "invalid_upstream_answer"
 
@@ -200,7 +200,7 @@ async def test_the_response_to_another_request_is_refused_at_once() -> None:
         (b"", False),
     ],
 )
-def test_the_beginning_of_a_response_shows_whose_it_is(begin: bytes, is_known: bool) -> None:
+def test_the_first_bytes_of_a_response_show_its_id(begin: bytes, is_known: bool) -> None:
     assert begins_as_answer(begin, b"1") is is_known
     if is_known:
         with pytest.raises(InterruptedAnswerError):

@@ -77,7 +77,7 @@ async def sent(known: Known, count: int) -> None:
 
 
 class RawConnection:
-    """A client of either era, at the pure door where it is modern, else with a session.
+    """A client of either era, stateless at the workspace endpoint, or with a session.
 
     Attributes:
         lines: the lines of its heads, without those about the body.

@@ -25,7 +25,7 @@ QUICK: dict[str, Any] = {
 
 @dataclass
 class RunningManager:
-    """What a test needs of a manager. `address` is the fixed door's URL."""
+    """What a test needs of a manager. `address` is the URL of the fixed endpoint."""
 
     address: str
     daemon: Daemon
@@ -38,7 +38,7 @@ class RunningManager:
 
     @property
     def port(self) -> int:
-        """The port of the fixed door."""
+        """The port of the fixed endpoint."""
         return int(self.base.rpartition(":")[2])
 
 

@@ -67,12 +67,12 @@ class Project:
 
     @property
     def url(self) -> str:
-        """Its pure door."""
+        """Its workspace endpoint."""
         return f"{self.gateway.manager.address}?cwd={self.root}"
 
     @property
     def modern(self) -> StatelessClient:
-        """A stateless client at the pure door."""
+        """A stateless client at the workspace endpoint."""
         return StatelessClient(self.gateway.http, self.url)
 
     async def legacy(self) -> SessionClient:

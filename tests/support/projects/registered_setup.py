@@ -25,7 +25,7 @@ class RegisteredSetup:
 
     @property
     def pure_url(self) -> str:
-        """The pure door of the scripted server's workspace."""
+        """The workspace endpoint of the scripted server's workspace."""
         return f"{self.manager.address}?cwd={self.upstream.root}"
 
     async def legacy(self, *, accept: str | None = BOTH, bound: bool = True) -> SessionClient:
@@ -36,7 +36,7 @@ class RegisteredSetup:
         return client
 
     def modern(self, *, accept: str | None = BOTH, pure: bool = True) -> StatelessClient:
-        """A stateless client, by default at the pure door of the scripted server's workspace."""
+        """A stateless client, by default at the workspace endpoint of the scripted server's workspace."""
         return StatelessClient(self.http, self.pure_url if pure else self.manager.address, accept=accept)
 
 

@@ -1,9 +1,9 @@
 """One HTTP/1.1 connection to a workspace server, with one request in flight at a time.
 
-The manager's own slim client: one exchange at a time, bytes in and bytes out, every failure with its blame.
-It is deliberately not a general HTTP client: no redirects, cookies, compression, HEAD, upgrades, TLS, retries
-or deadlines. Which connection carries a request is decided in `pool.py`. A caller that loses interest cancels
-or calls `aclose()`: the connection closes at once, which the server sees as a disconnect.
+Every failure says whether the server may have read the request. Redirects, cookies, compression, HEAD,
+upgrades, TLS, retries and deadlines are not supported. `pool.py` chooses the connection for a request. A
+caller that is cancelled or calls `aclose()` closes the connection at once, which cancels the call at the
+server.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailur
 from protocol import headers
 from protocol.internal.result_trim import ResultTrim
 
-# httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
+# Most bytes without any byte of the body: httptools limits neither the head nor the trailers.
 MAX_HEAD = 64 * 1024
-# Above this the request body is no longer joined to its head, and is handed over in pieces of PIECE.
+# Bytes of a request from which its body is not joined to its head, but written in pieces of PIECE bytes.
 JOINED_WRITE = 64 * 1024
 PIECE = 256 * 1024
-# Read at once from which on it counts that the beginning of a body is copied.
+# Bytes of one read above which copying the beginning of a body is too slow.
 BEGUN = 16 * 1024
 
 _NOTHING = memoryview(b"")
@@ -35,7 +35,7 @@ _TRIM = headers.RESULT_TRIM.lower().encode()
 
 
 def _body_framing(status: int, fields: Sequence[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
-    """(length of the body if known, whether it ends with the connection). RFC 9112 section 6.3."""
+    """(length of the body if known, whether it ends with the connection). RFC 9112 §6.3."""
     if status in (204, 304):
         return 0, False
     for name, value in fields:
@@ -49,46 +49,52 @@ def _body_framing(status: int, fields: Sequence[tuple[bytes, bytes]]) -> tuple[i
 
 
 class Connection(asyncio.Protocol):
-    """A TCP connection; between exchanges it is idle, and anything that arrives then ends it.
+    """A TCP connection. Any data that arrives while it is idle closes it.
 
-    `on_idle` is called when an exchange left the connection fit for another one, `on_lost` once, when its
-    socket closes. `idle_since` is monotonic. The names on_message_begin … on_message_complete belong to
-    httptools.
+    `on_message_begin` … `on_message_complete` are callbacks of httptools.
+
+    Args:
+        on_lost: Called once, when the socket closes.
+
+    Attributes:
+        on_idle: Called when the connection can carry another request.
+        idle_since: Monotonic time.
+        broke_off: Whether the server closed it within an exchange.
     """
 
     _transport: asyncio.Transport
     _length: int | None
-    _missing: int  # of a body whose length is known and that has begun
+    _missing: int  # bytes still to come of a body of known length that has begun
 
     def __init__(self, on_lost: Callable[[Connection], None]) -> None:
         self.on_idle: Callable[[Connection], None] | None = None
-        self.broke_off = False  # the server ended it in the middle of an exchange
+        self.broke_off = False
         self._on_lost = on_lost
-        self._parser: HttpResponseParser | None = None  # there while it is in the middle of a response
-        self._response: UpstreamResponse | None = None  # None: idle, or a taker waits
+        self._parser: HttpResponseParser | None = None  # set within a response
+        self._response: UpstreamResponse | None = None  # None if idle, or if a taker is set
         self._taker: Taker | None = None
         self.idle_since = -inf
         self._unsent = _NOTHING
         self._writing_paused = False
-        self._window: ReadBuffer | None = None
+        self._read_buffer: ReadBuffer | None = None
         self._poller: select.poll | None = None
         self._reset()
 
     @property
     def is_open(self) -> bool:
-        """Whether a request can still be handed to the transport."""
+        """Whether a request can be written to the transport."""
         return not self._transport.is_closing()
 
     @property
     def is_fit(self) -> bool:
-        """Whether an idle connection may carry a call.
+        """Whether an idle connection can carry a call.
 
-        Asks the kernel too, so that an end counts which the loop has not noticed yet. One system call.
+        One system call also detects a close that the event loop has not processed yet.
         """
         return self.is_open and not self._has_input()
 
     def _has_input(self) -> bool:
-        """Whether bytes or an end wait to be read."""
+        """Whether data or the end of the stream can be read."""
         if self._poller is None:
             descriptor = self._transport.get_extra_info("socket").fileno()
             if not hasattr(select, "poll"):
@@ -105,9 +111,10 @@ class Connection(asyncio.Protocol):
         return (ours[:2], theirs[:2]) if ours and theirs else None
 
     async def exchange(self, head: bytes, body: bytes) -> UpstreamResponse:
-        """Sends one request on an idle connection and returns when the head of the final response is there.
+        """Send a request on an idle connection and wait for the head of the final response.
 
-        Raises UpstreamFailure, NOT_DELIVERED only if the connection was closed before anything was written.
+        Raises:
+            UpstreamFailure: NOT_DELIVERED only if the connection was closed before anything was written.
         """
         if not self.is_open:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "connection_lost")
@@ -116,35 +123,35 @@ class Connection(asyncio.Protocol):
         return response
 
     def begin(self, head: bytes, body: bytes) -> UpstreamResponse:
-        """Sends one request on an idle connection that is open; nothing of the response is there yet."""
+        """Send a request on an idle, open connection; return the response before its head has arrived."""
         self._reset()
         response = self._response = UpstreamResponse(self)
         self._send(head, body)
         return response
 
     def send_for(self, taker: Taker, request: bytes) -> None:
-        """Sends one request, head and body, on an idle connection that is open."""
+        """Send a request, head and body, on an idle, open connection; `taker` gets the first read."""
         self._taker = taker
         self._transport.write(request)
 
     def release(self, now: float) -> None:
-        """For a taker: the answer was whole. The connection is idle again."""
+        """Make the connection idle again; called by a taker that got the whole answer."""
         self._taker = None
         self.idle_since = now
         if self._transport.get_write_buffer_size() or self.on_idle is None:
-            self._let_go(fit=True)
+            self._end_exchange(reusable=True)
         else:
             self.on_idle(self)
 
     def detach_taker(self) -> None:
-        """For a taker: it will not take the answer itself."""
+        """Replace the taker, if any, by the response that it provides."""
         taker, self._taker = self._taker, None
         if taker is not None:
             self._reset()
             self._response = taker.respond()
 
     def close(self, cause: str) -> None:
-        """Closes at once, unsent bytes included; an unfinished response fails with `cause`. Idempotent."""
+        """Close at once and drop unsent bytes; an unfinished response fails with `cause`. Idempotent."""
         self.detach_taker()
         self._unsent = _NOTHING
         self._transport.abort()
@@ -153,27 +160,27 @@ class Connection(asyncio.Protocol):
             response.end(cause)
 
     def resume_reading(self) -> None:
-        """For the response: its buffer was read empty."""
+        """Resume reading; called by the response when its buffer is empty."""
         self._transport.resume_reading()
 
     def lend(self) -> None:
-        """For the response: who reads it takes the rest of the body as it comes, without keeping it."""
+        """Lend the rest of the body as memoryviews; called by a response whose reader keeps none."""
         self._may_lend = True
         self._lend()
 
     def _lend(self) -> None:
-        if self._may_lend and self._window is None and self._missing > SIZE:
-            self._window = ReadBuffer(self)
-            self._transport.set_protocol(self._window)
+        if self._may_lend and self._read_buffer is None and self._missing > SIZE:
+            self._read_buffer = ReadBuffer(self)
+            self._transport.set_protocol(self._read_buffer)
 
     def piece_received(self, piece: memoryview) -> None:
-        """Called by the window: more of a body whose length is known."""
+        """Pass on a piece of a body of known length; called by the read buffer."""
         if self._response is not None:
             self._take_measured(self._response, piece)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not inherit from it
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""
@@ -183,7 +190,7 @@ class Connection(asyncio.Protocol):
         self._on_lost(self)
 
     def eof_received(self) -> None:
-        """Called by the loop: the server sends no more."""
+        """Called by the loop when the server has closed its side."""
         self.detach_taker()
         if self._response is not None and self._until_eof:
             self._finish(self._response)
@@ -199,14 +206,14 @@ class Connection(asyncio.Protocol):
                 return
             self.detach_taker()
         response = self._response
-        if response is None:  # bytes nobody asked for: whatever they are, they must not answer the next call
+        if response is None:  # unsolicited data must not become the answer to the next call
             self.close("malformed_response")
             return
         is_first = not self._bodiless_bytes and not self._has_head
         if is_first and (known := header_cache.whole(data)) is not None:
             self._response = None
             response.receive_whole(*known)
-            self._let_go(fit=True)
+            self._end_exchange(reusable=True)
             return
         if self._missing:
             self._take_measured(response, data)
@@ -217,7 +224,7 @@ class Connection(asyncio.Protocol):
             self._take_unknown(response, data)
 
     def _take_unknown(self, response: UpstreamResponse, data: bytes) -> None:
-        """What only the parser understands."""
+        """Parse data that is not handled by the header cache or by length."""
         failure = self._parse(data)
         if self._body:
             piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
@@ -228,16 +235,16 @@ class Connection(asyncio.Protocol):
             if response.receive_body(piece) and not self._complete:
                 self._transport.pause_reading()
         if self._response is not response:
-            return  # its reader has let go of it
+            return  # its reader has abandoned it
         if self._complete:
-            self._finish(response, fit=failure is None and self._keep_alive)
+            self._finish(response, reusable=failure is None and self._keep_alive)
         elif failure is not None:
             self.close(failure)
 
     def _begin_measured(
         self, response: UpstreamResponse, data: bytes, head: ResponseHead, start: int
     ) -> None:
-        """The beginning of a large body behind a head that came before: neither parsed nor copied."""
+        """Begin a large body after a cached head, without parsing or copying."""
         self._length = head.content_length or 0
         self._has_head = self._keep_alive = True
         self._missing = self._length - len(data) + start
@@ -247,20 +254,20 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _take_measured(self, response: UpstreamResponse, data: bytes | memoryview) -> None:
-        """More of a body whose length is known: it is handed on as it came, past the parser."""
+        """Pass on more of a body of known length, without parsing."""
         is_more = len(data) > self._missing
         piece = data[: self._missing] if is_more else data
         self._missing -= len(piece)
         is_full = response.receive_body(piece)
         if self._response is not response:
-            return  # its reader has let go of it
+            return  # its reader has abandoned it
         if is_full and self._missing:
             self._transport.pause_reading()
         if not self._missing:
-            self._finish(response, fit=self._keep_alive and not is_more)
+            self._finish(response, reusable=self._keep_alive and not is_more)
 
     def pause_writing(self) -> None:
-        """Called by the transport when the server reads slower than we write."""
+        """Called by the transport when the server reads more slowly than we write."""
         self._writing_paused = True
 
     def resume_writing(self) -> None:
@@ -269,17 +276,17 @@ class Connection(asyncio.Protocol):
         self._send_more()
 
     def on_message_begin(self) -> None:
-        """Refuses a second response to one request, which becomes a parser error."""
+        """Reject a second response to a request, as a parser error."""
         if self._complete:
             raise ValueError("unsolicited response")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collects a field of the head. Trailers come here too, after the head was built: they go unseen."""
+        """Collect a field of the head. Trailers arrive here too, after the head, and are ignored."""
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Builds the head; an interim one (1xx) is dropped."""
-        assert self._parser is not None  # noqa: S101  narrows the type: it is what calls this
+        """Build the head; drop an interim one (1xx)."""
+        assert self._parser is not None  # noqa: S101  narrows the type: the parser calls this
         status = self._parser.get_status_code()
         if status < 200:
             self._headers.clear()
@@ -300,12 +307,12 @@ class Connection(asyncio.Protocol):
             self._response.receive_head(head)
 
     def on_body(self, piece: bytes) -> None:
-        """Collects the body found in one read, to be passed on as one piece."""
+        """Collect the body of one read, which is passed on as one piece."""
         self._bodiless_bytes = 0
         self._body.append(piece)
 
     def on_message_complete(self) -> None:
-        """Notes the end of the final response."""
+        """Record the end of the final response."""
         self._complete = self._has_head
 
     def _reset(self) -> None:
@@ -318,12 +325,12 @@ class Connection(asyncio.Protocol):
         self._has_head = self._complete = self._keep_alive = self._until_eof = self._may_lend = False
 
     def _parse(self, data: bytes) -> str | None:
-        """Feeds the parser; returns the cause of failure, if any. What came before it has been collected."""
+        """Feed the parser; return the cause of a failure, if any. Data before the failure is collected."""
         room = MAX_HEAD - self._bodiless_bytes
         parts: tuple[bytes | memoryview, ...] = (data,)
         if len(data) > room and not self._has_head:
             parts = (data[:room], memoryview(data)[room:])
-        self._first = b"" if self._bodiless_bytes else data  # a head in pieces is not learned
+        self._first = b"" if self._bodiless_bytes else data  # a head in pieces is not cached
         parser = self._parser = self._parser or HttpResponseParser(self)
         try:
             for part in parts:
@@ -331,22 +338,22 @@ class Connection(asyncio.Protocol):
                     return "head_too_large"
                 self._bodiless_bytes += len(part)
                 parser.feed_data(part)
-        except (HttpParserError, HttpParserUpgrade):  # the second is no subclass of the first
+        except (HttpParserError, HttpParserUpgrade):  # the second is not a subclass of the first
             return "malformed_response"
         return None
 
-    def _finish(self, response: UpstreamResponse, *, fit: bool = False) -> None:
-        """Ends a complete response; a `fit` connection whose whole request was sent is idle again."""
+    def _finish(self, response: UpstreamResponse, *, reusable: bool = False) -> None:
+        """End a complete response; a reusable connection becomes idle if its whole request was sent."""
         self._response = self._parser = None
-        if self._window is not None:
+        if self._read_buffer is not None:
             self._transport.set_protocol(self)
-            self._window.close()
-            self._window = None
+            self._read_buffer.close()
+            self._read_buffer = None
         response.end(None)
-        self._let_go(fit=fit)
+        self._end_exchange(reusable=reusable)
 
-    def _let_go(self, *, fit: bool) -> None:
-        if fit and not self._unsent and not self._transport.get_write_buffer_size():
+    def _end_exchange(self, *, reusable: bool) -> None:
+        if reusable and not self._unsent and not self._transport.get_write_buffer_size():
             if self.on_idle is not None:
                 self.on_idle(self)
         else:
@@ -365,7 +372,7 @@ class Connection(asyncio.Protocol):
         self._send_more()
 
     def _send_more(self) -> None:
-        """Hands over the rest of the body as far as the transport takes it; nobody waits for this."""
+        """Write the rest of the body while the transport accepts more."""
         while self._unsent and not self._writing_paused and not self._transport.is_closing():
             piece, self._unsent = self._unsent[:PIECE], self._unsent[PIECE:]
             self._transport.write(piece)

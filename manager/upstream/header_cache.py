@@ -1,8 +1,8 @@
 """Caches parsed response heads, since a server sends the same one again and again.
 
-Two heads that differ in the digits of their one `Content-Length` alone are read alike; bodies in chunks need
-the very same head. What is taken here is a whole response in one piece, or the beginning of one of a known
-length; anything else goes to the parser, which also is the one to teach new heads.
+Two heads that differ only in the digits of their single `Content-Length` share an entry. For a chunked body
+the head must be identical. The cache handles a whole response in one read, and the beginning of a response
+of known length. Everything else goes to the parser, which also adds the entries.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from msgspec.structs import replace
 
 from manager.upstream.response import ResponseHead
 
-REMEMBERED: Final = 256
+MAX_HEADS: Final = 256
 LONGEST: Final = 2048
-"""Bytes of a head that is remembered."""
+"""Most bytes of a cached head."""
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})(?=\r\n)")
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _LINE_END: Final = b"\r\n"
 _END: Final = b"\r\n\r\n"
 MAX_CHUNKS: Final = 16
-"""Pieces of a body that comes in chunks, above which the parser is as quick."""
+"""Chunks of a body above which the parser is as fast."""
 
 _heads: dict[bytes, ResponseHead] = {}
 
 
 def whole(data: bytes) -> tuple[ResponseHead, bytes] | None:
-    """Head and body, where the data are exactly one response whose head is known."""
+    """Head and body if `data` is exactly one response with a cached head, else None."""
     end = data.find(_END, 0, LONGEST) + len(_END)
     digits = _LENGTH.search(data, 0, end)
     if digits is None:
@@ -41,7 +41,10 @@ def whole(data: bytes) -> tuple[ResponseHead, bytes] | None:
 
 
 def begun(data: bytes) -> tuple[ResponseHead, int] | None:
-    """Head of a response of a known length that the data begin but do not end, and where its body begins."""
+    """The cached head of an incomplete response of known length, and the offset of its body.
+
+    None if the response is complete or its head is not cached.
+    """
     end = data.find(_END, 0, LONGEST) + len(_END)
     digits = _LENGTH.search(data, 0, end)
     if digits is None or end + int(digits[1]) <= len(data):
@@ -51,19 +54,19 @@ def begun(data: bytes) -> tuple[ResponseHead, int] | None:
 
 
 def remember(data: bytes, head: ResponseHead) -> None:
-    """Learn the head that begins these data, which the parser read so; it keeps the connection alive."""
+    """Cache the head that `data` begins with and the parser parsed as `head`, on a keep-alive connection."""
     end = data.find(_END, 0, LONGEST) + len(_END)
     found = _LENGTH.findall(data, 0, end)
-    told = [head.content_length] if head.content_length is not None else []
-    if [int(one) for one in found] != told or end < len(_END) or not data.startswith(b"HTTP/1.1 "):
+    expected = [head.content_length] if head.content_length is not None else []
+    if [int(one) for one in found] != expected or end < len(_END) or not data.startswith(b"HTTP/1.1 "):
         return
-    if len(_heads) >= REMEMBERED:
+    if len(_heads) >= MAX_HEADS:
         _heads.clear()
-    _heads[_LENGTH.sub(_without, data[:end], count=1)] = head
+    _heads[_LENGTH.sub(_without_digits, data[:end], count=1)] = head
 
 
 def whole_chunks(data: bytes, start: int) -> bytes | None:
-    """The body in chunks from there on; None unless it ends with the data, without any trailer."""
+    """The chunked body that begins at `start`; None unless it ends with the data and has no trailer."""
     pieces: list[bytes] = []
     while len(pieces) < MAX_CHUNKS and (found := _SIZE.match(data, start)) is not None:
         size, begin = int(found[1], 16), found.end()
@@ -76,13 +79,13 @@ def whole_chunks(data: bytes, start: int) -> bytes | None:
     return None
 
 
-def _without(found: re.Match[bytes]) -> bytes:
+def _without_digits(found: re.Match[bytes]) -> bytes:
     whole_line, digits = found[0], found[1]
     return whole_line.replace(digits, b"")
 
 
 def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> ResponseHead | None:
-    """The head that ends there and has a length in it, if it is known."""
+    """The cached head of a response whose head ends at `end`, with the length that its digits say."""
     begin, behind = digits.span(1)
     known = _heads.get(data[:begin] + data[behind:end])
     return None if known is None else _with_length(known, int(digits[1]))

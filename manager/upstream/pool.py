@@ -1,9 +1,8 @@
-"""Pools keep-alive connections to one workspace server: verified once each, reused newest first.
+"""Pools keep-alive connections to one workspace server, each verified once; the newest is reused first.
 
-It is deliberately not a scheduler: there is no queue, no retry and no limit of calls in flight; admission and
-deadlines are the caller's. A connection carries nothing before the server at its other end has proved to be
-the right one, so a stranger on an old port never receives a byte of a call. A verified TCP connection belongs
-to that process for its life.
+The pool has no queue, no retries and no limit of calls in flight; admission and deadlines belong to the
+caller. Each new connection is verified before it carries a call, so another process on an old port never
+receives a byte of one. A verified TCP connection stays with the same process until it closes.
 """
 
 from __future__ import annotations
@@ -25,14 +24,18 @@ from manager.upstream.response import (
 
 MAX_IDENTITY_BODY = 64 * 1024
 NOTICED_S = 0.05
-"""Seconds after an answer in which a connection is taken without asking the kernel for news of its end."""
+"""Seconds after an answer in which a connection is reused without asking the kernel if it is closed."""
 
 
 class Pool:
-    """Keep-alive connections to `host`:`port`, one call in flight on each.
+    """Keep-alive connections to `host`:`port`, with one call in flight on each.
 
-    `verify(head, body)` judges the answer to a bare `GET verify_path` (body up to 64 KiB): is it the instance
-    we mean? `connect_timeout` in seconds covers connecting and verifying together.
+    Args:
+        verify: Takes head and body (at most 64 KiB) of the answer to `GET verify_path`, and returns whether
+            it came from the expected instance.
+        connect_timeout: Seconds for connecting and verifying together.
+        max_idle: Most idle connections.
+        owner_of: Returns the user id that owns the server's socket, None if unknown.
     """
 
     def __init__(
@@ -55,30 +58,33 @@ class Pool:
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
         self._idle: list[Connection] = []  # oldest first
-        self._live: set[Connection] = set()  # every one whose socket is open, idle ones included
+        self._live: set[Connection] = set()  # all with an open socket, idle ones included
         self._none_live = asyncio.Event()
         self._none_live.set()
         self._closed = False
 
     @property
     def idle_count(self) -> int:
-        """Connections waiting for a call."""
+        """The number of idle connections."""
         return len(self._idle)
 
     @property
     def in_use(self) -> int:
-        """Connections with a call in flight, being verified, or about to be closed."""
+        """The number of connections with a call in flight, in verification or about to close."""
         return len(self._live) - len(self._idle)
 
     async def request(
         self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
     ) -> UpstreamResponse:
-        """Sends one request and returns when the head of its response is there.
+        """Send a request and wait for the head of its response.
 
-        Host and Content-Length are added here. The caller reads the response to its end or calls its
-        `aclose()`; cancelling closes the connection. Raises ValueError as `request_head` does, and
-        UpstreamFailure: NOT_DELIVERED up to and including the verification, MAYBE_DELIVERED once the first
-        byte was handed to the transport, also on a reused connection that proves to be dead.
+        Host and Content-Length are added. The caller reads the response to its end or calls its `aclose()`;
+        cancelling closes the connection.
+
+        Raises:
+            ValueError: As by `request_head`.
+            UpstreamFailure: NOT_DELIVERED up to and including the verification; MAYBE_DELIVERED once the
+                first byte was written, also on a reused connection that turns out to be dead.
         """
         response = self.request_now(method, target, headers, body)
         if response is None:
@@ -89,24 +95,32 @@ class Pool:
     def request_now(
         self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
     ) -> UpstreamResponse | None:
-        """Sends one request as `request` does, where a connection waits for it; None where none does.
+        """Send a request on an idle connection.
 
-        Nothing of the response is there yet: its `head_arrival` tells. Raises ValueError as `request` does.
+        Returns:
+            The response, for whose head `head_arrival` waits; None if no connection is idle.
+
+        Raises:
+            ValueError: As by `request_head`.
         """
         head = request_head(method, target, self._host_field, headers, len(body))
         connection = self._take_idle()
         return None if connection is None else connection.begin(head, body)
 
     def lasting_head(self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """The head of such requests up to the digits of the length. Raises ValueError as `request_head`."""
+        """The head of such requests up to the digits of `Content-Length`.
+
+        Raises:
+            ValueError: As by `request_head`.
+        """
         return head_before_length(method, target, self._host_field, tuple(headers)) + b"Content-Length: "
 
     def take_now(self, now: float) -> Connection | None:
-        """A connection for one request, where one waits for it; it is the caller's to use or to `keep`.
+        """Take an idle connection for one request; None if none is idle.
 
         Args:
-            now: monotonic time. An end that came just after the last answer reaches us before long, and is
-                not asked for, since asking is a system call.
+            now: Monotonic time. Shortly after an answer the connection is assumed to be open, which saves a
+                system call.
         """
         idle = self._idle
         if idle and now - idle[-1].idle_since < NOTICED_S and idle[-1].is_open:
@@ -116,7 +130,12 @@ class Pool:
     async def request_anew(
         self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
     ) -> UpstreamResponse:
-        """Sends one request as `request_now` does, on a connection that is opened for it."""
+        """Send a request like `request_now`, on a new connection.
+
+        Raises:
+            ValueError: As by `request_head`.
+            UpstreamFailure: NOT_DELIVERED; the connection was not opened or verified.
+        """
         head = request_head(method, target, self._host_field, headers, len(body))
         connection, _, _ = await self._open(self._connect_timeout)
         connection.on_idle = self._keep
@@ -125,10 +144,15 @@ class Pool:
         return connection.begin(head, body)
 
     async def probe(self, deadline: float) -> tuple[ResponseHead, bytes]:
-        """Asks `verify_path` on a fresh connection, within `deadline` seconds; returns the answer, verified.
+        """Request `verify_path` on a new connection and return the verified answer.
 
-        The connection is kept in place of the oldest idle one, so that probing does not make the pool grow.
-        Raises UpstreamFailure, always NOT_DELIVERED, since a probe carries no call.
+        The connection replaces the oldest idle one, so that probes do not make the pool grow.
+
+        Args:
+            deadline: Seconds.
+
+        Raises:
+            UpstreamFailure: Always NOT_DELIVERED, because a probe carries no call.
         """
         connection, head, body = await self._open(deadline)
         connection.on_idle = self._keep
@@ -139,7 +163,7 @@ class Pool:
         return head, body
 
     async def close(self) -> None:
-        """Closes every connection at once, returns when the sockets are; calls in flight fail. Idempotent."""
+        """Close all connections and wait until their sockets are closed; calls in flight fail. Idempotent."""
         self._closed = True
         self._idle.clear()
         for connection in tuple(self._live):
@@ -170,12 +194,12 @@ class Pool:
             self._none_live.set()
 
     def _drop_idle(self) -> None:
-        """A server that breaks off a call may be ending: its idle connections would swallow the next one."""
+        """Close the idle connections: a server that broke off a call may be ending and lose the next one."""
         while self._idle:
             self._idle.pop().close("connection_lost")
 
     async def _open(self, seconds: float) -> tuple[Connection, ResponseHead, bytes]:
-        """A verified connection, not in the pool yet, with the answer that identified it."""
+        """Open and verify a connection; return it with the answer that verified it."""
         try:
             async with asyncio.timeout(seconds):
                 connection = await self._connect()
@@ -195,7 +219,7 @@ class Pool:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "pool_closed")
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(lambda: Connection(self._lost), self._host, self._port)
-        # Lost while we waited for our turn: it must not enter the books, nothing would take it out again.
+        # Lost before this task ran: `_lost` was already called, so nothing would remove it from `_live`.
         if self._closed or not connection.is_open:
             connection.close("connection_lost")
             raise UpstreamFailure(Blame.NOT_DELIVERED, "pool_closed" if self._closed else "connection_lost")
@@ -219,10 +243,10 @@ class Pool:
         return response.head, body
 
     def _belongs_to_us(self, connection: Connection) -> bool:
-        """Whether the server's socket is our user's: others can read a nonce, but not own our processes.
+        """Whether our user owns the server's socket, because any local user can read the nonce.
 
-        Asked after the answer, since a connection that nobody accepted yet has no owner. Where the platform
-        cannot tell, the nonce alone counts.
+        It is checked after the answer, since a connection has no owner before it is accepted. If the platform
+        does not tell the owner, the nonce alone counts.
         """
         ends = connection.ends
         owner = self._owner_of(*ends) if ends is not None else None

@@ -1,6 +1,6 @@
-"""Reads large bodies into a buffer of our own, so that nothing is copied on the way.
+"""Reads large bodies into a reusable buffer, without copying.
 
-By itself the loop reads into a buffer of its own, and copies every read into a new object.
+With an ordinary protocol, the event loop copies the data of each read into a new bytes object.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ import asyncio
 from typing import Final, Protocol
 
 SIZE: Final = 300 * 1024
-"""Bytes of a piece. Each costs a read and a write, but twice as many bytes bring nothing more.
+"""Bytes of a piece. Twice as many did not make it faster.
 
-No power of two: with 256 KiB a megabyte took a quarter longer, presumably because pieces and what the kernel
-copies fall on the same places of the processor's cache then.
+Not a power of two: with 256 KiB, 1 MB took a quarter longer, presumably because pieces and the kernel's
+copies then collide in the processor's cache.
 """
 
 
 class Reader(Protocol):
-    """The connection."""
+    """The connection that reads the body."""
 
     def piece_received(self, piece: memoryview) -> None:
-        """Take a piece, which is only lent: what is not written from it now has to be copied."""
+        """Take a piece, which is valid during this call only; copy the rest that is not written at once."""
 
-    def pause_writing(self) -> None: ...  # noqa: D102  as of any protocol of the loop's
+    def pause_writing(self) -> None: ...  # noqa: D102  as in `asyncio.BaseProtocol`
 
     def resume_writing(self) -> None: ...  # noqa: D102
 
@@ -32,34 +32,34 @@ class Reader(Protocol):
 
 
 _SPARE: Final = 4
-"""Buffers that are kept for the next large body: a new one is filled with zeros."""
+"""Buffers kept for the next large bodies, since a new buffer must be filled with zeros."""
 _spare: Final[list[bytearray]] = []
 
 
 class ReadBuffer(asyncio.BufferedProtocol):
-    """Stands before a connection while it reads a large body."""
+    """Replaces the connection as the protocol of its transport while it reads a large body."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._buffer = _spare.pop() if _spare else _made()
+        self._buffer = _spare.pop() if _spare else _new_buffer()
 
     def close(self) -> None:
-        """The body is read; somebody may still look into the last piece."""
+        """Keep the buffer for another body, although the last piece may still be in use."""
         if len(_spare) < _SPARE:
             _spare.append(self._buffer)
 
     def get_buffer(self, sizehint: int) -> bytearray:
         """Called by the loop before it reads."""
         try:
-            self._buffer.append(0)  # nobody can see this
-        except BufferError:  # somebody looks into it: some of the last piece waits to be written
-            self._buffer = _made()
+            self._buffer.append(0)  # fails if a memoryview of the buffer exists; undone below
+        except BufferError:  # part of the last piece waits to be written
+            self._buffer = _new_buffer()
         else:
             self._buffer.pop()
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the loop when it has read."""
+        """Called by the loop after it has read."""
         self._reader.piece_received(memoryview(self._buffer)[:nbytes])
 
     def pause_writing(self) -> None:
@@ -71,7 +71,7 @@ class ReadBuffer(asyncio.BufferedProtocol):
         self._reader.resume_writing()
 
     def eof_received(self) -> None:
-        """Called by the loop: the other end sends no more."""
+        """Called by the loop when the server has closed its side."""
         self._reader.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -79,7 +79,7 @@ class ReadBuffer(asyncio.BufferedProtocol):
         self._reader.connection_lost(exc)
 
 
-def _made() -> bytearray:
+def _new_buffer() -> bytearray:
     buffer = bytearray(SIZE + 1)
-    buffer.pop()  # so that there is room to append something
+    buffer.pop()  # leaves capacity for the append in `get_buffer`
     return buffer

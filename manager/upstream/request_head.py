@@ -1,4 +1,4 @@
-"""Writes the head of a request to a workspace server; nothing in it can alter the framing."""
+"""Writes the head of a request to a workspace server, and rejects fields that would alter its framing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _NAME_OCTETS: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
 def request_head(
     method: bytes, target: bytes, host: bytes, headers: Sequence[tuple[bytes, bytes]], body_length: int
 ) -> bytes:
-    """The head of a request, ready to send; Host and Content-Length are ours.
+    """The complete head of a request, with Host and Content-Length added.
 
-    Raises ValueError as `head_before_length` does.
+    Raises:
+        ValueError: As by `head_before_length`.
     """
     head = head_before_length(method, target, host, tuple(headers))
     if body_length or method != b"GET":
@@ -24,14 +25,15 @@ def request_head(
     return head + b"\r\n"
 
 
-@lru_cache(maxsize=1024)  # one client's calls of one tool differ in their bodies alone
+@lru_cache(maxsize=1024)  # a client's calls of one tool differ only in their bodies
 def head_before_length(
     method: bytes, target: bytes, host: bytes, headers: tuple[tuple[bytes, bytes], ...]
 ) -> bytes:
-    """The lines of a head but for the length of the body and the empty line.
+    """The lines of a head, without Content-Length and the empty line.
 
-    Raises ValueError for what would alter the framing: CR, LF or NUL anywhere, a space in method or target, a
-    name that is no token, a framing field among `headers`, a method whose answers are framed differently.
+    Raises:
+        ValueError: The framing would be altered: by CR, LF or NUL, a space in method or target, a header name
+            that is not a token, a framing field, or a method whose responses are framed differently.
     """
     names = [name.lower() for name, _ in headers]
     if not _NAME_OCTETS.fullmatch(b"".join(names)) or b"" in names:

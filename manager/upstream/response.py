@@ -1,7 +1,6 @@
-"""The response that arrives on a connection, and the ways in which it can fail.
+"""Buffers the response that arrives on a connection, and defines the failures of a request.
 
-It holds what was received and not yet read; the bytes come from `connection.py`. Every failure says whether
-the request may have been read by the server.
+`connection.py` delivers the bytes. Every failure says whether the server may have read the request.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import msgspec
 
 from protocol.internal.result_trim import ResultTrim
 
-# Unread body at which the server is made to wait. One more read (300 KiB at most) can already be under way.
+# Bytes of unread body at which reading from the server pauses. One more read (300 KiB at most) can follow.
 HIGH_WATER = 256 * 1024
 
 
@@ -23,17 +22,18 @@ Piece = bytes | memoryview
 
 
 class Blame(Enum):
-    """May the request have been read by the server? Only what was not delivered may be sent again."""
+    """Whether the server may have read the request. Only a request that was not delivered may be retried."""
 
     NOT_DELIVERED = auto()
     MAYBE_DELIVERED = auto()
 
 
 class UpstreamFailure(Exception):
-    """No (complete) answer came.
+    """A request got no complete response.
 
-    `cause` is one of: connection_refused, connect_failed, timeout, identity_mismatch, connection_lost,
-    truncated_response, malformed_response, head_too_large, pool_closed, abandoned (by its own caller).
+    Attributes:
+        cause: connection_refused, connect_failed, timeout, identity_mismatch, connection_lost,
+            truncated_response, malformed_response, head_too_large, pool_closed or abandoned (by the caller).
     """
 
     def __init__(self, blame: Blame, cause: str) -> None:
@@ -43,7 +43,7 @@ class UpstreamFailure(Exception):
 
 
 class ResponseTooLarge(Exception):
-    """The body is longer than the caller's `limit` in bytes."""
+    """The body is longer than `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"response body exceeds {limit} bytes")
@@ -51,10 +51,13 @@ class ResponseTooLarge(Exception):
 
 
 class ResponseHead(msgspec.Struct, frozen=True, gc=False):
-    """Status and fields, names in lower case; `content_length` in bytes, None if only the end tells.
+    """Status and header fields of a response.
 
-    `content_type` is the media type alone, in lower case; empty where none is named. `trim`: what of it a
-    session does not get, as the server says.
+    Attributes:
+        headers: Names in lower case.
+        content_length: Bytes of the body; None if only its end tells.
+        content_type: The media type without parameters, in lower case; empty if there is none.
+        trim: The part of the result that a session does not get, as the server states it.
     """
 
     status: int
@@ -64,43 +67,43 @@ class ResponseHead(msgspec.Struct, frozen=True, gc=False):
     trim: ResultTrim | None = None
 
     def header(self, name: bytes) -> bytes | None:
-        """Value of the first field of that name (any case), or None."""
+        """The value of the first field of that name (in any case), or None."""
         wanted = name.lower()
         return next((value for key, value in self.headers if key == wanted), None)
 
 
 class Carrier(Protocol):
-    """The connection a response arrives on, as far as the response needs it."""
+    """The part of a connection that a response uses."""
 
     def close(self, cause: str) -> None:
-        """End the connection at once."""
+        """Close the connection at once."""
 
     def resume_reading(self) -> None:
-        """Let the server send on."""
+        """Resume reading from the server."""
 
     def lend(self) -> None:
-        """Give pieces that are not to be kept."""
+        """Deliver pieces as memoryviews that are valid during `on_data` only."""
 
 
 class Taker(Protocol):
-    """Who takes an answer that comes in one piece, and leaves any other to a response object."""
+    """Handles an answer that arrives in one read; any other answer goes to a response object."""
 
     def take(self, data: bytes) -> bool:
-        """The first bytes of the answer: whether they are all of it and were taken.
+        """Handle the first bytes of the answer.
 
-        Then this has also called `release`. Otherwise nothing was done, and `respond` follows.
+        Returns:
+            Whether they are the whole answer; then this has called `Connection.release`. Otherwise nothing
+            was done, and `respond` is called.
         """
 
     def respond(self) -> UpstreamResponse:
-        """What is to get the answer instead, whatever comes of it."""
+        """The response object that gets the answer instead."""
 
 
 class UpstreamResponse:
-    """A response whose head has arrived; its body is read once, by one reader.
+    """A response, whose body is read once, by one reader.
 
-    A task reads it with `chunks()` or `read()`; who would rather be called sets `on_data`, and takes what has
-    come with `take()`. It owns what was received and not yet read: its connection is free again once the last
-    byte is in.
+    A task reads it with `chunks()` or `read()`, or a callback in `on_data` reads it with `take()`. The response buffers unread data, so its connection is free as soon as the last byte has arrived.
     """
 
     __slots__ = ("_buffer", "_buffered", "_carrier", "_cause", "_connection", "_waiter", "head", "on_data")
@@ -109,25 +112,25 @@ class UpstreamResponse:
 
     def __init__(self, connection: Carrier) -> None:
         self._carrier = connection
-        self._connection: Carrier | None = connection  # None once the response has ended, well or badly
-        self._cause: str | None = None  # why it ended badly
+        self._connection: Carrier | None = connection  # None once the response has ended or failed
+        self._cause: str | None = None  # of its failure
         self._buffer: list[Piece] = []
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
-        self.on_data: Callable[[], None] | None = None  # called when something came, while nobody reads
+        self.on_data: Callable[[], None] | None = None  # called for new data and at the end
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will come, for good or bad."""
+        """Whether the response is complete or has failed."""
         return self._connection is None
 
     @property
     def failure(self) -> UpstreamFailure | None:
-        """How it ended badly, if it did."""
+        """The failure, if it has failed."""
         return None if self._cause is None else UpstreamFailure(Blame.MAYBE_DELIVERED, self._cause)
 
     def take(self) -> list[Piece]:
-        """The pieces of the body that have come since; the server may send on."""
+        """Take the buffered pieces of the body, and resume reading from the server."""
         pieces, self._buffer = self._buffer, []
         self._buffered = 0
         if self._connection is not None:
@@ -135,37 +138,40 @@ class UpstreamResponse:
         return pieces
 
     def put_back(self, pieces: list[Piece]) -> None:
-        """Have what was taken read by somebody else."""
+        """Put taken pieces back, for another reader."""
         self._buffer[:0] = pieces
         self._buffered += sum(map(len, pieces))
 
     @property
     def is_events(self) -> bool:
-        """Whether it is known to be an event stream."""
+        """Whether its head has arrived and says that it is an event stream."""
         return hasattr(self, "head") and self.head.content_type == b"text/event-stream"
 
     @property
     def first(self) -> Piece:
-        """The first piece of the body, as long as nobody has taken it; empty where there is none."""
+        """The first buffered piece of the body, which stays buffered; empty if there is none."""
         return self._buffer[0] if self._buffer else b""
 
     def whole(self) -> bytes | None:
-        """The whole body, where all of it is here and nobody has read of it; it is not taken out."""
+        """The whole body if it is buffered completely, else None; it stays buffered."""
         if self._connection is not None or self._cause is not None:
             return None
         return bytes(self._buffer[0]) if len(self._buffer) == 1 else b"".join(self._buffer)
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, never an empty piece; the server waits while 256 KiB are unread.
+        """Iterate over the body as it arrives, in pieces that are never empty.
 
-        Raises UpstreamFailure where the body breaks off, after everything received before that.
+        Reading from the server pauses while 256 KiB are unread.
+
+        Raises:
+            UpstreamFailure: The body broke off; raised after all data that was received.
         """
         return self
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
-    # An iterator object, not an async generator: nothing is left suspended when its reader breaks off.
+    # An iterator, not an async generator, which would stay suspended when its reader stops early.
     async def __anext__(self) -> bytes:
         while not self._buffer:
             if self._connection is None:
@@ -179,16 +185,18 @@ class UpstreamResponse:
         return bytes(piece)
 
     async def read(self, limit: int) -> bytes:
-        """The whole body.
+        """Read the whole body.
 
-        Raises ResponseTooLarge above `limit` bytes, as soon as that is known (a connection still busy with it
-        is closed), and UpstreamFailure if the body breaks off.
+        Raises:
+            ResponseTooLarge: It is larger than `limit` bytes. Raised as soon as that is known; an unfinished
+                connection is closed.
+            UpstreamFailure: It broke off.
         """
         size, announced = 0, self.head.content_length or 0
         pieces: list[Piece] = []
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def look() -> None:
+        def take_new() -> None:
             nonlocal size
             has_ended, new = self.has_ended, self.take()
             pieces.extend(new)
@@ -197,10 +205,10 @@ class UpstreamResponse:
                 return
             done.set_result(None)
             if not has_ended:
-                self.abandon()  # at once: many pieces may come before the reader's turn
+                self.abandon()  # at once, since many pieces can arrive before the reader runs
 
-        self.on_data = look
-        look()
+        self.on_data = take_new
+        take_new()
         try:
             await done
         except asyncio.CancelledError:
@@ -215,41 +223,49 @@ class UpstreamResponse:
         return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
     async def aclose(self) -> None:
-        """As `abandon`."""
+        """Like `abandon`."""
         self.abandon()
 
     def abandon(self) -> None:
-        """Ends the interest in this response: an unfinished one closes its connection at once. Idempotent."""
+        """Drop the response; an unfinished one closes its connection at once. Idempotent."""
         self._buffer.clear()
         self._buffered = 0
         if self._connection is not None:
             self._connection.close("abandoned")
 
     def reject(self) -> None:
-        """Close its connection even if the response is complete: what comes on it may be out of step."""
+        """Close the connection even if the response is complete: later responses on it may belong to other requests."""
         self.abandon()
         self._carrier.close("malformed_response")
 
     async def body_arrival(self) -> None:
-        """Return when some of the body is there, or its end; raises UpstreamFailure where it breaks off."""
+        """Wait for the first bytes of the body or its end.
+
+        Raises:
+            UpstreamFailure: It broke off.
+        """
         while not self._buffer and self._connection is not None:
             await self._wait()
         if not self._buffer:
             self._raise_failure()
 
     async def head_arrival(self) -> None:
-        """For the connection: returns when `head` is set, raises UpstreamFailure when it never will be."""
+        """Wait until `head` is set.
+
+        Raises:
+            UpstreamFailure: The connection ended before that.
+        """
         while not hasattr(self, "head"):
             self._raise_failure()
             await self._wait()
 
     def receive_head(self, head: ResponseHead) -> None:
-        """For the connection."""
+        """Set the head; called by the connection."""
         self.head = head
         self._wake()
 
     def receive_whole(self, head: ResponseHead, body: bytes) -> None:
-        """For the connection: takes a response that came in one piece; nothing more will come."""
+        """Set head and whole body; called by the connection for a response in one read."""
         self.head = head
         if body:
             self._buffer.append(body)
@@ -257,21 +273,25 @@ class UpstreamResponse:
         self.end(None)
 
     def lend(self) -> None:
-        """From now on pieces may be lent to who takes them, for as long as `on_data` is being called."""
+        """Allow pieces to be memoryviews that are valid only while `on_data` is called."""
         if self._connection is not None:
             self._connection.lend()
 
     def receive_body(self, piece: bytes | memoryview) -> bool:
-        """For the connection: takes a piece of the body; True when the server should wait."""
+        """Add a piece of the body; called by the connection.
+
+        Returns:
+            Whether reading from the server should pause.
+        """
         self._buffer.append(piece)
         self._buffered += len(piece)
         self._wake()
         if self._buffer and not isinstance(piece, bytes):
-            self._buffer[-1] = bytes(piece)  # it was lent, and nobody took it
+            self._buffer[-1] = bytes(piece)  # not taken by `on_data`, so it must be copied
         return self._buffered > HIGH_WATER
 
     def end(self, cause: str | None) -> None:
-        """For the connection: nothing more will come; `cause` is None after a complete response."""
+        """End the response; called by the connection. `cause` is None if it is complete."""
         self._connection = None
         self._cause = cause
         self._wake()
@@ -285,7 +305,7 @@ class UpstreamResponse:
         try:
             await self._waiter
         except asyncio.CancelledError:
-            # Only through our own claim: the connection may be busy with another call already.
+            # Not `_carrier.close`: the connection may already carry another call.
             self.abandon()
             raise
         finally:

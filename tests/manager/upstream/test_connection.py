@@ -1,4 +1,4 @@
-"""One HTTP/1.1 exchange, against real sockets: framing, limits, back-pressure, cancellation."""
+"""One HTTP/1.1 exchange over real sockets: framing, limits, back-pressure, cancellation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def answering(*pieces: bytes):
-    """A script: answers one request with `pieces` and closes."""
+    """A script that answers one request with `pieces` and closes."""
 
     async def script(peer):
         await peer.request()
@@ -102,7 +102,7 @@ def test_header_is_found_in_any_case_and_the_first_one_counts():
     assert (head.header(b"X-A"), head.header(b"x-b")) == (b"1", None)
 
 
-async def test_head_tells_the_length_of_the_body_to_come(serve, connect):
+async def test_the_head_has_the_length_of_the_body(serve, connect):
     connection = await connect(
         await serve(answering(OK + b"Content-Length: 5\r\nX-Name: Kept As Is\r\n\r\nhello"))
     )
@@ -160,7 +160,7 @@ async def test_stream_event_is_readable_before_the_next_one_is_sent(serve, conne
         pytest.param(b"HTTP/1.1 100 Continue\r\n\r\n" * 50_000, "head_too_large", id="endless-interim"),
     ],
 )
-async def test_failure_before_the_head_blames_a_possible_delivery(serve, connect, answer, cause):
+async def test_a_failure_before_the_head_may_have_been_delivered(serve, connect, answer, cause):
     async def script(peer):
         await peer.request()
         await peer.send(answer)
@@ -188,7 +188,7 @@ async def test_failure_before_the_head_blames_a_possible_delivery(serve, connect
         ),
     ],
 )
-async def test_body_that_breaks_off_fails_after_what_was_received(serve, connect, answer, before, cause):
+async def test_a_body_that_breaks_off_fails_after_the_received_data(serve, connect, answer, before, cause):
     connection = await connect(await serve(answering(answer)))
     response = await connection.exchange(GET, b"")
     got = b""
@@ -228,7 +228,7 @@ async def test_head_may_have_64_kib_and_not_one_byte_more(serve, connect, surplu
 
 
 @pytest.mark.parametrize("surplus", [b"x", OK + b"Content-Length: 4\r\n\r\nevil"])
-async def test_bytes_after_the_answer_cost_the_connection_but_not_the_answer(serve, connect, surplus):
+async def test_bytes_after_the_answer_close_the_connection_only(serve, connect, surplus):
     connection = await connect(await serve(answering(OK + b"Content-Length: 2\r\n\r\nhi" + surplus)))
     response = await connection.exchange(GET, b"")
     assert await response.read(LIMIT) == b"hi"
@@ -248,7 +248,7 @@ async def test_closed_connection_says_that_nothing_was_delivered(serve, connect)
     assert (failure.value.blame, bytes(server.peers[0].received)) == (Blame.NOT_DELIVERED, b"")
 
 
-async def test_slow_reader_holds_back_the_server_and_bounds_the_buffer(serve, connect):
+async def test_a_slow_reader_pauses_the_server_and_bounds_the_buffer(serve, connect):
     block = hashlib.sha256(b"block").digest() * 2048
     rounds = 64 * 1024 * 1024 // len(block)
 
@@ -269,7 +269,7 @@ async def test_slow_reader_holds_back_the_server_and_bounds_the_buffer(serve, co
     assert digest.digest() == hashlib.sha256(block * rounds).digest()
 
 
-async def test_connection_still_reads_when_the_last_byte_of_an_answer_fills_the_buffer(serve, connect):
+async def test_reading_goes_on_if_the_last_byte_of_an_answer_fills_the_buffer(serve, connect):
     async def script(peer):
         for body in (b"x" * (HIGH_WATER + 1), b"hi"):
             await peer.request()
@@ -284,8 +284,8 @@ async def test_connection_still_reads_when_the_last_byte_of_an_answer_fills_the_
     assert len(await first.read(LIMIT)) == HIGH_WATER + 1
 
 
-async def test_what_follows_a_large_body_belongs_to_no_call(serve, connect):
-    """The body is whole, and its connection of no use any more."""
+async def test_data_after_a_large_body_closes_the_connection(serve, connect):
+    """The body is complete, but the connection is not reused."""
     body = b"x" * LIMIT
     connection = await connect(
         await serve(answering(OK + b"Content-Length: %d\r\n\r\n" % len(body) + body + b"HTTP/1.1 200 OK"))
@@ -319,7 +319,7 @@ async def test_body_over_the_limit_closes_the_connection(serve, connect, head):
     assert connection.seen <= LIMIT + HIGH_WATER + 2 * ONE_READ
 
 
-async def test_announced_length_over_the_limit_is_refused_before_the_body_comes(serve, connect):
+async def test_a_content_length_over_the_limit_is_refused_before_the_body(serve, connect):
     async def script(peer):
         await peer.request()
         await peer.send(OK + b"Content-Length: %d\r\n\r\n" % (LIMIT + 1))
@@ -334,7 +334,7 @@ async def test_announced_length_over_the_limit_is_refused_before_the_body_comes(
 
 
 @pytest.mark.parametrize(("limit", "fits"), [(5, True), (4, False)])
-async def test_limit_is_the_last_length_that_passes(serve, connect, limit, fits):
+async def test_a_body_of_exactly_the_limit_passes(serve, connect, limit, fits):
     connection = await connect(await serve(answering(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")))
     response = await connection.exchange(GET, b"")
     if fits:
@@ -360,7 +360,7 @@ async def test_request_body_arrives_byte_for_byte(serve, connect, size):
     head = request_head(b"POST", b"/mcp", b"h", ((b"X", b"y"),), size)
     call = asyncio.create_task(connection.exchange(head, body))
     await asyncio.sleep(0)
-    # The server does not read yet: what the kernel does not take must wait in `body`, not in copies of it.
+    # The server does not read yet: data that the kernel does not take must wait in `body`, not in copies.
     assert connection.transport.get_write_buffer_size() <= 2 * PIECE
     release.set()
     async with asyncio.timeout(BOUND):
@@ -369,7 +369,7 @@ async def test_request_body_arrives_byte_for_byte(serve, connect, size):
     assert idle == [connection], "the whole request was sent, so the connection can serve again"
 
 
-async def test_answer_before_the_whole_request_was_sent_is_taken_and_the_connection_closed(serve, connect):
+async def test_an_early_answer_is_read_and_the_connection_closed(serve, connect):
     async def script(peer):
         await peer.head()
         await peer.send(b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig")
@@ -403,7 +403,7 @@ async def test_cancelled_caller_makes_the_server_see_a_disconnect(serve, connect
     await server.finished()
 
 
-async def test_cancel_while_a_big_body_is_being_sent_closes_without_waiting_for_the_server(serve, connect):
+async def test_cancelling_a_large_request_closes_without_waiting(serve, connect):
     async def script(peer):
         peer.stop_reading()
         await resume.wait()
@@ -411,7 +411,7 @@ async def test_cancel_while_a_big_body_is_being_sent_closes_without_waiting_for_
     resume = asyncio.Event()
     server = await serve(script)
     connection = await connect(server)
-    # With room for less than one piece on the way, the transport cannot get rid of what it holds.
+    # With kernel buffers smaller than one piece, the transport cannot write all its data.
     connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)
     await until(lambda: server.peers)
     body = b"x" * 20_000_000
@@ -457,7 +457,7 @@ async def test_aclose_of_a_finished_response_leaves_the_connection_alone(serve, 
     assert await (await second).read(LIMIT) == b"hi"
 
 
-async def test_late_cancel_of_a_finished_call_does_not_hit_the_next_call_on_the_connection(serve, connect):
+async def test_cancelling_a_finished_call_does_not_affect_the_next_one(serve, connect):
     """The answer comes in between the cancellation and the moment the cancelled task runs."""
 
     async def script(peer):
@@ -520,8 +520,8 @@ def test_request_that_would_alter_the_framing_is_refused(method, target, headers
         request_head(method, target, b"h", headers, 0)
 
 
-async def test_an_end_the_loop_has_not_noticed_yet_makes_a_connection_unfit():
-    """Otherwise the next call would be lost on the connection of a server that has just ended."""
+async def test_a_close_that_the_loop_has_not_processed_makes_it_unfit():
+    """Otherwise the connection of a server that has just ended would lose the next call."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)

@@ -1,4 +1,4 @@
-"""Heads of responses that were read before: what is known again, and what is left to the parser."""
+"""Which responses the header cache handles, and which go to the parser."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def message(body: bytes, length: int | None = None) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def _nothing_known() -> Iterator[None]:
+def _empty_cache() -> Iterator[None]:
     header_cache._heads.clear()
     yield
     header_cache._heads.clear()
 
 
-def test_a_head_is_known_again_with_another_length() -> None:
+def test_a_cached_head_matches_with_another_length() -> None:
     header_cache.remember(message(b"{}"), HEAD)
     assert header_cache.whole(message(b"{}")) == (HEAD, b"{}")
     found = header_cache.whole(message(b'{"a":1}'))
@@ -52,7 +52,7 @@ def test_a_head_is_known_again_with_another_length() -> None:
     ],
     ids=range(9),
 )
-def test_anything_else_is_the_parsers(data: bytes) -> None:
+def test_anything_else_goes_to_the_parser(data: bytes) -> None:
     header_cache.remember(message(b"{}"), HEAD)
     assert header_cache.whole(data) is None
 
@@ -67,13 +67,13 @@ def test_anything_else_is_the_parsers(data: bytes) -> None:
     ],
     ids=range(4),
 )
-def test_what_does_not_begin_with_just_this_head_teaches_nothing(data: bytes) -> None:
+def test_data_that_begins_with_another_head_is_not_cached(data: bytes) -> None:
     header_cache.remember(data, HEAD)
     assert header_cache.whole(data) is None
     assert header_cache.whole(message(b"{}")) is None
 
 
-# -- bodies in chunks --------------------------------------------------------------------------------------
+# -- chunked bodies --------------------------------------------------------------------------------------
 
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CHUNKED = ResponseHead(
@@ -92,7 +92,7 @@ CHUNKED = ResponseHead(
         (b"1\r\na\r\n0A\r\n0123456789\r\n0\r\n\r\n", b"a0123456789"),
     ],
 )
-def test_a_body_in_chunks_is_known_again_with_the_same_head(chunks: bytes, body: bytes) -> None:
+def test_a_chunked_body_matches_with_the_same_head(chunks: bytes, body: bytes) -> None:
     header_cache.remember(STREAM + chunks, CHUNKED)
     assert header_cache.whole(STREAM + chunks) == (CHUNKED, body)
     assert header_cache.whole(STREAM.replace(b"200", b"201") + chunks) is None
@@ -118,13 +118,13 @@ def test_a_body_in_chunks_is_known_again_with_the_same_head(chunks: bytes, body:
     ],
     ids=str,
 )
-def test_chunks_that_are_not_whole_or_not_plain_are_the_parsers(chunks: bytes) -> None:
+def test_incomplete_or_unusual_chunks_go_to_the_parser(chunks: bytes) -> None:
     header_cache.remember(STREAM, CHUNKED)
     assert header_cache.whole(STREAM + chunks) is None
 
 
 class Parsed:
-    """What the parser makes of a response; `is_whole` where it ends."""
+    """The body as the parser reads it; `is_whole` once it has ended."""
 
     def __init__(self, data: bytes) -> None:
         self.body = b""
@@ -138,7 +138,7 @@ class Parsed:
         self.body += piece
 
     def on_message_complete(self) -> None:
-        self.is_whole = not self.is_whole  # a second one would be one too many
+        self.is_whole = not self.is_whole  # a second end must not count
 
 
 CHUNK = st.tuples(

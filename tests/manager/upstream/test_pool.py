@@ -1,4 +1,4 @@
-"""The pool of verified connections: who gets a call, which connection carries it, who is to blame."""
+"""The pool: verification, choice of the connection, and whether a failed call may have been delivered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def until(condition) -> None:
 
 
 async def serving(peer) -> None:
-    """A good server: identifies itself and answers until the client closes."""
+    """Identify as the right server and answer until the client closes."""
     await peer.identify()
     while True:
         await peer.request()
@@ -78,7 +78,7 @@ async def test_newest_idle_connection_is_used_first(serve, pool_to):
         pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", "malformed_response", id="other-protocol"),
     ],
 )
-async def test_stranger_on_the_port_never_gets_a_byte_of_a_call(serve, pool_to, answer, cause):
+async def test_another_process_on_the_port_never_gets_a_byte_of_a_call(serve, pool_to, answer, cause):
     async def stranger(peer):
         await peer.request()
         await peer.send(answer)
@@ -95,7 +95,7 @@ async def test_stranger_on_the_port_never_gets_a_byte_of_a_call(serve, pool_to, 
     assert pool.idle_count == 0
 
 
-async def test_a_call_that_breaks_off_takes_the_idle_connections_with_it(serve, pool_to):
+async def test_a_call_that_breaks_off_closes_the_idle_connections(serve, pool_to):
     """A server that ends closes its connections one by one; the next call must not meet a dying one."""
     gate = asyncio.Event()
 
@@ -120,7 +120,7 @@ async def test_a_call_that_breaks_off_takes_the_idle_connections_with_it(serve, 
     await until(lambda: pool.idle_count == 0)
 
 
-async def test_the_right_nonce_from_another_users_process_is_a_stranger(serve, pool_to):
+async def test_the_right_nonce_from_another_users_process_is_refused(serve, pool_to):
     """Any local user can read a nonce from a health answer, and take the port of a server that died."""
 
     async def thief(peer):
@@ -150,7 +150,7 @@ async def test_refused_connect_is_not_delivered(pool_to):
     assert (failure.value.blame, failure.value.cause) == (Blame.NOT_DELIVERED, "connection_refused")
 
 
-async def test_server_that_accepts_and_hangs_is_not_delivered_within_the_connect_timeout(serve, pool_to):
+async def test_a_server_that_accepts_and_hangs_fails_as_not_delivered(serve, pool_to):
     """A stopped process still accepts, the kernel does it."""
 
     async def hanging(peer):
@@ -177,7 +177,7 @@ async def test_server_that_accepts_and_hangs_is_not_delivered_within_the_connect
         (True, OK[:-1], "fin", Blame.MAYBE_DELIVERED, "truncated_response"),
     ],
 )
-async def test_death_of_the_server_is_blamed_by_what_may_have_been_read(
+async def test_the_death_of_the_server_says_if_the_call_may_be_delivered(
     serve, pool_to, verified, answer, ending, blame, cause
 ):
     async def dying(peer):
@@ -197,9 +197,7 @@ async def test_death_of_the_server_is_blamed_by_what_may_have_been_read(
 
 
 @pytest.mark.parametrize("unsolicited", [b"", b"HTTP/1.1 408 Timeout\r\nContent-Length: 0\r\n\r\n"])
-async def test_idle_connection_that_ends_or_speaks_is_dropped_and_the_next_call_takes_a_new_one(
-    serve, pool_to, unsolicited
-):
+async def test_an_idle_connection_that_closes_or_sends_data_is_replaced(serve, pool_to, unsolicited):
     async def script(peer):
         if peer is not server.peers[0]:
             return await serving(peer)
@@ -220,7 +218,7 @@ async def test_idle_connection_that_ends_or_speaks_is_dropped_and_the_next_call_
     assert len(server.peers) == 2
 
 
-async def test_idle_connection_already_closing_at_checkout_is_passed_over_silently(serve, pool_to):
+async def test_an_idle_connection_that_is_closing_is_skipped(serve, pool_to):
     server = await serve(serving)
     pool = pool_to(server.port)
     await asyncio.gather(call(pool), call(pool))
@@ -229,7 +227,7 @@ async def test_idle_connection_already_closing_at_checkout_is_passed_over_silent
     assert len(server.peers) == 2
 
 
-async def test_reused_connection_that_dies_under_the_call_may_have_delivered_it(serve, pool_to):
+async def test_a_reused_connection_that_breaks_off_may_have_delivered(serve, pool_to):
     async def script(peer):
         await peer.identify()
         await peer.request()
@@ -259,7 +257,7 @@ async def test_connection_close_of_the_server_is_honoured(serve, pool_to):
     await server.finished()
 
 
-async def test_server_that_closes_after_the_verification_was_not_given_the_call(serve, pool_to):
+async def test_a_server_that_closes_after_the_verification_gets_no_call(serve, pool_to):
     async def script(peer):
         await peer.request()
         await peer.send(
@@ -368,7 +366,7 @@ async def test_probe_of_a_server_that_keeps_no_connection_succeeds(serve, pool_t
     assert (head.status, pool.idle_count) == (200, 0)
 
 
-async def test_probe_is_not_answered_by_an_idle_connection_when_the_server_hangs(serve, pool_to):
+async def test_a_probe_of_a_hanging_server_uses_no_idle_connection(serve, pool_to):
     async def script(peer):
         if peer is server.peers[0]:
             await serving(peer)
@@ -412,7 +410,7 @@ async def test_close_fails_the_calls_in_flight_and_every_later_one(serve, pool_t
     await pool.close()
 
 
-async def test_closed_pool_connects_to_nobody(pool_to):
+async def test_a_closed_pool_does_not_connect(pool_to):
     with socket.socket() as refusing:
         refusing.bind(("127.0.0.1", 0))
         pool = pool_to(refusing.getsockname()[1])
@@ -421,7 +419,7 @@ async def test_closed_pool_connects_to_nobody(pool_to):
             await call(pool)
 
 
-async def test_connection_lost_before_its_caller_wakes_is_not_kept_in_the_books(serve, pool_to, monkeypatch):
+async def test_a_connection_lost_before_its_caller_wakes_is_forgotten(serve, pool_to, monkeypatch):
     async def hanging_up(peer):
         peer.reset()
 

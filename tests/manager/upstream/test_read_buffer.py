@@ -1,4 +1,4 @@
-"""Large bodies that are lent piece by piece to who passes them on: every byte, however slow the taker is."""
+"""Large bodies are relayed in lent pieces, completely, however slow the client is."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def lent(response, line):
 
 
 @pytest.mark.parametrize("at_a_time", [5_000, 5_000_000])
-async def test_what_is_lent_arrives_as_it_came_and_the_connection_is_used_again(
-    serve, connect, both, at_a_time
-):
+async def test_a_lent_body_arrives_whole_and_its_connection_is_reused(serve, connect, both, at_a_time):
     async def script(peer):
         for _ in range(3):
             await peer.request()
@@ -106,7 +104,7 @@ async def test_what_is_lent_arrives_as_it_came_and_the_connection_is_used_again(
     assert await (await connection.exchange(GET, b"")).read(10) == b"hi"
 
 
-async def test_a_body_that_breaks_off_ends_the_flow_after_what_came(serve, connect, both):
+async def test_a_body_that_breaks_off_ends_the_flow_after_its_last_bytes(serve, connect, both):
     async def script(peer):
         await peer.request()
         await peer.send(HEAD % len(BODY) + BODY[:-1])
@@ -121,7 +119,7 @@ async def test_a_body_that_breaks_off_ends_the_flow_after_what_came(serve, conne
     assert not connection.is_open
 
 
-async def test_what_follows_a_lent_body_belongs_to_no_call(serve, connect, both):
+async def test_data_after_a_lent_body_closes_the_connection(serve, connect, both):
     async def script(peer):
         await peer.request()
         await peer.send(HEAD % len(BODY) + BODY + b"HTTP/1.1 200 OK")
@@ -136,7 +134,7 @@ async def test_what_follows_a_lent_body_belongs_to_no_call(serve, connect, both)
             await asyncio.sleep(0)
 
 
-async def test_who_lets_go_of_a_lent_body_closes_its_connection(serve, connect, both):
+async def test_abandoning_a_lent_body_closes_its_connection(serve, connect, both):
     async def script(peer):
         await peer.request()
         await peer.send(HEAD % len(BODY) + BODY)
@@ -157,7 +155,7 @@ async def silent(peer) -> None:
     await peer.disconnect()
 
 
-async def test_a_head_that_came_before_is_none_amid_another_head(serve, connect):
+async def test_a_cached_head_within_another_head_is_not_taken_for_a_head(serve, connect):
     connection = await connect(await serve(silent))
     response = connection.begin(GET, b"")
     connection.data_received(HEAD % 5 + b"hello")
@@ -169,8 +167,8 @@ async def test_a_head_that_came_before_is_none_amid_another_head(serve, connect)
 
 
 @pytest.mark.parametrize("first", [0, 100])
-async def test_who_lets_go_with_the_last_piece_ends_it_once(serve, connect, first):
-    header_cache._heads.clear()  # what is read in one go has ended before anybody can let go of it
+async def test_a_body_abandoned_with_its_last_piece_ends_once(serve, connect, first):
+    header_cache._heads.clear()  # a whole response in one read could not be abandoned
     connection = await connect(await serve(silent))
     idle = []
     connection.on_idle = idle.append
@@ -187,7 +185,7 @@ async def test_who_lets_go_with_the_last_piece_ends_it_once(serve, connect, firs
 
 
 def filled(reading: read_buffer.ReadBuffer, data: bytes) -> memoryview:
-    """What a connection is lent of these bytes."""
+    """The piece that the connection is lent of these bytes."""
     buffer = reading.get_buffer(-1)
     assert len(buffer) == read_buffer.SIZE
     buffer[: len(data)] = data
@@ -195,7 +193,7 @@ def filled(reading: read_buffer.ReadBuffer, data: bytes) -> memoryview:
     return reading._reader.piece_received.call_args.args[0]
 
 
-def test_a_buffer_is_used_again_by_the_next_body() -> None:
+def test_the_next_body_reuses_the_buffer() -> None:
     first = read_buffer.ReadBuffer(Mock())
     piece = filled(first, b"one")
     assert piece == b"one"
@@ -208,7 +206,7 @@ def test_a_buffer_is_used_again_by_the_next_body() -> None:
     assert id(read_buffer.ReadBuffer(Mock()).get_buffer(-1)) != address, "it has one user at a time"
 
 
-def test_a_piece_that_waits_to_be_written_stays_as_it_is() -> None:
+def test_a_piece_that_waits_to_be_written_is_not_overwritten() -> None:
     reading = read_buffer.ReadBuffer(Mock())
     pieces = [filled(reading, b"one"), filled(reading, b"two")]
     reading.close()

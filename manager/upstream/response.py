@@ -103,7 +103,8 @@ class Taker(Protocol):
 class UpstreamResponse:
     """A response, whose body is read once, by one reader.
 
-    A task reads it with `chunks()` or `read()`, or a callback in `on_data` reads it with `take()`. The response buffers unread data, so its connection is free as soon as the last byte has arrived.
+    A task reads it with `chunks()` or `read()`, or a callback in `on_data` reads it with `take()`. Unread
+    data is buffered, so the connection is free as soon as the last byte has arrived.
     """
 
     __slots__ = ("_buffer", "_buffered", "_carrier", "_cause", "_connection", "_waiter", "head", "on_data")
@@ -234,7 +235,7 @@ class UpstreamResponse:
             self._connection.close("abandoned")
 
     def reject(self) -> None:
-        """Close the connection even if the response is complete: later responses on it may belong to other requests."""
+        """Close the connection even if the response is complete, since later responses may be out of step."""
         self.abandon()
         self._carrier.close("malformed_response")
 

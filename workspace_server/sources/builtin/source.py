@@ -15,7 +15,7 @@ from workspace_server.workspace import Workspace
 
 _PACKAGE: Final = "workspace_server.sources.builtin.tools"
 _IN_WORKSPACE: Final = ("find_files", "find_text", "list_directory", "read_file")
-_FREE_STANDING: Final = ("calculator", "date_time")
+_INDEPENDENT: Final = ("calculator", "date_time")
 
 
 class BuiltinSource(Source):
@@ -29,15 +29,15 @@ class BuiltinSource(Source):
         self._workspace = workspace
 
     async def list_tools(self) -> Sequence[Tool]:
-        """All of them; the same object every time."""
+        """Return all built-in tools; always the same object."""
         return self._tools
 
     def cached_tools(self) -> Sequence[Tool]:
-        """The same."""
+        """Return the same tools as `list_tools`."""
         return self._tools
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
-        """Run one (see `Source.call_tool`)."""
+        """Run a tool (see `Source.call_tool`)."""
         module, needs_workspace = self._modules[name]
         result: ToolResult = await (
             module.call(self._workspace, arguments) if needs_workspace else module.call(arguments)
@@ -45,18 +45,18 @@ class BuiltinSource(Source):
         return result
 
     def call_nowait(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
-        """Run one that only computes (see `Source.call_nowait`)."""
+        """Run a tool that does no I/O (see `Source.call_nowait`)."""
         result: ToolResult = self._modules[name][0].call_nowait(arguments)
         return result
 
     async def close(self) -> None:
-        """Nothing outlives a call."""
+        """Do nothing: no resource outlives a call."""
 
     @cached_property
     def _modules(self) -> Mapping[str, tuple[ModuleType, bool]]:
-        """By tool name: the module, and whether it works on the workspace. Loaded with the first list."""
+        """By tool name the module, and whether it needs the workspace. Imported by the first list."""
         loaded = {}
-        for file in (*_IN_WORKSPACE, *_FREE_STANDING):
+        for file in (*_IN_WORKSPACE, *_INDEPENDENT):
             module = importlib.import_module(f"{_PACKAGE}.{file}")
             loaded[module.TOOL.name] = (module, file in _IN_WORKSPACE)
         return loaded

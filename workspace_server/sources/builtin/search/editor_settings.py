@@ -25,7 +25,7 @@ DEFAULT_EXCLUDES: Final[Mapping[str, Mapping[str, bool]]] = {
     "search.exclude": dict.fromkeys(("**/node_modules", "**/bower_components"), True),
 }
 
-# a string that is never closed matches up to the end: looking for its end again and again is quadratic
+# an unclosed string matches up to the end of the text; otherwise the search for its end takes quadratic time
 _STRING: Final = r'("(?:\\.|[^"\\])*+"?)'
 _COMMENT: Final = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
@@ -33,7 +33,7 @@ _TRAILING_COMMA: Final = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class SearchRules:
-    """What a search leaves out: exclude globs, and whether ignore files and links count."""
+    """What a search leaves out: exclude globs, and whether ignore files apply and links are followed."""
 
     excludes: tuple[str, ...] = ()
     use_ignore_files: bool = True
@@ -42,7 +42,7 @@ class SearchRules:
 
 
 def read_rules(workspace: Workspace, folder: Folder, *, include_ignored: bool = False) -> SearchRules:
-    """The rules of one folder. `include_ignored`: nothing is left out, only links are treated as set."""
+    """Read the rules of one folder. With `include_ignored` only the setting for links applies."""
     merged: dict[str, Any] = {}
     excludes: dict[str, dict[str, Any]] = {key: dict(value) for key, value in DEFAULT_EXCLUDES.items()}
     for settings in _layers(workspace, folder):
@@ -65,10 +65,10 @@ def read_rules(workspace: Workspace, folder: Folder, *, include_ignored: bool = 
 
 
 def parse_jsonc(text: str) -> Any:
-    """JSON with `//` and `/* */` comments and trailing commas.
+    """Parse JSON with `//` and `/* */` comments and trailing commas.
 
     Raises:
-        ValueError: it is not even that.
+        ValueError: the text is invalid.
     """
     bare = _COMMENT.sub(lambda found: found[1] or " ", text.removeprefix("\ufeff"))
     bare = _TRAILING_COMMA.sub(lambda found: found[1] or "", bare)
@@ -79,7 +79,7 @@ def parse_jsonc(text: str) -> Any:
 
 
 def read_small_file(path: Path) -> str | None:
-    """The text of a regular file of at most `MAX_FILE_BYTES`, else None. Never waits on a pipe."""
+    """The text of a regular file of at most `MAX_FILE_BYTES`, else None. Does not block on a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
@@ -104,7 +104,7 @@ def _layers(workspace: Workspace, folder: Folder) -> Iterator[Mapping[str, Any]]
 
 
 def _object(workspace: Workspace, path: Path) -> dict[str, Any]:
-    """The object in a settings file; a missing, foreign or broken file says nothing."""
+    """The object in a settings file; empty if the file is missing, invalid or outside the workspace."""
     if not workspace.contains(Path(os.path.realpath(path))):
         return {}
     try:

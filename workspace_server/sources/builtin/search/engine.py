@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
-    """The first results in order; `capped` when there are or may be more; `late` when time ran out."""
+    """The first results in order; `capped`: there are or may be more; `late`: the deadline passed."""
 
     items: tuple[T, ...]
     capped: bool
@@ -42,7 +42,13 @@ class Found(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What a call wants to look at: a glob, the argument it came in, whether ignored files count."""
+    """Which files a call searches.
+
+    Attributes:
+        pattern: a glob.
+        pointer: JSON pointer of the argument with the glob, for errors.
+        include_ignored: whether ignored files are searched, too.
+    """
 
     pattern: str
     pointer: str
@@ -50,10 +56,10 @@ class Where:
 
 
 async def find_files(workspace: Workspace, where: Where, limit: int, settings: SearchSettings) -> Found[Path]:
-    """The first `limit` files that the pattern names.
+    """Find the first `limit` files that match the pattern.
 
     Raises:
-        InvalidArguments: the pattern, at `where.pointer`.
+        InvalidArguments: the pattern is invalid; at `where.pointer`.
     """
 
     async def search(program: str | None, scope: Scope, budget: int, found: Findings[str]) -> None:
@@ -71,11 +77,11 @@ async def find_files(workspace: Workspace, where: Where, limit: int, settings: S
 async def find_text(
     workspace: Workspace, query: TextQuery, where: Where, limit: int, settings: SearchSettings
 ) -> Found[TextMatch]:
-    """The first `limit` lines that match.
+    """Find the first `limit` matching lines.
 
     Raises:
-        BadRegex: the query is no regular expression.
-        InvalidArguments: the pattern, at `where.pointer`.
+        BadRegex: the query is not a valid regular expression.
+        InvalidArguments: the pattern is invalid; at `where.pointer`.
     """
 
     async def search(program: str | None, scope: Scope, budget: int, found: Findings[Line]) -> None:
@@ -106,10 +112,10 @@ async def _search(
         async with asyncio.timeout(settings.deadline):
             program = await asyncio.to_thread(ripgrep.find_ripgrep, settings.ripgrep, workspace, environ)
             for scope in await asyncio.to_thread(_scopes, workspace, where, environ):
-                budget = limit + 1 - len(results)  # one more than wanted tells whether there is more
+                budget = limit + 1 - len(results)  # one more than the limit shows whether there are more
                 found: Findings[R] = Findings()
                 try:
-                    program = await _with_either(search, program, scope, budget, found)
+                    program = await _search_with_fallback(search, program, scope, budget, found)
                 finally:
                     results += [(scope, item) for item in found.items[:budget]]
                 if len(results) > limit:
@@ -120,14 +126,14 @@ async def _search(
     return Found(shown, late or len(results) > limit, late)
 
 
-async def _with_either(
+async def _search_with_fallback(
     search: Callable[[str | None, Scope, int, Findings[R]], Awaitable[None]],
     program: str | None,
     scope: Scope,
     budget: int,
     found: Findings[R],
 ) -> str | None:
-    """Search with ripgrep or, where that fails, without; the program to use from now on."""
+    """Search with ripgrep, or in Python if ripgrep fails; returns the program to use from now on."""
     try:
         await search(program, scope, budget, found)
     except EngineUnavailable:

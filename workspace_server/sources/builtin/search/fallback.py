@@ -33,7 +33,7 @@ from workspace_server.sources.builtin.search.query import (
 )
 
 BATCH: Final = 10_000
-"""Files that one matcher process is given."""
+"""Number of files per matcher process."""
 _MATCHER: Final = Path(__file__).with_name("line_matcher.py")
 
 
@@ -48,7 +48,7 @@ async def list_files(scope: Scope, limit: int, found: Findings[str]) -> None:
 
 def _list(scope: Scope, limit: int, found: Findings[str], stop: threading.Event) -> None:
     for name in islice(_names(scope, stop), limit):
-        found.items.append(name)  # one by one: what is there at the deadline counts
+        found.items.append(name)  # one by one, so that the results found before the deadline are kept
 
 
 def _names(scope: Scope, stop: threading.Event) -> Iterator[str]:
@@ -59,12 +59,12 @@ async def find_lines(scope: Scope, query: TextQuery, limit: int, found: Findings
     """Add the first `limit` matching lines of wanted files to `found`, in walk order, then by line.
 
     Raises:
-        BadRegex: the pattern is no regular expression.
+        BadRegex: the pattern is not a valid regular expression.
     """
     stop = threading.Event()
     names = _names(scope, stop)
     try:
-        while True:  # at least once: the pattern is to be judged even if there are no files
+        while True:  # at least once, to check the pattern even if there are no files
             files = await asyncio.to_thread(lambda: list(islice(names, BATCH)))
             await _match(scope, query, limit - len(found.items), files, found)
             if len(files) < BATCH or len(found.items) >= limit:
@@ -96,7 +96,7 @@ def _request(scope: Scope, query: TextQuery, limit: int, files: list[str]) -> by
 
 
 class _Replies:
-    """Turns the matcher's output into lines."""
+    """Parses the output of the matcher."""
 
     def __init__(self, files: list[str], found: Findings[Line]) -> None:
         self.done = False

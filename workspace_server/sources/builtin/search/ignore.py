@@ -20,7 +20,7 @@ from workspace_server.sources.builtin.search.patterns import MAX_LENGTH, BadGlob
 
 IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
 MAX_LINES: Final = 10_000
-"""Lines of one ignore file that are read."""
+"""Number of lines that are read from one ignore file."""
 
 _EXCLUDES_FILE: Final = re.compile(
     r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE
@@ -29,14 +29,14 @@ _EXCLUDES_FILE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class IgnoreFile:
-    """The rules of one ignore file, the last one first: (pattern, whether it ignores or rescues)."""
+    """The rules of one ignore file, last line first: pattern, and True for ignore or False for `!`."""
 
     rules: tuple[tuple[re.Pattern[str], bool], ...]
     any_rule: re.Pattern[str]
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> IgnoreFile | None:
-        """The rules in `lines`, None when there are none."""
+        """Parse `lines`; None if they contain no rule."""
         rules = [rule for line in lines if (rule := _rule(line)) is not None]
         if not rules:
             return None
@@ -44,9 +44,9 @@ class IgnoreFile:
         return cls(tuple(reversed(rules)), re.compile(combined))
 
     def verdict(self, relative: str) -> bool | None:
-        """Whether the path (a directory with a `/` at its end) is ignored; None when no rule names it.
+        """Whether the path is ignored; None if no rule matches it. A directory ends with `/`.
 
-        Only the path itself is judged, not what it lies in: a walk never enters an ignored directory.
+        The directories above the path are not checked, because a walk never enters an ignored directory.
         """
         if not self.any_rule.fullmatch(relative):
             return None
@@ -68,7 +68,7 @@ class IgnoreLevel:
 
 
 def global_ignore_file(environ: Mapping[str, str]) -> Path | None:
-    """The file behind git's `core.excludesFile`, or its default place; None where it does not exist."""
+    """The file of git's `core.excludesFile`, or its default path; None if the file does not exist."""
     home = environ.get("HOME") or environ.get("USERPROFILE")
     config_home = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
     configs = [f"{home}/.gitconfig"] * bool(home) + [f"{config_home}/git/config"] * bool(config_home)
@@ -82,7 +82,10 @@ def global_ignore_file(environ: Mapping[str, str]) -> Path | None:
 
 
 def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    """Ignore files outside the tree's own ones, weakest first: the global file, `.git/info/exclude`."""
+    """Ignore files that are not in the searched folders, lowest precedence first.
+
+    These are the user's global file and `.git/info/exclude`.
+    """
     found: list[Path] = []
     if rules.use_global_ignore_files and (shared := global_ignore_file(environ)):
         found.append(shared)
@@ -93,14 +96,14 @@ def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, s
 
 
 def read_ignore_file(path: Path) -> IgnoreFile | None:
-    """The rules of one ignore file; lines that are no patterns are skipped; None when there are no rules."""
+    """Read one ignore file; invalid lines are skipped. None if it has no rules."""
     text = read_small_file(path)
     return IgnoreFile.of(islice((text or "").removeprefix("\ufeff").splitlines(), MAX_LINES))
 
 
-@lru_cache(maxsize=2048)  # every search reads the files anew, and most of their lines are the same
+@lru_cache(maxsize=2048)  # every search reads the files again, and most lines are unchanged
 def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
-    """One line as a pattern for whole paths, and whether it ignores; None when it is no rule."""
+    """Compile one line to a pattern for whole paths and whether it ignores; None if it is not a rule."""
     text = line if line.endswith("\\ ") else line.rstrip()
     if not text or text.startswith("#") or len(text) > MAX_LENGTH:
         return None
@@ -119,7 +122,7 @@ def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
 
 
 def enter(directory: Path, base: str, parent: IgnoreLevel | None, rules: SearchRules) -> IgnoreLevel | None:
-    """The level of a directory that is being entered; `parent` itself when it adds nothing."""
+    """The rules in a directory below `parent`; `parent` itself if the directory adds none."""
     if not rules.use_ignore_files:
         return None
     files = tuple(read_ignore_file(directory / name) for name in IGNORE_FILES)
@@ -130,10 +133,10 @@ def enter(directory: Path, base: str, parent: IgnoreLevel | None, rules: SearchR
 
 
 def is_ignored(relative: str, level: IgnoreLevel | None, extra: tuple[IgnoreFile, ...]) -> bool:
-    """Whether the path (relative to the folder, directories with a `/` at the end) is ignored.
+    """Whether a path is ignored. It is relative to the folder; a directory ends with `/`.
 
-    The directories above it are not asked again: a walk never enters an ignored one. `extra` are the
-    rules of `extra_ignore_files`, in that order.
+    The directories above the path are not checked, because a walk never enters an ignored directory. `extra`
+    are the rules of `extra_ignore_files`, in that order.
     """
     for kind, name in enumerate(IGNORE_FILES):
         current = level

@@ -36,18 +36,18 @@ _GROUPS = {
 
 
 class InvalidPattern(Exception):
-    """Not a pattern; with the reason and the 0-based position, as far as known."""
+    """The pattern is invalid; with the reason and, if known, the 0-based position."""
 
     def __init__(self, reason: str, position: int | None) -> None:
         super().__init__(reason)
         self.position = position
 
 
-def check_dialect(pattern: str) -> None:
-    """Refuse what Python understands but ripgrep does not, so that a query means the same to both.
+def check_syntax(pattern: str) -> None:
+    """Refuse syntax that Python supports but ripgrep does not, so that a query means the same to both.
 
     Raises:
-        InvalidPattern: with the position of the offence.
+        InvalidPattern: with the position of the unsupported syntax.
     """
     index, in_class = 0, False
     while index < len(pattern):
@@ -75,13 +75,13 @@ def check_dialect(pattern: str) -> None:
 
 
 def compile_query(pattern: str, *, literal: bool, ignore_case: bool) -> re.Pattern[str]:
-    """The compiled pattern.
+    """Compile a pattern.
 
     Raises:
-        InvalidPattern: it is none.
+        InvalidPattern: the pattern is invalid.
     """
     if not literal:
-        check_dialect(pattern)
+        check_syntax(pattern)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -93,10 +93,13 @@ def compile_query(pattern: str, *, literal: bool, ignore_case: bool) -> re.Patte
 
 
 def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
-    """The lines of a regular file without their ends, lone bytes as surrogates; nothing if it cannot be read.
+    """The lines of a regular file, without line ends, with invalid bytes as surrogates.
+
+    Yields nothing if the file is not regular, or if `prefilter` matches nowhere in it.
 
     Raises:
-        UnicodeError: binary, that is a NUL somewhere in it, or a line longer than `WHOLE_FILE` characters.
+        OSError: the file cannot be read.
+        UnicodeError: the file is binary: it contains a NUL, or a line longer than `WHOLE_FILE` characters.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
@@ -125,7 +128,7 @@ def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
 def matches_in(
     path: bytes, regex: re.Pattern[str], *, literal: bool, limit: int, head_bytes: int
 ) -> list[list[Any]]:
-    """`[number, head, longer, start, occurrences]` of the first `limit` matching lines; none of a binary."""
+    """`[number, head, longer, start, occurrences]` of the first `limit` matching lines; none if binary."""
     found: list[list[Any]] = []
     try:
         for number, line in enumerate(lines_of(path, regex if literal else None), 1):
@@ -143,19 +146,19 @@ def matches_in(
 
 
 def main() -> None:
-    """Serve the one request on stdin."""
+    """Answer the request on stdin."""
     request = json.loads(sys.stdin.buffer.read())
     literal: bool = request["literal"]
     left: int = request["limit"]
     root: bytes = request["root"].encode("latin-1")
 
-    def say(value: object) -> None:
+    def write(value: object) -> None:
         sys.stdout.write(json.dumps(value) + "\n")
 
     try:
         regex = compile_query(request["pattern"], literal=literal, ignore_case=request["ignoreCase"])
     except InvalidPattern as refused:
-        say({"error": str(refused), "position": refused.position})
+        write({"error": str(refused), "position": refused.position})
         return
     for index, name in enumerate(request["files"]):
         if left <= 0:
@@ -164,10 +167,10 @@ def main() -> None:
         found = matches_in(path, regex, literal=literal, limit=left, head_bytes=request["headBytes"])
         left -= len(found)
         for line in found:
-            say([index, *line])
+            write([index, *line])
         if found:
             sys.stdout.flush()
-    say({"done": True})
+    write({"done": True})
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from workspace_server.tool import InvalidArguments
 from workspace_server.workspace import Folder, Workspace
 
 MAX_LENGTH: Final = 1000
-"""Characters of one glob: a search may read thousands of them, and each is compiled."""
+"""Longest glob in characters; a search may compile thousands of globs."""
 MAX_ALTERNATIVES: Final = 256
 MAX_EXCLUDES: Final = 1000
 
@@ -33,14 +33,15 @@ _NOTHING: Final = re.compile(r"(?!)")
 
 
 class BadGlob(ValueError):
-    """The glob cannot be understood; the message says why."""
+    """The glob is invalid; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathFilter:
-    """A test for paths relative to a folder (`/` between the parts).
+    """A test for paths relative to a folder, with `/` as separator.
 
-    `globs` are the plain alternatives behind it, anchored at the folder; empty means that nothing passes.
+    `globs` are the globs it was compiled from, without braces and anchored at the folder. Without globs
+    no path passes.
     """
 
     regex: re.Pattern[str]
@@ -52,21 +53,21 @@ class PathFilter:
 
     @property
     def everything(self) -> bool:
-        """Whether each and every path passes."""
+        """Whether every path passes."""
         return "**" in self.globs
 
     def portable(self) -> tuple[str, ...]:
-        """Those of `globs` that mean the same to ripgrep as to us."""
+        """The globs that have the same meaning in ripgrep and here."""
         return tuple(g for g in self.globs if all(_PORTABLE.fullmatch(part) for part in g.split("/")))
 
 
 def compile_filter(globs: Iterable[str], *, contents: bool = False) -> PathFilter:
-    """The filter that lets pass what any of the anchored globs matches.
+    """Compile anchored globs to a filter. A path passes if at least one glob matches it.
 
-    `contents`: what lies below a match passes too, each glob also meaning `glob/**`.
+    With `contents` each glob also matches everything below, as `glob/**` does.
 
     Raises:
-        BadGlob: an unclosed brace, a bad range, too many alternatives.
+        BadGlob: a brace is not closed, a range is invalid, or there are too many alternatives.
     """
     plain = tuple(dict.fromkeys(single for glob in globs for single in expand_braces(glob)))
     tail = "(?:/.+)?" if contents else ""
@@ -78,7 +79,7 @@ def compile_filter(globs: Iterable[str], *, contents: bool = False) -> PathFilte
 
 
 def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder, PathFilter]:
-    """What a pattern of a tool call means in each folder. May block on links.
+    """Compile the pattern of a tool call to a filter for each folder. Resolves links, so it may block.
 
     `*.ts` matches at any depth, `src/*` from each folder's root, `two/**` in that folder, a folder's name
     is the whole folder, an absolute pattern belongs to its folder, "" is everything. A pattern without
@@ -90,11 +91,11 @@ def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder,
     """
     if "|" in text:
         choice = ",".join(part.strip() for part in text.split("|"))
-        raise InvalidArguments(pointer, f"'|' separates nothing in a glob; use braces: {{{choice}}}")
+        raise InvalidArguments(pointer, f"'|' has no meaning in a glob; use braces: {{{choice}}}")
     globs: dict[Folder, list[str]] = {folder: [] for folder in workspace.folders}
     try:
         for single in expand_braces(re.sub(r"[\\/]+", "/", text)):
-            for folder, anchored in _mapped(single, workspace):
+            for folder, anchored in _per_folder(single, workspace):
                 globs[folder].append(anchored)
         return {folder: compile_filter(found) for folder, found in globs.items() if found}
     except BadGlob as error:
@@ -102,9 +103,9 @@ def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder,
 
 
 def exclude_filter(globs: Iterable[str]) -> PathFilter:
-    """The filter of exclude settings, each glob also as `glob/**`.
+    """Compile exclude settings to a filter; each glob also matches everything below.
 
-    Globs that make no sense are left out, and what comes after the first `MAX_EXCLUDES`, braces expanded.
+    Invalid globs are left out, and so are those after the first `MAX_EXCLUDES`, counted without braces.
     """
     plain: list[str] = []
     for glob in globs:
@@ -117,10 +118,10 @@ def exclude_filter(globs: Iterable[str]) -> PathFilter:
     try:
         return compile_filter(plain, contents=True)
     except BadGlob:
-        return compile_filter(filter(_makes_sense, plain), contents=True)
+        return compile_filter(filter(_is_valid, plain), contents=True)
 
 
-def _makes_sense(glob: str) -> bool:
+def _is_valid(glob: str) -> bool:
     try:
         compile_filter([glob])
     except BadGlob:
@@ -129,10 +130,10 @@ def _makes_sense(glob: str) -> bool:
 
 
 def expand_braces(glob: str) -> list[str]:
-    """All plain globs that `{a,b}` stands for, in order; nesting allowed.
+    """Replace `{a,b}` by all alternatives, in order. Braces may be nested.
 
     Raises:
-        BadGlob: unclosed, longer than `MAX_LENGTH`, or more than `MAX_ALTERNATIVES`.
+        BadGlob: a brace is not closed, or a limit (`MAX_LENGTH`, `MAX_ALTERNATIVES`) is exceeded.
     """
     if len(glob) > MAX_LENGTH:
         raise BadGlob(f"longer than {MAX_LENGTH} characters")
@@ -152,7 +153,7 @@ def expand_braces(glob: str) -> list[str]:
 
 
 def _alternatives(glob: str, start: int) -> tuple[list[str], int]:
-    """The parts of the brace that opens at `start`, and where the text goes on after it."""
+    """The alternatives of the brace that opens at `start`, and the index after the brace."""
     parts: list[str] = []
     depth, begin = 0, start + 1
     for index in range(start, len(glob)):
@@ -166,11 +167,11 @@ def _alternatives(glob: str, start: int) -> tuple[list[str], int]:
     raise BadGlob("'{' without '}'")
 
 
-def _mapped(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
-    """Where one plain glob applies, anchored there."""
+def _per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
+    """The folders where one glob without braces applies, each with the glob anchored there."""
     glob = glob.removeprefix("./")
     if _ABSOLUTE.match(glob):
-        return _mapped_absolute(glob, workspace)
+        return _absolute_per_folder(glob, workspace)
     if ".." in glob.split("/"):
         return []
     head, slash, rest = glob.partition("/")
@@ -186,8 +187,8 @@ def _mapped(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
     return found + [(folder, one) for folder in workspace.folders for one in _with_contents(glob)]
 
 
-def _mapped_absolute(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
-    if not Path(glob).is_absolute():  # a drive letter where there are no drives
+def _absolute_per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
+    if not Path(glob).is_absolute():  # a drive letter on a system without drives
         return []
     parts = glob.split("/")
     fixed = next((i for i, part in enumerate(parts) if _WILD.search(part)), len(parts))
@@ -202,7 +203,7 @@ def _mapped_absolute(glob: str, workspace: Workspace) -> list[tuple[Folder, str]
 
 
 def _with_contents(glob: str) -> list[str]:
-    """The glob, and what lies below where its last part is a plain name: `src/lib` may be a directory."""
+    """The glob, and `glob/**` if its last part has no wildcard: `src/lib` may be a directory."""
     if glob.endswith("/"):
         return [f"{glob}**"]
     plain = not _WILD.search(glob.rsplit("/", 1)[-1])
@@ -210,14 +211,14 @@ def _with_contents(glob: str) -> list[str]:
 
 
 def glob_regex(glob: str, *, strict: bool = False) -> str:
-    """One plain, anchored glob as a regular expression for `fullmatch`; `\\` takes a character literally.
+    """Convert an anchored glob without braces to a regular expression for `fullmatch`; `\\` escapes.
 
-    `strict` refuses a bracket that is never closed, which otherwise stands for itself. Every wildcard but the
-    last of its kind is atomic: the leftmost fit is always as good as any other, and a hostile pattern
-    cannot make the match backtrack exponentially.
+    With `strict` an unclosed bracket is an error; otherwise it is a literal character. Every wildcard except
+    the last one of its kind is atomic: the leftmost match is as good as any other, and so no pattern can
+    make the match backtrack exponentially.
 
     Raises:
-        BadGlob: see `strict`.
+        BadGlob: `strict`, and a bracket is not closed.
     """
     groups: list[list[str]] = [[]]
     for part in glob.split("/"):
@@ -235,7 +236,7 @@ def glob_regex(glob: str, *, strict: bool = False) -> str:
 
 
 def _segment(part: str, *, strict: bool) -> str:
-    """One path component as a regular expression."""
+    """Convert one path component to a regular expression."""
     runs: list[str] = [""]
     for token in _TOKEN.finditer(part):
         if token["star"]:

@@ -18,12 +18,17 @@ from workspace_server.sources.builtin.search.query import EngineUnavailable
 CHUNK: Final = 64 * 1024
 MAX_STDERR: Final = 16 * 1024
 END_S: Final = 5.0
-"""How long a killed program is waited for; one that hangs in the kernel must not hold up its caller."""
+"""Longest wait in seconds for a killed program; one that hangs in the kernel must not block the caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the program ended: its code, None when we ended it; the first `MAX_STDERR` bytes it complained."""
+    """How the program ended.
+
+    Attributes:
+        code: exit code; None if we killed the program.
+        stderr: the first `MAX_STDERR` bytes of standard error.
+    """
 
     code: int | None
     stderr: str
@@ -38,8 +43,8 @@ async def run(
 ) -> Exit:
     """Run `command` in `cwd` and hand its output to `consume` until that returns False or the output ends.
 
-    The program has its own session and is killed with everything it started: when `consume` has enough, when
-    the task is cancelled, when anything fails.
+    The program runs in its own session. It is killed, with all processes of its group, if `consume` returns
+    False, if the task is cancelled, or on any failure.
 
     Raises:
         EngineUnavailable: the program cannot be started.
@@ -47,27 +52,27 @@ async def run(
     pipe = asyncio.subprocess.PIPE
     try:
         with contextlib.ExitStack() as stack:
-            fed = asyncio.subprocess.DEVNULL if stdin is None else stack.enter_context(_file_of(stdin))
+            stdin_file = asyncio.subprocess.DEVNULL if stdin is None else stack.enter_context(_file_of(stdin))
             process = await asyncio.create_subprocess_exec(
-                *command, cwd=cwd, stdin=fed, stdout=pipe, stderr=pipe, start_new_session=True
+                *command, cwd=cwd, stdin=stdin_file, stdout=pipe, stderr=pipe, start_new_session=True
             )
     except (OSError, ValueError) as error:
         raise EngineUnavailable(str(error)) from None
-    # both are pipes, as asked for above; the types cannot say so
+    # both are pipes, as requested above, which the types do not express
     stdout, stderr = cast(asyncio.StreamReader, process.stdout), cast(asyncio.StreamReader, process.stderr)
-    complaints = asyncio.create_task(_read_capped(stderr), name="search-stderr")
+    stderr_task = asyncio.create_task(_read_capped(stderr), name="search-stderr")
     try:
         finished = await _read(stdout, consume)
         code = await process.wait() if finished else None
-        return Exit(code, (await complaints).decode("utf-8", "replace") if finished else "")
+        return Exit(code, (await stderr_task).decode("utf-8", "replace") if finished else "")
     finally:
-        await _end(process, stdout, complaints)
+        await _end(process, stdout, stderr_task)
 
 
 def _file_of(data: bytes) -> IO[bytes]:
-    """A nameless file to be read as standard input.
+    """A temporary file for standard input.
 
-    Not a pipe: under uvloop that is a socket, which a program cannot open as `/dev/stdin`.
+    A pipe does not work: under uvloop it is a socket, which a program cannot open as `/dev/stdin`.
     """
     file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
     try:
@@ -80,7 +85,7 @@ def _file_of(data: bytes) -> IO[bytes]:
 
 
 async def _read(stream: asyncio.StreamReader, consume: Callable[[bytes], bool]) -> bool:
-    """Whether the output was read to its end."""
+    """Hand the output to `consume`; returns whether it was read to its end."""
     while chunk := await stream.read(CHUNK):
         if not consume(chunk):
             return False
@@ -95,7 +100,7 @@ async def _read_capped(stream: asyncio.StreamReader) -> bytes:
 
 
 async def _end(
-    process: asyncio.subprocess.Process, stdout: asyncio.StreamReader, complaints: asyncio.Task[bytes]
+    process: asyncio.subprocess.Process, stdout: asyncio.StreamReader, stderr_task: asyncio.Task[bytes]
 ) -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -105,7 +110,9 @@ async def _end(
                 os.killpg(process.pid, signal.SIGKILL)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_S):
-            while await stdout.read(CHUNK):  # a paused pipe never reports its end, and wait() needs that
+            while await stdout.read(
+                CHUNK
+            ):  # wait() needs the end of the pipe, which a paused one never reports
                 pass
-            await complaints
+            await stderr_task
             await process.wait()

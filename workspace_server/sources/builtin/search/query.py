@@ -12,7 +12,7 @@ from workspace_server.sources.builtin.search.patterns import PathFilter
 from workspace_server.sources.builtin.search.tree import Tree
 
 HEAD_BYTES: Final = 8192
-"""How much of a matching line is kept; previews are cut from it."""
+"""Bytes that are kept of a matching line, for its preview."""
 
 PREVIEW_CHARACTERS: Final = 500
 _LEAD: Final = 100
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class EngineUnavailable(Exception):
-    """The engine cannot serve this search; the other one must."""
+    """The engine cannot run this search; the caller has to use the other one."""
 
 
 class BadRegex(Exception):
-    """The pattern is no regular expression: `position` (0-based, None if unknown) and `reason`."""
+    """The pattern is not a valid regular expression: `position` (0-based, None if unknown) and `reason`."""
 
     def __init__(self, reason: str, position: int | None) -> None:
         super().__init__(reason)
@@ -37,8 +37,10 @@ class BadRegex(Exception):
 class SearchSettings:
     """How to search.
 
-    `ripgrep`: path of the program; None looks for it, "" does without. `deadline`: seconds after which
-    a search answers with what it has. `environ`: where PATH and the user's git configuration are.
+    Attributes:
+        ripgrep: path of the program; None searches for it, "" disables it.
+        deadline: seconds after which a search returns what it has found.
+        environ: environment variables, for PATH and the user's git configuration; None for our own.
     """
 
     ripgrep: str | None = None
@@ -48,7 +50,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where to look: a folder's tree and the filter of its paths."""
+    """What to search: the tree of a folder and a filter for its paths."""
 
     tree: Tree
     wanted: PathFilter
@@ -56,7 +58,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """What to look for in lines. `text` is a regular expression iff `regex`; never contains a line end."""
+    """What to find in lines. `text` is a regular expression if `regex` is set, and contains no line end."""
 
     text: str
     regex: bool
@@ -73,9 +75,13 @@ class TextQuery:
 class Line:
     """One matching line.
 
-    `relative`: the file within its folder; `number` from 1; `head`: the first `HEAD_BYTES` of the line, as
-    UTF-8; `longer`: whether the line goes on after it; `start`: byte offset of the first match;
-    `occurrences`: matches in the line that are not empty, at least 1.
+    Attributes:
+        relative: path of the file, relative to its folder.
+        number: line number, from 1.
+        head: the first `HEAD_BYTES` bytes of the line, as UTF-8.
+        longer: whether the line is longer than `head`.
+        start: offset of the first match, in bytes.
+        occurrences: number of matches that are not empty, at least 1.
     """
 
     relative: str
@@ -87,7 +93,7 @@ class Line:
 
     @property
     def preview(self) -> str:
-        """The line, of a long one `PREVIEW_CHARACTERS` around the first match, cut ends marked `…`."""
+        """The line; of a long line `PREVIEW_CHARACTERS` around the first match, with `…` at cut ends."""
         text = self.head.decode("utf-8", "replace").rstrip("\r\n")
         if len(text) <= PREVIEW_CHARACTERS and not self.longer:
             return text
@@ -100,7 +106,7 @@ class Line:
 
 @dataclass(slots=True)
 class Findings(Generic[T]):
-    """What an engine found so far, in order; what is there when it is cancelled counts."""
+    """Collects what an engine finds, in order; the items stay valid if the engine is cancelled."""
 
     items: list[T] = field(default_factory=list)
 

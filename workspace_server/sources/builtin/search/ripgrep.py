@@ -39,9 +39,9 @@ _GLOB_SPECIAL: Final = re.compile(r"([\\*?\[\]{}! ])")
 
 
 def find_ripgrep(setting: str | None, workspace: Workspace, environ: Mapping[str, str]) -> str | None:
-    """Path of ripgrep: the setting ("" means none), else PATH, else beside our interpreter. Blocks.
+    """Path of ripgrep: the setting ("" disables it), else from PATH, else beside our interpreter. Blocks.
 
-    What lies in the workspace is never run, whatever PATH says: it is content that nobody trusted.
+    A program inside the workspace is never used, even if it is on PATH, because it is not trusted.
     """
     if setting is not None:
         return setting or None
@@ -61,7 +61,7 @@ async def list_files(program: str, scope: Scope, limit: int, found: Findings[str
     """Add the first `limit` wanted files to `found`, relative to the folder, in walk order.
 
     Raises:
-        EngineUnavailable: ripgrep cannot do this search.
+        EngineUnavailable: ripgrep cannot run this search.
     """
     rest = b""
 
@@ -87,8 +87,8 @@ async def find_lines(program: str, scope: Scope, query: TextQuery, limit: int, f
     """Add the first `limit` matching lines of wanted files to `found`, in walk order, then by line.
 
     Raises:
-        BadRegex: the pattern is no regular expression.
-        EngineUnavailable: ripgrep cannot do this search.
+        BadRegex: the pattern is not a valid regular expression.
+        EngineUnavailable: ripgrep cannot run this search.
     """
     reader = RipgrepJson(keep=limit, wanted=lambda name: _wanted(scope, name))
 
@@ -136,7 +136,7 @@ async def _walk_flags(scope: Scope) -> tuple[list[str], bytes | None]:
 
 
 def _flags(scope: Scope, stop: threading.Event) -> tuple[list[str], bytes | None]:
-    """The flags for walking this scope, and what ripgrep then reads as an ignore file from stdin."""
+    """The flags that make ripgrep walk this scope, and the ignore file for its standard input."""
     tree = scope.tree
     flags = [*_ALWAYS, "-g", "!.git"]
     flags += [part for glob in tree.excludes.portable() for part in ("-g", f"!/{glob}")]
@@ -150,10 +150,10 @@ def _flags(scope: Scope, stop: threading.Event) -> tuple[list[str], bytes | None
             flags += [part for name in refused for part in ("-g", "!/" + _GLOB_SPECIAL.sub(r"\\\1", name))]
     if not tree.rules.use_ignore_files:
         flags.append("--no-ignore")
-    narrowing = scope.wanted.portable()
+    includes = scope.wanted.portable()
     include: bytes | None = None
-    if sys.platform != "win32" and not scope.wanted.everything and narrowing == scope.wanted.globs:
-        include = "".join(["*\n!*/\n", *(f"!/{glob}\n" for glob in narrowing)]).encode()
+    if sys.platform != "win32" and not scope.wanted.everything and includes == scope.wanted.globs:
+        include = "".join(["*\n!*/\n", *(f"!/{glob}\n" for glob in includes)]).encode()
         flags += ["--ignore-file", "/dev/stdin"]
     flags += [part for file in tree.extra_files for part in ("--ignore-file", str(file))]
     return flags, include

@@ -31,36 +31,36 @@ _SUBMATCH: Final = re.compile(rb',"start":(\d+),"end":(\d+)\}')
 
 
 class _LongMatch:
-    """A match message too long to keep."""
+    """Scans a match message that is too long to keep."""
 
     def __init__(self, head: bytes) -> None:
         self._head = head[:_HEAD_MESSAGE]
-        self._window = b""
+        self._unscanned = b""
         self._number: int | None = None
         self._start: int | None = None
-        self._filled = 0
+        self._occurrences = 0
         self.feed(head)
 
     def feed(self, data: bytes) -> None:
         """Scan the next bytes of the message."""
-        self._window += data
+        self._unscanned += data
         if self._number is None:
-            found = _LINE_END.search(self._window)
+            found = _LINE_END.search(self._unscanned)
             if found is None:
-                self._window = self._window[-_OVERLAP:]
+                self._unscanned = self._unscanned[-_OVERLAP:]
                 return
             self._number = int(found[1])
-            self._window = self._window[found.end() :]
+            self._unscanned = self._unscanned[found.end() :]
         seen = 0
-        for submatch in _SUBMATCH.finditer(self._window):
+        for submatch in _SUBMATCH.finditer(self._unscanned):
             start, end = int(submatch[1]), int(submatch[2])
             self._start = start if self._start is None else self._start
-            self._filled += start != end
+            self._occurrences += start != end
             seen = submatch.end()
-        self._window = self._window[max(seen, len(self._window) - _OVERLAP) :]
+        self._unscanned = self._unscanned[max(seen, len(self._unscanned) - _OVERLAP) :]
 
     def line(self) -> Line | None:
-        """The line, once the whole message was fed."""
+        """The line, after the complete message was fed; None if the message is not a match."""
         opening = _LINE_START.match(self._head)
         if opening is None or self._number is None:
             return None
@@ -71,16 +71,16 @@ class _LongMatch:
         else:
             text = msgspec.json.decode('"' + raw.decode("utf-8", "ignore") + '"', type=str).encode()
         path = _name(msgspec.json.decode(opening[1]))
-        return Line(path, self._number, text[:HEAD_BYTES], True, self._start or 0, max(1, self._filled))
+        return Line(path, self._number, text[:HEAD_BYTES], True, self._start or 0, max(1, self._occurrences))
 
 
 class RipgrepJson:
     """Collects matching lines from the output of `rg --json`, file by file.
 
-    `lines` has the lines of finished files: that a file is binary is known at its end, and then all of
-    its lines are dropped. `pending` has those of the unfinished file. Together they are at most `keep`, and
-    only of files that are `wanted`. `summary` is true once ripgrep said goodbye: an exit code 2 without it
-    means that the search never began.
+    `lines` has the lines of finished files. `pending` has those of the current file; they are dropped if the
+    end of the file shows that it is binary. Both together have at most `keep` lines, only of files for which
+    `wanted` is true. `summary` is True after the final message of ripgrep: an exit code 2 without that
+    message means that the search did not start.
     """
 
     def __init__(self, keep: int, wanted: Callable[[str], bool]) -> None:
@@ -93,14 +93,14 @@ class RipgrepJson:
         self._long: _LongMatch | None = None
 
     def feed(self, data: bytes) -> None:
-        """Take the next chunk of output."""
+        """Parse the next chunk of output."""
         *ended, rest = data.split(b"\n")
         for part in ended:
-            self._part(part)
-            self._finish()
-        self._part(rest)
+            self._feed_part(part)
+            self._end_message()
+        self._feed_part(rest)
 
-    def _part(self, part: bytes) -> None:
+    def _feed_part(self, part: bytes) -> None:
         if self._long is not None:
             self._long.feed(part)
             return
@@ -109,7 +109,7 @@ class RipgrepJson:
             self._long = _LongMatch(bytes(self._buffer))
             self._buffer.clear()
 
-    def _finish(self) -> None:
+    def _end_message(self) -> None:
         if self._long is not None:
             line = self._long.line()
             self._long = None
@@ -117,9 +117,9 @@ class RipgrepJson:
         elif self._buffer:
             message = msgspec.json.decode(bytes(self._buffer))
             self._buffer.clear()
-            self._message(message["type"], message["data"])
+            self._handle(message["type"], message["data"])
 
-    def _message(self, kind: str, data: dict[str, Any]) -> None:
+    def _handle(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "match":
             self._add(_line(data))
         elif kind == "end":

@@ -29,7 +29,13 @@ NEVER_SEARCHED: Final = ".git"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a walk: its path within the folder, whether it is a link, and one not to be followed."""
+    """One entry of a walk.
+
+    Attributes:
+        relative: path relative to the folder.
+        refused_link: whether it is a link that must not be followed.
+        link: whether it is a link.
+    """
 
     relative: str
     refused_link: bool = False
@@ -64,14 +70,14 @@ class Tree:
         *,
         include_ignored: bool = False,
     ) -> Tree:
-        """Read the rules of a folder as they are now. `environ` names the user's git configuration."""
+        """Read the current rules of a folder. `environ` locates the user's git configuration."""
         rules = read_rules(workspace, folder, include_ignored=include_ignored)
         files = extra_ignore_files(folder.path, rules, environ)
         extra = tuple(file for file in map(read_ignore_file, files) if file is not None)
         return cls(workspace, folder, rules, exclude_filter(rules.excludes), files, extra)
 
     def level_of(self, relative: str) -> IgnoreLevel | None:
-        """The ignore rules in force inside the directory `relative` ("" is the folder)."""
+        """The ignore rules inside the directory `relative` ("" is the folder)."""
         level = enter(self.folder.path, "", None, self.rules)
         base, path = "", self.folder.path
         for part in relative.split("/") if relative else ():
@@ -80,7 +86,7 @@ class Tree:
         return level
 
     def hides(self, relative: str, level: IgnoreLevel | None, *, directory: bool) -> bool:
-        """Whether an entry is left out, by its name, an exclude setting or an ignore file."""
+        """Whether an entry is left out because of its name, an exclude setting or an ignore file."""
         if relative.rsplit("/", 1)[-1] == NEVER_SEARCHED:
             return True
         if self.excludes.globs and self.excludes(relative):
@@ -145,7 +151,7 @@ class Tree:
 
 
 def _entries(path: Path, *, ordered: bool) -> Iterator[os.DirEntry[str]]:
-    """The entries of a directory; none when it cannot be read."""
+    """The entries of a directory; none if it cannot be read."""
     try:
         with os.scandir(path) as entries:
             return iter(sorted(entries, key=lambda entry: os.fsencode(entry.name)) if ordered else [*entries])

@@ -22,7 +22,7 @@ Number = int | float
 
 
 class InvalidExpression(Exception):
-    """Why an expression has no value, in words for the one who wrote it."""
+    """The expression has no value; the text tells its author why."""
 
 
 _TOKEN = re.compile(
@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     r"|[A-Za-z_][A-Za-z0-9_]*|\*\*|//|[-+*/%(),]|\Z|.)",
     re.DOTALL,
 )
-_STRANGE = re.compile(r"[^ \t\r\n0-9A-Za-z_.+*/%(),-]")
+_UNKNOWN_CHARACTER = re.compile(r"[^ \t\r\n0-9A-Za-z_.+*/%(),-]")
 _NUMBERS_BEGIN = frozenset("0123456789.")
 _OPERATORS = frozenset({"**", "//", "-", "+", "*", "/", "%", "(", ")", ","})
 _HINTS = {
@@ -48,7 +48,7 @@ _HINTS = {
     "[": "; write ( )",
     "{": "; write ( )",
 }
-# (token, whether a value stands before it): what to write instead
+# (token, whether it follows a value): what to write instead
 _TOKEN_HINTS = {
     (",", True): "; write decimals with a point and no thousands separator",
     ("+", False): "; only - may stand before a number",
@@ -56,23 +56,28 @@ _TOKEN_HINTS = {
 }
 
 
-def _strange(expression: str, tokens: list[str]) -> InvalidExpression | None:
-    """What is said of the first character that is in no expression, if there is one."""
-    if _STRANGE.search(expression) is None and "." not in tokens:
+def _unexpected_character(expression: str, tokens: list[str]) -> InvalidExpression | None:
+    """The error for the first character that no expression contains; None if there is none."""
+    if _UNKNOWN_CHARACTER.search(expression) is None and "." not in tokens:
         return None
-    index = next(at for at, text in enumerate(tokens) if text == "." or _STRANGE.match(text))
+    index = next(at for at, text in enumerate(tokens) if text == "." or _UNKNOWN_CHARACTER.match(text))
     char = tokens[index]
     at = _position(expression, index)
     return InvalidExpression(f"Unexpected character {char!r} at position {at}{_HINTS.get(char, '')}")
 
 
 def _position(expression: str, index: int) -> int:
-    """Where a token stands: 1-based, in characters."""
+    """The position of a token in characters, from 1."""
     return next(islice(_TOKEN.finditer(expression), index, None)).start(1) + 1
 
 
-def _bounded(value: Number | complex) -> Number:
-    """`value`, if it is a finite real number of a bounded size; OverflowError if it is too large."""
+def _checked(value: Number | complex) -> Number:
+    """Return `value` if it is a finite real number of limited size.
+
+    Raises:
+        OverflowError: the number is too large.
+        ValueError: the result is not a real number.
+    """
     if isinstance(value, float):
         if math.isfinite(value):
             return value
@@ -92,7 +97,7 @@ def _divide(left: Number, right: Number) -> Number:
 
 def _power(base: Number, exponent: Number) -> Number:
     if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1 and exponent > 0:
-        smallest = (abs(base).bit_length() - 1) * exponent  # bits of the result, at least
+        smallest = (abs(base).bit_length() - 1) * exponent  # lower bound for the bits of the result
         if smallest > _MAX_BITS:
             raise OverflowError
     value: Number = base**exponent
@@ -108,7 +113,7 @@ def _round(value: Number, decimals: Number = 0) -> Number:
 
 
 _NEGATION = 3  # weaker than a power: -2**2 is -4
-# sign: (its strength, the least of an operator on its right side that comes first, function)
+# operator: (precedence, lowest precedence of an operator that binds tighter on its right side, function)
 _BINARY: dict[str, tuple[int, int, Callable[[Number, Number], Number]]] = {
     "+": (1, 2, operator.add),
     "-": (1, 2, operator.sub),
@@ -116,11 +121,11 @@ _BINARY: dict[str, tuple[int, int, Callable[[Number, Number], Number]]] = {
     "/": (2, 3, _divide),
     "//": (2, 3, operator.floordiv),
     "%": (2, 3, operator.mod),
-    "**": (4, _NEGATION, _power),  # binds to the right, and its exponent may carry a minus
+    "**": (4, _NEGATION, _power),  # right-associative, and its exponent may have a minus
 }
 
 _CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
-# name: (least, most arguments, function)
+# name: (minimum and maximum number of arguments, function)
 _FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
     "sqrt": (1, 1, math.sqrt),
     "abs": (1, 1, abs),
@@ -143,12 +148,12 @@ _FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
 _NAMES = (*_CONSTANTS, *_FUNCTIONS)
 
 
-class _Reader:
-    """Precedence climbing over the tokens of one expression, computing as it goes.
+class _Parser:
+    """Parses and computes one expression by precedence climbing.
 
     Attributes:
-        failure: why the first operation that has no value has none. A mistake in the text counts before one
-            in the arithmetic, so the rest is read nevertheless.
+        failure: the error of the first operation without a value. Parsing goes on after it, because a syntax
+            error takes precedence.
     """
 
     __slots__ = ("_nesting", "_next", "_text", "_tokens", "_word", "failure")
@@ -162,7 +167,7 @@ class _Reader:
         self.failure: InvalidExpression | None = None
 
     def read(self) -> Number:
-        """The value; 0 where there is a failure."""
+        """Return the value, or 0 if there is a failure."""
         value = self._expression(0)
         if self._word:
             raise self._unexpected()
@@ -188,7 +193,7 @@ class _Reader:
             hint = "; an operator is missing before it"
         return InvalidExpression(f"Unexpected '{text}' at position {self._place(index)}{hint}")
 
-    def _expression(self, weakest: int) -> Number:
+    def _expression(self, lowest: int) -> Number:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
             position = self._place(self._next)
@@ -196,10 +201,10 @@ class _Reader:
                 f"Expression is nested too deeply at position {position}; split it into steps"
             )
         value = self._operand()
-        while (rule := _BINARY.get(self._word)) is not None and rule[0] >= weakest:
+        while (rule := _BINARY.get(self._word)) is not None and rule[0] >= lowest:
             sign = self._next
             self._advance()
-            value = self._applied(rule[2], sign, value, self._expression(rule[1]))
+            value = self._apply(rule[2], sign, value, self._expression(rule[1]))
         self._nesting -= 1
         return value
 
@@ -210,7 +215,7 @@ class _Reader:
             return int(word) if word.isdigit() else self._decimal(word, index)
         if word == "-":
             self._advance()
-            return self._applied(operator.neg, index, self._expression(_NEGATION))
+            return self._apply(operator.neg, index, self._expression(_NEGATION))
         if word == "(":
             self._advance()
             value = self._expression(0)
@@ -219,14 +224,14 @@ class _Reader:
         if not word or word in _OPERATORS:
             raise self._unexpected()
         self._advance()
-        return self._named(word, index)
+        return self._name(word, index)
 
     def _close(self) -> None:
         if self._word != ")":
             raise self._unexpected()
         self._advance()
 
-    def _named(self, name: str, index: int) -> Number:
+    def _name(self, name: str, index: int) -> Number:
         known = _FUNCTIONS.get(name)
         if known is None:
             return self._constant(name, index)
@@ -238,7 +243,7 @@ class _Reader:
         values = self._arguments()
         least, most, function = known
         if least <= len(values) <= most:
-            return self._applied(function, index, *values)
+            return self._apply(function, index, *values)
         wanted = str(least) if least == most else f"{least} or {most}" if most == 2 else f"at least {least}"
         raise InvalidExpression(
             f"{name} at position {self._place(index)} takes {wanted} argument(s), got {len(values)}"
@@ -270,17 +275,17 @@ class _Reader:
             raise InvalidExpression(f"Number is too large at position {self._place(index)}")
         return value
 
-    def _applied(self, function: Callable[..., Number], sign: int, *values: Number) -> Number:
-        """The value of an operation that is written with the token of this index."""
+    def _apply(self, function: Callable[..., Number], sign: int, *values: Number) -> Number:
+        """Compute an operation; `sign` is the index of its token."""
         if self.failure is not None:
             return 0
         try:
-            return _bounded(function(*values))
+            return _checked(function(*values))
         except (ZeroDivisionError, OverflowError, ValueError, InvalidExpression) as error:
-            self.failure = self._explained(error, sign, values)
+            self.failure = self._explain(error, sign, values)
             return 0
 
-    def _explained(self, error: Exception, sign: int, values: Sequence[Number]) -> InvalidExpression:
+    def _explain(self, error: Exception, sign: int, values: Sequence[Number]) -> InvalidExpression:
         match error:
             case InvalidExpression():
                 return error
@@ -294,33 +299,33 @@ class _Reader:
 
 
 def evaluate(expression: str) -> Number:
-    """The value of `expression`.
+    """Compute the value of `expression`.
 
     Raises:
-        InvalidExpression: the text is outside the grammar or has no bounded real value.
+        InvalidExpression: the syntax is invalid, or the value is not a real number of limited size.
     """
     if len(expression) > MAX_LENGTH:
         raise InvalidExpression(
             f"Expression has {len(expression)} characters, {MAX_LENGTH} are allowed; split it into steps"
         )
     tokens: list[str] = _TOKEN.findall(expression)
-    reader = _Reader(expression, tokens)
+    parser = _Parser(expression, tokens)
     try:
-        value = reader.read()
+        value = parser.read()
     except InvalidExpression as refused:
         if not expression.strip():
             raise InvalidExpression("Expression is empty; write one such as 2 + 2") from None
-        raise _strange(expression, tokens) or refused from None
-    if reader.failure is not None:
-        raise reader.failure
+        raise _unexpected_character(expression, tokens) or refused from None
+    if parser.failure is not None:
+        raise parser.failure
     return value
 
 
 def number_text(value: Number) -> str:
-    """Integers exactly, other numbers to 15 significant digits."""
+    """Format integers exactly, other numbers with 15 significant digits."""
     return str(value) if isinstance(value, int) else format(value, ".15g")
 
 
 def cut(text: str, limit: int = 80) -> str:
-    """`text` in at most `limit` characters, the last of them an ellipsis where some are left out."""
+    """Shorten `text` to at most `limit` characters; the last one is `…` if characters are left out."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -54,17 +54,19 @@ TOOL = Tool(
 
 
 async def call(arguments: Mapping[str, Any]) -> ToolResult:
-    """As `call_nowait`."""
+    """Call `call_nowait`."""
     return call_nowait(arguments)
 
 
 def call_nowait(arguments: Mapping[str, Any]) -> ToolResult:
-    """Compute `arguments["expression"]`: T the value, S `{value}`.
+    """Compute `arguments["expression"]`.
 
-    A value without a fraction is an integer in S; beyond ±(2⁵³-1) it is the text.
+    Returns:
+        The value as text, and `{value}` as structured content. A value without a fraction is an integer
+        there; beyond ±(2⁵³-1) it is the text, because a double could not hold it exactly.
 
     Raises:
-        ToolError: in the form `Error: Invalid expression '…'- reason`.
+        ToolError: `Error: Invalid expression '…'- <reason>`.
     """
     expression: str = arguments["expression"]
     try:

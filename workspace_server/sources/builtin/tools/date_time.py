@@ -23,7 +23,7 @@ _MOMENT = "ISO 8601, e.g. `2026-03-29T02:30:00` or `2026-03-29T02:30:00Z`, or ep
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WEEKDAYS = calendar.day_name[:]
 _ONE_SECOND = timedelta(seconds=1)
-# Fewer digits are more likely a year, or a date such as 20260329.
+# A number with fewer digits is more likely a year, or a date such as 20260329.
 _EPOCH_TEXT = re.compile(r"-?\d{9,12}(\.\d+)?", re.ASCII)
 
 TOOL = Tool(
@@ -99,14 +99,20 @@ TOOL = Tool(
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """A moment with its offset, and what had to be decided to get from a wall clock to it."""
+    """A time with its offset.
+
+    Attributes:
+        at: the time.
+        ambiguous: whether the wall clock shows this time twice.
+        gap: whether the wall clock skips the requested time.
+    """
 
     at: datetime
     ambiguous: bool = False
     gap: bool = False
 
 
-def _refuse(pointer: str, message: str, **more: object) -> ToolError:
+def _error(pointer: str, message: str, **more: object) -> ToolError:
     return ToolError(f"Error: {message}", {"pointer": pointer, **more})
 
 
@@ -122,11 +128,11 @@ def _zone(name: str, local: Callable[[], Zone]) -> Zone:
     hint = (
         f"did you mean {', '.join(close)}?" if close else "write local, UTC or a name such as Europe/Berlin"
     )
-    raise _refuse("/timezone", f"Unknown timezone '{name}'; {hint}", candidates=close)
+    raise _error("/timezone", f"Unknown timezone '{name}'; {hint}", candidates=close)
 
 
-def _on_wall(wall: datetime, zone: Zone) -> _Moment:
-    """The moment a clock in `zone` shows `wall`, a time without offset."""
+def _from_wall_clock(wall: datetime, zone: Zone) -> _Moment:
+    """The moment when a clock in `zone` shows `wall`, a time without offset."""
     earlier = wall.replace(tzinfo=zone.rules, fold=0)
     at = earlier.astimezone(UTC).astimezone(zone.rules)
     gap = at.replace(tzinfo=None, fold=0) != wall.replace(fold=0)
@@ -139,16 +145,16 @@ def _from_epoch(seconds: float, pointer: str) -> datetime:
         return _EPOCH + timedelta(seconds=seconds)
     except (OverflowError, ValueError) as error:
         hint = "; epoch values are seconds, divide milliseconds by 1000"
-        raise _refuse(pointer, f"{seconds:.15g} is outside the years 1 to 9999{hint}") from error
+        raise _error(pointer, f"{seconds:.15g} is outside the years 1 to 9999{hint}") from error
 
 
 def _read(arguments: Mapping[str, Any], key: str, zone: Zone) -> _Moment:
-    """The moment in argument `key`; where it names no offset, `zone` decides."""
+    """Read the moment in argument `key`; a time without offset is in `zone`."""
     value = arguments.get(key)
     pointer = f"/{key}"
     if value is None:
         operation = arguments.get("operation")
-        raise _refuse(pointer, f"operation {operation} needs {key}: {_MOMENT}")
+        raise _error(pointer, f"operation {operation} needs {key}: {_MOMENT}")
     if isinstance(value, str) and not _EPOCH_TEXT.fullmatch(value.strip()):
         return _read_iso(value, pointer, zone)
     return _Moment(_from_epoch(float(value), pointer).astimezone(zone.rules))
@@ -159,29 +165,29 @@ def _read_iso(text: str, pointer: str, zone: Zone) -> _Moment:
         read = datetime.fromisoformat(text.strip())
     except ValueError as error:
         cause = "" if "isoformat" in str(error) else f" ({error})"
-        raise _refuse(pointer, f"Cannot read '{text}' as a date and time{cause}; write {_MOMENT}") from error
-    return _on_wall(read, zone) if read.tzinfo is None else _Moment(read.astimezone(zone.rules))
+        raise _error(pointer, f"Cannot read '{text}' as a date and time{cause}; write {_MOMENT}") from error
+    return _from_wall_clock(read, zone) if read.tzinfo is None else _Moment(read.astimezone(zone.rules))
 
 
 def _add(start: _Moment, text: str | None, zone: Zone) -> _Moment:
-    """`start` moved by the duration: first months, then days on the wall clock, then absolute time."""
+    """Add a duration to `start`: first months, then days on the wall clock, then absolute time."""
     duration = None if text is None else parse_duration(text)
     if duration is None:
         given = "operation add needs duration" if text is None else f"Cannot read duration '{text}'"
-        raise _refuse("/duration", f"{given}; write ISO 8601 such as P1D, PT36H, P1Y2M, -P2W")
+        raise _error("/duration", f"{given}; write ISO 8601 such as P1D, PT36H, P1Y2M, -P2W")
     moment = start
     if duration.months or duration.days:
         wall = start.at.replace(tzinfo=None, fold=0)
         years, month = divmod(wall.year * 12 + wall.month - 1 + duration.months, 12)
         last_day = calendar.monthrange(years, month + 1)[1]
         wall = wall.replace(year=years, month=month + 1, day=min(wall.day, last_day))
-        moment = _on_wall(wall + timedelta(days=duration.days), zone)
+        moment = _from_wall_clock(wall + timedelta(days=duration.days), zone)
     at = (moment.at.astimezone(UTC) + duration.clock).astimezone(zone.rules)
     return _Moment(at, start.ambiguous or moment.ambiguous, start.gap or moment.gap)
 
 
 def _number(span: timedelta) -> float:
-    """`span` in seconds, an int where there is no fraction."""
+    """`span` in seconds, an int if there is no fraction."""
     whole, rest = divmod(span, _ONE_SECOND)
     return whole if not rest else span / _ONE_SECOND
 
@@ -215,14 +221,17 @@ async def call(
     now: Callable[[], float] = time.time,
     local_zone: Callable[[], Zone] = time_zones.local_zone,
 ) -> ToolResult:
-    """Do what `arguments["operation"]` says.
+    """Run the operation in `arguments["operation"]`.
 
-    `now` gives epoch seconds, of which the fraction is dropped; `local_zone` is what `local` means.
+    Args:
+        arguments: the arguments of the tool call.
+        now: returns the current time in epoch seconds; the fraction is dropped.
+        local_zone: returns the time zone for `local`.
 
     Raises:
-        ToolError: unknown zone, unreadable or missing argument, result outside the years 1 to 9999.
+        ToolError: an unknown zone, an invalid or missing argument, or a result outside the years 1 to 9999.
     """
-    return await asyncio.to_thread(_call, arguments, now, local_zone)  # zones are files
+    return await asyncio.to_thread(_call, arguments, now, local_zone)  # reading time zones blocks
 
 
 def _call(
@@ -246,4 +255,4 @@ def _call(
             case _:
                 return _answer(present, zone)
     except (OverflowError, ValueError) as error:
-        raise _refuse("/value", "The result is outside the years 1 to 9999; use a smaller step") from error
+        raise _error("/value", "The result is outside the years 1 to 9999; use a smaller step") from error

@@ -73,7 +73,7 @@ TOOL = Tool(
 async def call(
     workspace: Workspace, arguments: Mapping[str, Any], *, settings: SearchSettings | None = None
 ) -> ToolResult:
-    """Find files; the first `maxResults` in path order, the same with and without ripgrep.
+    """Find the first `maxResults` files in path order; the result does not depend on the search engine.
 
     Raises:
         InvalidArguments: at `/query`.
@@ -99,7 +99,7 @@ def _result(workspace: Workspace, found: Found[Path], settings: SearchSettings) 
 
 
 def nothing_found(text: str, found: Found[Any], settings: SearchSettings) -> str:
-    """`text`, unless time ran out before the search was through: then it says so."""
+    """The text of an empty result: `text`, with a note if the search was stopped at its deadline."""
     if not found.late:
         return text
     return f"{text} (capped: the search was stopped after {settings.deadline:g} s; try a narrower pattern)"

@@ -108,11 +108,11 @@ TOOL = Tool(
 async def call(
     workspace: Workspace, arguments: Mapping[str, Any], *, settings: SearchSettings | None = None
 ) -> ToolResult:
-    """Find lines; the first `maxResults` by path and line, the same with and without ripgrep.
+    """Find the first `maxResults` lines by path and line; the result does not depend on the search engine.
 
     Raises:
         InvalidArguments: at `/query`, `/isRegexp` or `/includePattern`.
-        ToolError: `query` is no regular expression, with position and reason; or nothing can search.
+        ToolError: `query` is not a valid regular expression, or no search engine can run.
     """
     query = _query(arguments)
     where = Where(
@@ -145,7 +145,7 @@ def _query(arguments: Mapping[str, Any]) -> TextQuery:
 
 
 def _regex_error(error: BadRegex) -> ToolError:
-    """The error for a model: character positions count from 1."""
+    """The error as the model sees it, with the position from 1."""
     position = None if error.position is None else error.position + 1
     where = "" if position is None else f" at character {position}"
     structured = {"reason": "invalid_regex", "position": position, "cause": error.reason}

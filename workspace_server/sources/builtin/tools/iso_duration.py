@@ -28,7 +28,7 @@ class Duration:
 
 
 def parse_duration(text: str) -> Duration | None:
-    """The duration `text` says, or None if it says none. A leading sign turns the whole of it."""
+    """Parse a duration; None if `text` is invalid. A leading minus negates all parts."""
     match = _DURATION.fullmatch(text.strip().upper())
     if match is None:
         return None
@@ -40,7 +40,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def format_duration(span: timedelta) -> str:
-    """`span` in hours, minutes and seconds, never days: the text names exactly this much absolute time."""
+    """Format `span` in hours, minutes and seconds. Days are not used, as not every day has 24 hours."""
     microseconds = abs(span) // timedelta(microseconds=1)
     minutes, rest = divmod(microseconds, 60_000_000)
     hours, minutes = divmod(minutes, 60)

@@ -107,7 +107,7 @@ class _Entry:
 
     @property
     def order(self) -> list[tuple[bool, bytes]]:
-        """Sort key: directories first on each level, each followed by its contents."""
+        """Sort key: directories come first on each level, each followed by its contents."""
         *above, last = self.name.split("/")
         return [(False, os.fsencode(part)) for part in above] + [
             (self.kind != "directory", os.fsencode(last))
@@ -115,8 +115,17 @@ class _Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
-    """A directory whose entries are still to be listed; `tree` is None where nothing is hidden."""
+class _Directory:
+    """A directory whose entries are not listed yet.
+
+    Attributes:
+        tree: decides what is hidden; None if nothing is.
+        path: the directory.
+        base: its path relative to the workspace folder, with `/` at the end; "" for the folder itself.
+        prefix: the start of the names of its entries in the result.
+        level: the ignore rules inside it.
+        depth: number of levels to list.
+    """
 
     tree: Tree | None
     path: Path
@@ -129,7 +138,7 @@ class _Open:
 async def call(
     workspace: Workspace, arguments: Mapping[str, Any], *, settings: SearchSettings | None = None
 ) -> ToolResult:
-    """List `filePath`, or the root: with several folders, these.
+    """List `filePath`. Without it, list the root, or the folders of a workspace with several.
 
     Raises:
         InvalidArguments: at `/filePath`.
@@ -156,29 +165,31 @@ def _list(workspace: Workspace, arguments: Mapping[str, Any], environ: Mapping[s
 
 def _start(
     workspace: Workspace, text: str, arguments: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[list[_Open], list[_Entry]]:
-    """Where to begin, and the entries that are there before anything is opened."""
+) -> tuple[list[_Directory], list[_Entry]]:
+    """The directories to start from, and the entries that are listed for them."""
     depth = int(arguments.get("depth", DEFAULT_DEPTH))
     ignored: bool = arguments.get("includeIgnoredFiles", False)
 
-    def opened(folder: Folder, path: Path, prefix: str, levels: int) -> _Open:
+    def directory_at(folder: Folder, path: Path, prefix: str, levels: int) -> _Directory:
         tree = Tree.open(workspace, folder, environ, include_ignored=ignored)
         base = "" if path == folder.path else path.relative_to(folder.path).as_posix() + "/"
         level = tree.level_of(base.rstrip("/"))
-        return _Open(None if _hidden(tree, base) else tree, path, base, prefix, level, levels)
+        return _Directory(None if _hidden(tree, base) else tree, path, base, prefix, level, levels)
 
     if not text and len(workspace.folders) > 1:
-        top = [opened(folder, folder.path, f"{folder.name}/", depth - 1) for folder in workspace.folders]
+        top = [
+            directory_at(folder, folder.path, f"{folder.name}/", depth - 1) for folder in workspace.folders
+        ]
         return top, [_Entry(folder.path, folder.name, "directory", None) for folder in workspace.folders]
     path = workspace.resolve_file(text, must_be="directory") if text else workspace.folders[0].path
     owners = [folder for folder in workspace.folders if path.is_relative_to(folder.path)]
     owner = max(owners, key=lambda folder: len(folder.path.parts))
-    os.scandir(path).close()  # below, a directory that cannot be read is just empty; here it is an error
-    return [opened(owner, path, "", depth)], []
+    os.scandir(path).close()  # raises OSError; an unreadable directory further down is shown as empty
+    return [directory_at(owner, path, "", depth)], []
 
 
 def _hidden(tree: Tree, base: str) -> bool:
-    """Whether the directory itself is left out by searches."""
+    """Whether searches leave out the directory itself."""
     parts = base.rstrip("/").split("/") if base else []
     names = ["/".join(parts[: count + 1]) for count in range(len(parts))]
     above = ["", *names]
@@ -188,7 +199,7 @@ def _hidden(tree: Tree, base: str) -> bool:
     )
 
 
-def _breadth_first(top: list[_Open], limit: int) -> list[_Entry]:
+def _breadth_first(top: list[_Directory], limit: int) -> list[_Entry]:
     """The first `limit` entries, upper levels first, names in byte order."""
     found: list[_Entry] = []
     waiting = deque(one for one in top if one.depth > 0)
@@ -201,7 +212,7 @@ def _breadth_first(top: list[_Open], limit: int) -> list[_Entry]:
     return found[: max(limit, 0)]
 
 
-def _entries(here: _Open) -> Iterator[tuple[_Entry, _Open | None]]:
+def _entries(here: _Directory) -> Iterator[tuple[_Entry, _Directory | None]]:
     try:
         with os.scandir(here.path) as scanned:
             names = sorted((entry.name for entry in scanned), key=os.fsencode)
@@ -211,7 +222,7 @@ def _entries(here: _Open) -> Iterator[tuple[_Entry, _Open | None]]:
     for name in names:
         try:
             status = (here.path / name).lstat()
-        except OSError:  # gone meanwhile
+        except OSError:  # removed meanwhile
             continue
         kind = _kind(status.st_mode)
         hidden = (
@@ -223,13 +234,13 @@ def _entries(here: _Open) -> Iterator[tuple[_Entry, _Open | None]]:
             size = status.st_size if kind == "file" else None
             described.append(_Entry(here.path / name, here.prefix + name, kind, size))
     for entry in sorted(described, key=lambda entry: entry.order):
-        yield entry, _inside(here, entry) if entry.kind == "directory" and here.depth > 1 else None
+        yield entry, _subdirectory(here, entry) if entry.kind == "directory" and here.depth > 1 else None
 
 
-def _inside(here: _Open, entry: _Entry) -> _Open:
+def _subdirectory(here: _Directory, entry: _Entry) -> _Directory:
     base = f"{here.base}{entry.path.name}/"
     level = None if here.tree is None else enter(entry.path, base, here.level, here.tree.rules)
-    return _Open(here.tree, entry.path, base, f"{entry.name}/", level, here.depth - 1)
+    return _Directory(here.tree, entry.path, base, f"{entry.name}/", level, here.depth - 1)
 
 
 def _kind(mode: int) -> str:

@@ -106,7 +106,10 @@ class _Range:
 
 @dataclass(slots=True)
 class _Text:
-    """The wanted lines of a text, collected from chunks in an encoding compatible with ASCII."""
+    """Collects the requested lines of a text from chunks in an ASCII-compatible encoding.
+
+    `ended` counts line ends; `full` is True once the byte limit has cut the content.
+    """
 
     wanted: _Range
     kept: bytearray = field(default_factory=bytearray)
@@ -115,7 +118,7 @@ class _Text:
     full: bool = False
 
     def feed(self, chunk: bytes) -> None:
-        """Count the lines of the next chunk and keep what is wanted of it."""
+        """Count the lines of the next chunk, and keep the requested ones."""
         if not chunk:
             return
         at = 0
@@ -133,7 +136,7 @@ class _Text:
         room = self.wanted.max_bytes - len(self.kept)
         self.full = self.full or len(piece) > room
         self.kept += piece[:room]
-        if self.full and b"\n" in self.kept:  # the caller goes on at the next line, so lose no half of one
+        if self.full and b"\n" in self.kept:  # the client reads on at the next line, so keep only whole lines
             del self.kept[self.kept.rindex(b"\n") + 1 :]
 
     @property
@@ -148,20 +151,23 @@ class _Text:
 
     @property
     def total(self) -> int:
-        """Lines in the file; a line end at the very end starts no new line."""
+        """Number of lines in the file; a line end at the end of the file starts no new line."""
         return self.ended + (self.last_byte != 0x0A)
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read: structured members but for the paths, and the bytes of a binary that fits."""
+    """The structured content without the paths, and the bytes of a binary file within the limit."""
 
     members: Mapping[str, Any]
     blob: bytes | None = None
 
 
 async def call(workspace: Workspace, arguments: Mapping[str, Any]) -> ToolResult:
-    """Read `filePath`: T the lines exactly, S what T says, for a binary one `resource` block.
+    """Read `filePath`.
+
+    Returns:
+        The lines, unchanged, as text and structured content; a binary file as an embedded resource.
 
     Raises:
         InvalidArguments: at `/filePath`, `/startLine` or `/endLine`.
@@ -188,7 +194,7 @@ def _read(workspace: Workspace, text: str, wanted: _Range, stopped: Callable[[],
         descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):  # replaced since it was resolved
+            if not stat.S_ISREG(status.st_mode):  # replaced after it was resolved
                 raise InvalidArguments("/filePath", NOT_REGULAR)
             return _result(workspace, path, _read_open(file, status.st_size, wanted, stopped))
     except PathNotFound as error:
@@ -219,7 +225,7 @@ def _read_open(file: BinaryIO, size: int, wanted: _Range, stopped: Callable[[], 
 
 
 def _chunks(file: BinaryIO, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """The file in chunks, and an empty one at its end."""
+    """Read the file in chunks; the last one is empty."""
     while not stopped():
         chunk = file.read(_CHUNK)
         yield chunk
@@ -245,13 +251,13 @@ def _text_members(text: _Text, encoding: str, size: int) -> _Read:
 
 
 def _decoded(kept: bytes, encoding: str) -> tuple[str, str]:
-    """The text, and the encoding that it turned out to have."""
+    """Decode the text; returns also the encoding that was used."""
     if encoding == "windows-1252":
         try:
             return kept.decode("cp1252"), encoding
         except UnicodeDecodeError:
             return kept.decode("iso-8859-1"), "iso-8859-1"
-    # the cap may have cut a character in two
+    # the byte limit may have split a character
     return kept.decode("utf-8", "ignore").removeprefix("\ufeff"), encoding
 
 

@@ -19,25 +19,25 @@ _MAX_SUGGESTIONS = 3
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """A time zone and the name it is shown by."""
+    """A time zone and its display name."""
 
     name: str
     rules: tzinfo
 
 
-UTC = Zone("UTC", timezone.utc)  # noqa: UP017 - the same object, spelled so that `UTC` stays ours
+UTC = Zone("UTC", timezone.utc)  # noqa: UP017 - `datetime.UTC` would clash with this name
 
 
 def find_zone(name: str) -> Zone | None:
     """The IANA zone called `name`, or None if there is none."""
     try:
         return Zone(name, zoneinfo.ZoneInfo(name))
-    except (KeyError, ValueError, OSError):  # unknown; not a plain name; the name of a directory of zones
+    except (KeyError, ValueError, OSError):  # an unknown zone; an invalid name; a directory of zones
         return None
 
 
 def local_zone() -> Zone:
-    """The zone of this machine: `$TZ`, the target of /etc/localtime, else its present fixed offset."""
+    """The zone of this machine: `$TZ`, else the target of /etc/localtime, else the current fixed offset."""
     name = os.environ.get("TZ", "").removeprefix(":")
     if not name:
         _, inside, name = str(_LINK.resolve()).rpartition("zoneinfo/")
@@ -51,14 +51,14 @@ def local_zone() -> Zone:
 
 @functools.cache
 def _all_names() -> dict[str, str]:
-    """Lower-cased name and lower-cased last part → the name, for every zone there is."""
+    """Maps the name and its last part, both in lower case, to the name of every zone."""
     names = sorted(zoneinfo.available_timezones())
     last_parts = {name.rpartition("/")[2].lower(): name for name in reversed(names)}
     return last_parts | {name.lower(): name for name in names}
 
 
 def suggestions(name: str) -> list[str]:
-    """At most three existing names that `name` may have meant, the likeliest first."""
+    """At most three existing names that are similar to `name`, best match first."""
     known = _all_names()
     wanted = name.strip().lower().replace(" ", "_")
     close = difflib.get_close_matches(wanted, known, n=2 * _MAX_SUGGESTIONS, cutoff=0.7)

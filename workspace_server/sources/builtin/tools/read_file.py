@@ -106,10 +106,7 @@ class _Range:
 
 @dataclass(slots=True)
 class _Text:
-    """Collects the requested lines of a text from chunks in an ASCII-compatible encoding.
-
-    `ended` counts line ends; `full` is True once the byte limit has cut the content.
-    """
+    """Collects the requested lines of a text from chunks in an ASCII-compatible encoding."""
 
     wanted: _Range
     kept: bytearray = field(default_factory=bytearray)
@@ -164,10 +161,7 @@ class _Read:
 
 
 async def call(workspace: Workspace, arguments: Mapping[str, Any]) -> ToolResult:
-    """Read `filePath`.
-
-    Returns:
-        The lines, unchanged, as text and structured content; a binary file as an embedded resource.
+    """Read `filePath`; returns the unchanged lines, or a binary file as an embedded resource.
 
     Raises:
         InvalidArguments: at `/filePath`, `/startLine` or `/endLine`.

@@ -1,4 +1,4 @@
-"""The answer of a handshake: its members, its guidance and its text."""
+"""Tests of the handshake result: members, guidance and text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_bound_session_is_named() -> None:
     }
 
 
-def test_a_stateless_client_gets_no_session_and_is_told_to_repeat_the_handle() -> None:
+def test_a_stateless_client_gets_no_session_but_must_repeat_the_handle() -> None:
     found = answer(None)
     assert "mcpSessionId" not in found
     first = found["guidance"]["nextSteps"][0]
@@ -55,7 +55,7 @@ def test_a_stateless_client_gets_no_session_and_is_told_to_repeat_the_handle() -
     assert "repeat the handle" in first
 
 
-def test_guidance_says_how_to_call_and_where_schemas_are() -> None:
+def test_guidance_explains_calls_and_schemas() -> None:
     steps = answer()["guidance"]["nextSteps"]
     assert len(steps) == 2
     assert "lmToolsBridge.callTool" in steps[0]
@@ -66,7 +66,7 @@ def test_guidance_says_how_to_call_and_where_schemas_are() -> None:
     ("issues", "words"),
     [([DOWN], ["list the tools again"]), ([UNTRUSTED], ["list the tools again", "lmtb trust"])],
 )
-def test_guidance_grows_with_what_is_wrong(issues: list[Issue], words: list[str]) -> None:
+def test_guidance_covers_each_problem(issues: list[Issue], words: list[str]) -> None:
     steps = next_steps("w", discovery([], issues), bound=True)
     assert len(steps) == 2 + len(words)
     for step, word in zip(steps[2:], words, strict=True):
@@ -95,7 +95,7 @@ def test_the_text_without_tools_and_issues() -> None:
 
 
 def test_the_text_with_tools_and_issues() -> None:
-    """No empty brackets, details only where there are some."""
+    """Empty brackets are omitted, and so are missing details."""
     lines = summary(answer("s-1", UNTRUSTED, DOWN)).splitlines()
     assert lines[7:18] == [
         "discovery.partial: true",

@@ -1,4 +1,4 @@
-"""What the manager itself offers, to the letter where clients were promised letters."""
+"""Tests of the manager's own tools and resources, with the exact texts that clients rely on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_handshake_takes_one_cwd() -> None:
     assert HANDSHAKE_TOOL["description"].endswith(". Input: { cwd: string }.")
 
 
-def test_call_tool_takes_a_call_and_perhaps_a_workspace() -> None:
+def test_call_tool_takes_a_call_and_optionally_a_workspace() -> None:
     schema = CALL_TOOL["inputSchema"]
     assert {name: member["type"] for name, member in schema["properties"].items()} == {
         "name": "string",
@@ -49,7 +49,7 @@ def test_call_tool_takes_a_call_and_perhaps_a_workspace() -> None:
 
 
 @pytest.mark.parametrize("tool", MANAGER_TOOLS, ids=lambda tool: tool["name"])
-def test_no_manager_tool_promises_an_output_schema(tool: dict[str, object]) -> None:
+def test_no_manager_tool_has_an_output_schema(tool: dict[str, object]) -> None:
     assert "outputSchema" not in tool
 
 
@@ -63,7 +63,7 @@ def test_resources_and_templates_are_the_same_two() -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
-def test_all_of_it_fits_the_official_models(revision: str) -> None:
+def test_all_definitions_fit_the_official_models(revision: str) -> None:
     validate_server_result("tools/list", revision, {"tools": list(MANAGER_TOOLS)})
     validate_server_result("resources/list", revision, {"resources": list(MANAGER_RESOURCES)})
     validate_server_result(

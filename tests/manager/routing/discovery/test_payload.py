@@ -1,4 +1,4 @@
-"""From a tool list to the discovery payload: what is kept, what is an issue, and in which order."""
+"""Tests of the discovery payload: entries, issues, hints and their order."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_each_code_has_its_level_category_and_message(code: str) -> None:
     }
 
 
-def test_absent_members_of_an_issue_are_absent() -> None:
+def test_unset_members_of_an_issue_are_omitted() -> None:
     assert set(issue("TOOLS_LIST_FETCH_FAILED").as_json()) == {"level", "category", "code", "message"}
 
 
-def test_an_unknown_code_is_a_fault() -> None:
+def test_an_unknown_code_raises_an_exception() -> None:
     with pytest.raises(KeyError):
         issue("SOMETHING_ELSE")
 
@@ -81,7 +81,7 @@ GOOD = {
 }
 
 
-def test_issues_of_the_workspace_server_are_passed_on() -> None:
+def test_issues_of_the_workspace_server_are_forwarded() -> None:
     found = issues_from([{**GOOD, "toolName": "t", "details": "d", "later": 1}, {**GOOD, "level": "error"}])
     assert [one.as_json() for one in found] == [
         {**GOOD, "toolName": "t", "details": "d"},
@@ -95,12 +95,12 @@ def test_issues_of_the_workspace_server_are_passed_on() -> None:
      [{**GOOD, "level": {}}], [{**GOOD, "code": 7}], [{**GOOD, "message": None}],
      [{key: GOOD[key] for key in GOOD if key != "category"}]],
 )  # fmt: skip
-def test_malformed_issues_are_dropped_without_a_fault(value: object) -> None:
+def test_malformed_issues_are_dropped(value: object) -> None:
     assert issues_from(value) == []
 
 
-def test_members_of_the_wrong_type_beside_good_ones_do_not_reach_clients() -> None:
-    """`details` and `toolName` are strings."""
+def test_issue_members_of_the_wrong_type_are_dropped() -> None:
+    """`details` and `toolName` must be strings."""
     found = issues_from([{**GOOD, "toolName": 7, "details": {"exit": 3}}])[0].as_json()
     assert "toolName" not in found
     assert isinstance(found["details"], str)
@@ -142,7 +142,7 @@ def test_an_entry_without_a_usable_name_is_dropped(entry: object) -> None:
     assert [one.code for one in issues] == ["TOOL_ENTRY_INVALID"]
 
 
-def test_an_entry_that_is_no_utf8_or_too_deep_is_dropped() -> None:
+def test_an_entry_with_invalid_utf8_or_too_deep_is_dropped() -> None:
     deep = b'{"name":"x","inputSchema":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     entries, issues = usable_entries([msgspec.Raw(b'{"name":"\xff"}'), msgspec.Raw(deep)])
     assert entries == []
@@ -161,7 +161,7 @@ def test_the_schema_of_the_list_is_used_when_it_is_an_object(definition: Any, sc
 # Hints -------------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_contract() -> None:
+def test_the_hint_names_required_and_optional_properties() -> None:
     properties = {
         "query": {"type": "string"},
         "isRegexp": {"type": "boolean"},
@@ -212,7 +212,7 @@ ISSUES = st.builds(
 
 
 @given(st.permutations(["b", "B", "a", "é", "Z", "_"]), st.lists(ISSUES, max_size=6), st.randoms())
-def test_the_same_input_gives_the_same_bytes_whatever_its_order(
+def test_the_payload_does_not_depend_on_the_order_of_its_input(
     names: list[str], issues: list[Issue], rng: Any
 ) -> None:
     shuffled = list(issues)
@@ -226,7 +226,7 @@ def test_the_same_input_gives_the_same_bytes_whatever_its_order(
     assert found["partial"] is any(one.level == "error" for one in issues)
 
 
-def test_call_tool_and_the_two_templates_are_always_there() -> None:
+def test_call_tool_and_the_two_templates_are_always_included() -> None:
     found = discovery([], [])
     assert found == {
         "callTool": {key: CALL_TOOL[key] for key in ("name", "description", "inputSchema")},
@@ -263,7 +263,7 @@ def test_call_tool_and_the_two_templates_are_always_there() -> None:
         ([{"text": '{"inputSchema":[]}'}], "SCHEMA_INPUT_MISSING"),
     ],
 )
-def test_a_schema_that_cannot_be_used_has_its_code(contents: object, code: str) -> None:
+def test_an_unusable_schema_has_its_error_code(contents: object, code: str) -> None:
     assert read_schema(contents) == (None, code)
 
 

@@ -1,4 +1,4 @@
-"""The table of clients of late."""
+"""Tests of the table of recent clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_client_keeps_its_last_requests_only() -> None:
     assert [one.at for one in requests] == [3.0, 4.0, 5.0, 6.0, 7.0]
 
 
-def test_the_client_that_was_silent_longest_makes_room() -> None:
+def test_the_least_recently_seen_client_is_dropped() -> None:
     clients = RecentClients()
     for number in range(MAX_CLIENTS):
         clients.record(client(number), seen(float(number)))
@@ -36,8 +36,8 @@ def test_the_client_that_was_silent_longest_makes_room() -> None:
     assert client(1) not in known
 
 
-def test_what_was_decided_may_be_known_later_than_the_request() -> None:
-    """A handshake decides while it is answered."""
+def test_the_decision_can_be_recorded_after_the_request() -> None:
+    """A handshake decides only while it is being answered."""
     response_headers: dict[str, str] = {}
     request = RequestRecord(1.0, "tools/call", Claims(), response_headers)
     assert (request.source, request.workspace) == ("none", None)
@@ -45,8 +45,8 @@ def test_what_was_decided_may_be_known_later_than_the_request() -> None:
     assert (request.source, request.workspace) == ("argument", "ws-1")
 
 
-def test_what_a_client_said_is_shown_in_bounds_and_without_half_characters() -> None:
-    """Neither arguments nor the session's choice are among it."""
+def test_shown_claims_are_bounded_and_valid_unicode() -> None:
+    """Arguments and the session binding are not shown."""
     claims = Claims(
         path="w", argument_workspace="secret", session="bound", query="/a\udcff", header="x" * 500, codex=None
     )

@@ -1,4 +1,4 @@
-"""The life of a workspace server: every transition, every missing one, back-off and crash loop."""
+"""Tests of the lifecycle of a workspace server: all transitions, back-off and crash loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manager.routing.state.lifecycle import (
 
 S, E = State, Event
 MIDDLE = 0.5
-"""The chance that spreads nothing."""
+"""The random value that gives the exact pause."""
 
 TABLE = {
     (S.STOPPED, E.START): S.STARTING,
@@ -54,7 +54,7 @@ DEEDS = {
     E.EXITED: lambda life: life.exited(100.0, MIDDLE),
     E.STOP: lambda life: life.stop(),
 }
-"""What makes an event happen from outside; giving up and looping follow from misses and exits."""
+"""Calls that cause an event; `unhealthy` and `crash looping` follow from misses and exits."""
 
 
 def started(now: float = 0.0, *, misses_allowed: int = 3) -> Lifecycle:
@@ -77,7 +77,7 @@ def test_the_table_holds_exactly_these_transitions(pair: tuple[State, Event]) ->
     [(state, event) for state in State for event in DEEDS],
     ids=lambda one: one.value,
 )
-def test_a_deed_moves_along_the_table_or_is_a_fault(state: State, event: Event) -> None:
+def test_an_event_follows_the_table_or_raises_an_exception(state: State, event: Event) -> None:
     life = Lifecycle(state=state, misses_allowed=99)
     if (state, event) in TABLE:
         DEEDS[event](life)
@@ -94,7 +94,7 @@ def test_only_ready_and_suspect_servers_get_calls() -> None:
     assert {state for state in State if Lifecycle(state=state).is_serving} == {S.READY, S.SUSPECT}
 
 
-def test_three_misses_in_a_row_make_it_unhealthy() -> None:
+def test_three_health_misses_in_a_row_make_it_unhealthy() -> None:
     life = started()
     states = []
     for now in (5.0, 10.0, 15.0, 20.0):
@@ -104,7 +104,7 @@ def test_three_misses_in_a_row_make_it_unhealthy() -> None:
     assert life.hung_for(25.0) == 20.0
 
 
-def test_one_answer_forgets_the_misses() -> None:
+def test_one_answer_resets_the_misses() -> None:
     life = started()
     life.missed(1.0)
     life.missed(2.0)
@@ -115,7 +115,7 @@ def test_one_answer_forgets_the_misses() -> None:
     assert life.state is S.SUSPECT
 
 
-def test_a_new_start_forgets_the_misses_of_the_last_run() -> None:
+def test_a_new_start_resets_the_misses() -> None:
     life = started()
     life.missed(1.0)
     life.exited(100.0, MIDDLE)
@@ -145,7 +145,7 @@ def test_five_fast_exits_are_a_crash_loop() -> None:
     assert life.wait_before_start(attempt * 100.0 + FAST_EXIT_S - 0.1) == RETRY_LOOPING_S
 
 
-def test_a_start_that_was_never_ready_is_a_fast_exit_however_long_it_took() -> None:
+def test_an_exit_before_ready_is_a_fast_exit() -> None:
     life = Lifecycle()
     for now in range(0, 500, 100):
         life.start(float(now))
@@ -153,7 +153,7 @@ def test_a_start_that_was_never_ready_is_a_fast_exit_however_long_it_took() -> N
     assert life.state is S.CRASH_LOOPING
 
 
-def test_a_long_life_begins_the_count_anew() -> None:
+def test_a_long_run_resets_the_fast_exits() -> None:
     life = Lifecycle()
     for now in range(0, 2000, 100):
         life.start(float(now))
@@ -163,7 +163,7 @@ def test_a_long_life_begins_the_count_anew() -> None:
     assert life.restarts == 20
 
 
-def test_a_crash_looping_server_that_fails_again_loops_on() -> None:
+def test_another_failure_keeps_the_crash_loop() -> None:
     life = Lifecycle(state=S.CRASH_LOOPING, fast_exits=FAST_EXITS)
     life.start(1000.0)
     life.exited(1001.0, MIDDLE, never_ready=True)
@@ -171,28 +171,28 @@ def test_a_crash_looping_server_that_fails_again_loops_on() -> None:
     assert life.wait_before_start(1001.0) == RETRY_LOOPING_S
 
 
-def test_a_crash_loop_of_a_day_loops_on() -> None:
-    """Its back-off still fits a float."""
+def test_a_crash_loop_can_last_a_day() -> None:
+    """The back-off does not overflow a float."""
     life = Lifecycle(state=S.CRASH_LOOPING, fast_exits=1440)
     life.start(1000.0)
     life.exited(1001.0, MIDDLE)
     assert life.wait_before_start(1001.0) == RETRY_LOOPING_S
 
 
-def test_a_stop_on_purpose_counts_as_no_crash() -> None:
+def test_a_requested_stop_is_no_crash() -> None:
     life = started()
     life.stop()
     life.exited(1.0, MIDDLE)
     assert (life.state, life.restarts, life.fast_exits, life.wait_before_start(1.0)) == (S.STOPPED, 0, 0, 0.0)
 
 
-def test_a_stop_forgives_a_crash_loop() -> None:
+def test_a_stop_ends_a_crash_loop() -> None:
     life = Lifecycle(state=S.CRASH_LOOPING, fast_exits=7, not_before=1e9)
     life.stop()
     assert (life.state, life.fast_exits, life.wait_before_start(0.0)) == (S.STOPPED, 0, 0.0)
 
 
-def test_a_handshake_lifts_the_back_off_once() -> None:
+def test_a_handshake_skips_the_back_off_once() -> None:
     life = started()
     life.exited(1.0, MIDDLE)
     life.forgive()

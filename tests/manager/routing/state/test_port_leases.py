@@ -1,4 +1,4 @@
-"""Port reservations: who gets which port, and for how long."""
+"""Tests of port reservations: which port, and for how long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def ask(
     now: float = 0.0,
     *,
     in_use: Collection[int] = (),
-    foreign: Collection[int] = (),
+    occupied: Collection[int] = (),
     present: int | None = None,
 ) -> int | PortExhausted:
     return leases.allocate(
@@ -30,7 +30,7 @@ def ask(
         now,
         in_use=in_use,
         own_port=OWN,
-        bindable=lambda port: port not in foreign,
+        bindable=lambda port: port not in occupied,
         present=present,
     )
 
@@ -42,27 +42,27 @@ def test_first_free_port_from_the_start_is_given() -> None:
 def test_taken_ports_are_passed_over() -> None:
     leases = PortLeases()
     assert ask(leases, "a", OWN - 1) == OWN - 1
-    assert ask(leases, "b", OWN - 1, in_use={OWN + 1}, foreign={OWN + 2}) == OWN + 3
+    assert ask(leases, "b", OWN - 1, in_use={OWN + 1}, occupied={OWN + 2}) == OWN + 3
 
 
-def test_three_servers_prefer_a_port_that_a_foreign_process_holds() -> None:
+def test_three_servers_skip_a_port_of_another_process() -> None:
     leases = PortLeases()
-    ports = [ask(leases, name, foreign={21100}) for name in "abc"]
+    ports = [ask(leases, name, occupied={21100}) for name in "abc"]
     assert ports == [21101, 21102, 21103]
 
 
 def test_asker_with_a_live_instance_gets_its_present_port() -> None:
     leases = PortLeases()
     ask(leases, "a")
-    assert ask(leases, "a", 30000, present=25000, foreign={25000}) == 25000
+    assert ask(leases, "a", 30000, present=25000, occupied={25000}) == 25000
     assert leases.current() == ()
 
 
 def test_asking_again_renews_the_same_port() -> None:
     leases = PortLeases()
     ask(leases, "a", now=0)
-    # the asker may have bound the port by now, so the system would say no
-    assert ask(leases, "a", 21050, now=10, foreign={21100}) == 21100
+    # the server may have bound the port by now, so it would not be free
+    assert ask(leases, "a", 21050, now=10, occupied={21100}) == 21100
     assert ask(leases, "b", now=20) == 21101
     assert ask(leases, "b", now=25) == 21101
 
@@ -114,7 +114,7 @@ def test_nothing_free_up_to_the_last_port_is_a_refusal() -> None:
     leases = PortLeases()
     assert ask(leases, "a", 65535) == 65535
     assert ask(leases, "b", 65535) == PortExhausted(65535)
-    assert ask(leases, "a", 65530, foreign=range(65530, 65536), in_use={65535}) == PortExhausted(65530)
+    assert ask(leases, "a", 65530, occupied=range(65530, 65536), in_use={65535}) == PortExhausted(65530)
     assert leases.current() == ()
 
 
@@ -129,8 +129,8 @@ SESSIONS = st.sampled_from("abcde")
 STARTS = st.integers(65528, 65535)
 
 
-class LeasesKeepTheirPromises(RuleBasedStateMachine):
-    """Against a model that is nothing but a list of (session, port, end)."""
+class LeasesEqualModel(RuleBasedStateMachine):
+    """Compares the leases with a model, a list of (session, port, end)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,17 +141,19 @@ class LeasesKeepTheirPromises(RuleBasedStateMachine):
     def expire(self) -> None:
         self.model = {who: lease for who, lease in self.model.items() if lease[1] > self.now}
 
-    @rule(who=SESSIONS, start=STARTS, in_use=st.sets(STARTS, max_size=3), foreign=st.sets(STARTS, max_size=3))
-    def allocate(self, who: str, start: int, in_use: set[int], foreign: set[int]) -> None:
+    @rule(
+        who=SESSIONS, start=STARTS, in_use=st.sets(STARTS, max_size=3), occupied=st.sets(STARTS, max_size=3)
+    )
+    def allocate(self, who: str, start: int, in_use: set[int], occupied: set[int]) -> None:
         self.expire()
         old = self.model.pop(who, (0, 0.0))[0]
         reserved = {port for port, _ in self.model.values()}
         free = [
-            port for port in range(start, 65536) if port not in reserved | in_use | foreign and port != 65530
+            port for port in range(start, 65536) if port not in reserved | in_use | occupied and port != 65530
         ]
         expected = old if old >= start and old not in in_use else min(free, default=None)
         given = self.leases.allocate(
-            who, start, self.now, in_use=in_use, own_port=65530, bindable=lambda port: port not in foreign
+            who, start, self.now, in_use=in_use, own_port=65530, bindable=lambda port: port not in occupied
         )
         if expected is None:
             assert given == PortExhausted(start)
@@ -176,5 +178,5 @@ class LeasesKeepTheirPromises(RuleBasedStateMachine):
         assert current == self.model
 
 
-LeasesKeepTheirPromises.TestCase.settings = settings(stateful_step_count=25)
-TestLeasesKeepTheirPromises = LeasesKeepTheirPromises.TestCase
+LeasesEqualModel.TestCase.settings = settings(stateful_step_count=25)
+TestLeasesKeepTheirPromises = LeasesEqualModel.TestCase

@@ -1,4 +1,4 @@
-"""The table of legacy sessions: who is in it, for how long, and what an id looks like."""
+"""Tests of the session table: entries, expiry and the form of ids."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def enter(sessions: SessionTable, identity: str = "s", seen: float = 0.0, **memb
     return session
 
 
-def test_a_session_never_used_after_initialize_ends_after_a_quarter_of_an_hour() -> None:
+def test_a_session_unused_after_initialize_ends_after_15_minutes() -> None:
     sessions = table()
     enter(sessions)
     assert [one.id for one in sessions.sweep(UNUSED - 0.001)] == []
@@ -31,7 +31,7 @@ def test_a_session_never_used_after_initialize_ends_after_a_quarter_of_an_hour()
     assert len(sessions) == 0
 
 
-def test_a_used_session_ends_after_five_hours_of_silence() -> None:
+def test_a_used_session_ends_after_five_idle_hours() -> None:
     sessions = table()
     enter(sessions)
     assert sessions.get("s", 10.0) is not None
@@ -39,7 +39,7 @@ def test_a_used_session_ends_after_five_hours_of_silence() -> None:
     assert sessions.get("s", 10.0 + 2 * IDLE) is None
 
 
-def test_every_request_begins_the_time_anew() -> None:
+def test_every_request_restarts_the_idle_time() -> None:
     sessions = table()
     session = enter(sessions)
     for now in range(0, int(10 * IDLE), int(IDLE) - 1):
@@ -61,7 +61,7 @@ def test_an_open_stream_or_a_call_in_flight_keeps_a_session(busy: dict[str, Any]
     assert sessions.get("s", 100 * IDLE) is not None
 
 
-def test_the_table_is_full_at_its_limit_and_has_room_again() -> None:
+def test_the_table_is_full_at_its_limit_until_a_session_ends() -> None:
     sessions = table(limit=2)
     enter(sessions, "a")
     assert not sessions.is_full

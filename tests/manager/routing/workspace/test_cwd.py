@@ -1,4 +1,4 @@
-"""What a client's text for its cwd means."""
+"""Tests of the parser for a client's cwd."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def problem(text: object, *, ambient: bool = False, windows: bool = False) -> st
     return parsed.kind.value
 
 
-def test_problems_carry_the_words_of_the_contract() -> None:
+def test_problems_have_stable_names() -> None:
     assert {kind.value for kind in CwdProblemKind} == {
         "relative",
         "missing",
@@ -57,7 +57,7 @@ def test_problems_carry_the_words_of_the_contract() -> None:
 
 @pytest.mark.parametrize("ambient", [True, False])
 @pytest.mark.parametrize("text", [None, 42, True, ["/ws"], {"cwd": "/ws"}, b"/ws", "", "  ", "\t\n"])
-def test_nothing_said_is_absent_wherever_it_comes_from(text: object, ambient: bool) -> None:
+def test_empty_or_non_text_cwd_is_absent(text: object, ambient: bool) -> None:
     assert parse_cwd(text, ambient=ambient, windows=False) == NoCwd()
 
 
@@ -71,7 +71,7 @@ def test_unexpanded_placeholder_counts_as_unset_only_in_configuration(text: str,
 @pytest.mark.parametrize(
     "text", ["/ws/${PWD}", "/ws/$x", "/ws/%CD%", "/{env:PWD}", "/<x>", "/ws/%2e%2e/x", "/ws/a?b#c", "/~"]
 )
-def test_absolute_path_is_taken_letter_by_letter(text: str) -> None:
+def test_absolute_path_is_taken_unchanged(text: str) -> None:
     assert paths(text, ambient=True) == (text,)
 
 
@@ -93,7 +93,9 @@ def test_relative_text_is_refused(text: str, ambient: bool) -> None:
         ("file:///ws/mono%20", ("/ws/mono ",)),
     ],
 )
-def test_blanks_are_tried_as_they_stand_and_then_trimmed(text: str, expected: tuple[str, ...]) -> None:
+def test_path_with_outer_blanks_is_tried_unchanged_and_then_trimmed(
+    text: str, expected: tuple[str, ...]
+) -> None:
     assert paths(text) == expected
 
 
@@ -164,7 +166,7 @@ def test_length_is_counted_in_bytes_after_decoding() -> None:
         ("C:\\\ud800", "C:\\\ud800"),
     ],
 )
-def test_windows_spellings_become_the_usual_one(text: str, expected: str) -> None:
+def test_windows_spellings_are_normalised(text: str, expected: str) -> None:
     assert paths(text, windows=True) == (expected,)
 
 
@@ -177,7 +179,7 @@ ANY_TEXT = st.text(st.characters(codec=None)) | st.from_regex(r"\A *(file:/*|/|[
 
 
 @given(text=ANY_TEXT | st.none() | st.integers() | st.binary(), ambient=st.booleans(), windows=st.booleans())
-def test_every_input_has_an_answer(text: object, ambient: bool, windows: bool) -> None:
+def test_every_input_has_a_result(text: object, ambient: bool, windows: bool) -> None:
     parsed = parse_cwd(text, ambient=ambient, windows=windows)
     match parsed:
         case CwdCandidates(candidates):

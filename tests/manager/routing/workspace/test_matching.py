@@ -1,4 +1,4 @@
-"""The nearest ancestor wins, known or marked."""
+"""Tests of the match of folders to workspaces: the nearest known or marked ancestor wins."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_nearest_known_root_wins_by_whole_components(cwd: str, expected: tuple[s
         assert root_of(cwd, list(order)) == expected
 
 
-def test_match_says_how_far_up_it_lies() -> None:
+def test_match_has_the_distance_to_its_root() -> None:
     assert match(chain("/ws/mono/src"), known("/ws/mono"), home=None, auto_start=False) == Match(*MONO, 1)
 
 
@@ -86,7 +86,7 @@ def test_another_device_matches_by_path_but_not_by_inode() -> None:
     assert root_of("/ws/mono", [KnownRoot("/x", "w", (device + 1, inode))]) is None
 
 
-def test_folder_made_anew_matches_by_path_before_a_stranger_with_its_old_inode() -> None:
+def test_recreated_folder_matches_by_path_before_inode() -> None:
     recreated = KnownRoot("/ws/mono", "w", None)
     stranger = KnownRoot("/x", "stranger", identity("/ws/mono"))
     assert root_of("/ws/mono", [stranger, recreated]) == ("/ws/mono", "w")
@@ -108,7 +108,7 @@ def test_workspace_of_several_folders_is_found_by_each_and_by_its_file() -> None
 
 
 @pytest.mark.parametrize("mark", ["lm-tools-bridge", "code-workspace", "vcs", "vscode"])
-def test_each_mark_makes_an_unknown_folder_a_workspace_when_auto_start_is_on(mark: Mark) -> None:
+def test_each_mark_makes_a_workspace_if_auto_start_is_on(mark: Mark) -> None:
     marks: dict[str, set[Mark]] = {"/ws/new": {mark}}
     assert root_of("/ws/new/src", [], marks) == ("/ws/new", None)
     assert root_of("/ws/new", [], marks) == ("/ws/new", None)
@@ -139,14 +139,14 @@ def test_known_root_beats_marks_above_it_and_its_own() -> None:
         ({"/ws/mono/b": {"vscode"}}, ["/ws/mono/b/c"], ("/ws/mono/b/c", "id:/ws/mono/b/c")),
     ],
 )
-def test_editor_folder_alone_counts_only_where_nothing_known_lies_above(
+def test_vscode_folder_counts_only_outside_known_workspaces(
     marks: dict[str, set[Mark]], roots: list[str], expected: tuple[str, str | None]
 ) -> None:
     assert root_of("/ws/mono/b/c", known(*roots), marks) == expected
 
 
 @pytest.mark.parametrize("place", [HOME, "/"])
-def test_home_and_root_of_the_tree_are_workspaces_only_when_known(place: str) -> None:
+def test_home_and_file_system_root_are_workspaces_only_if_known(place: str) -> None:
     marks: dict[str, set[Mark]] = {place: {"vcs", "lm-tools-bridge", "vscode", "code-workspace"}}
     assert root_of(f"{HOME}/x", [], marks) is None
     assert root_of(place, [], marks) is None

@@ -1,4 +1,4 @@
-"""The order in which a request's claims are asked."""
+"""Tests of the order of the claims in workspace resolution."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ALL = Claims(
 )
 
 
-def test_explicit_claims_are_path_then_handle_then_folder() -> None:
-    """Rungs 1 and 2."""
+def test_explicit_claims_are_path_then_workspace_then_cwd() -> None:
+    """Steps 1 and 2 of workspace resolution."""
     assert ALL.explicit_claims() == (
         Claim(WorkspaceSource.PATH, "w-path", is_id=True),
         Claim(WorkspaceSource.ARGUMENT, "w-arg", is_id=True),
@@ -22,24 +22,24 @@ def test_explicit_claims_are_path_then_handle_then_folder() -> None:
     )
 
 
-def test_the_binding_is_no_explicit_claim() -> None:
-    """Rung 3: "explicit" is what was said in this very request."""
+def test_the_session_binding_is_no_explicit_claim() -> None:
+    """Step 3: only claims of the request itself are explicit."""
     claims = Claims(session="w-bound")
     assert claims.explicit_claims() == ()
     assert claims.session_claim() == Claim(WorkspaceSource.SESSION, "w-bound", is_id=True)
 
 
-def test_the_query_is_asked_before_the_header() -> None:
+def test_the_query_precedes_the_header() -> None:
     assert ALL.ambient_claims() == (Claim(WorkspaceSource.QUERY, "/q"), Claim(WorkspaceSource.HEADER, "/h"))
 
 
-def test_silence_makes_no_claim() -> None:
+def test_an_empty_request_makes_no_claim() -> None:
     claims = Claims()
     assert (claims.explicit_claims(), claims.session_claim(), claims.ambient_claims()) == ((), None, ())
 
 
 def test_an_argument_of_the_wrong_type_is_still_a_claim() -> None:
-    """So that it can be refused instead of being overheard."""
+    """So it is refused and not ignored."""
     assert Claims(argument_cwd=7).explicit_claims() == (Claim(WorkspaceSource.ARGUMENT, 7),)
     assert Claims(argument_workspace=0).explicit_claims() == (Claim(WorkspaceSource.ARGUMENT, 0, is_id=True),)
 
@@ -54,17 +54,17 @@ def test_an_argument_of_the_wrong_type_is_still_a_claim() -> None:
         (["a", "a", "c"], ("a", "c")),
     ],
 )
-def test_a_disagreement_names_both(workspaces: list[str], conflict: tuple[str, str] | None) -> None:
-    """47110."""
+def test_a_conflict_names_both_workspaces(workspaces: list[str], conflict: tuple[str, str] | None) -> None:
+    """They are in the refusal 47110."""
     assert conflicting_workspaces(workspaces) == conflict
 
 
 @pytest.mark.parametrize("workspaces", list(itertools.product("ab", repeat=3)))
-def test_any_difference_is_a_disagreement(workspaces: tuple[str, ...]) -> None:
+def test_any_difference_is_a_conflict(workspaces: tuple[str, ...]) -> None:
     assert (conflicting_workspaces(workspaces) is not None) is (len(set(workspaces)) > 1)
 
 
-def test_sources_are_spelt_as_the_response_header_says_them() -> None:
+def test_sources_are_the_values_of_the_response_header() -> None:
     assert {source.value for source in WorkspaceSource} <= {
         "path", "argument", "session", "query", "header", "codex", "roots", "none",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The name of a workspace."""
+"""Tests of the workspace id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manager.routing.workspace.workspace_id import workspace_id
         ("/", "workspace-8a5edab28263"),
     ],
 )
-def test_id_is_the_same_for_ever(path: str, expected: str) -> None:
+def test_id_is_stable(path: str, expected: str) -> None:
     assert workspace_id(path) == expected
 
 
@@ -46,7 +46,7 @@ def test_slug_is_the_readable_part_of_the_folder_name(path: str, slug: str) -> N
     assert re.fullmatch(re.escape(slug) + "-[0-9a-f]{12}", workspace_id(path))
 
 
-def test_folders_that_read_alike_have_different_ids() -> None:
+def test_folders_with_the_same_slug_have_different_ids() -> None:
     alike = ["/a/p", "/b/p", "/a/P", "/a/p ", "/a/\udcff", "/a/\udcfe", "/a/\u00e9", "/a/e\u0301"]
     assert len({workspace_id(path) for path in alike}) == len(alike)
 
@@ -57,7 +57,7 @@ PATHS = st.text(
 
 
 @given(PATHS.map("/".__add__) | st.text(st.characters(codec=None)).map("C:\\".__add__))
-def test_every_path_has_an_id_fit_for_urls(path: str) -> None:
+def test_every_path_has_an_id_that_is_safe_in_urls(path: str) -> None:
     name = workspace_id(path)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*-[0-9a-f]{12}", name)
     assert len(name) <= 64

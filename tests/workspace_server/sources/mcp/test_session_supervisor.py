@@ -23,10 +23,10 @@ async def session_of(supervisor: SessionSupervisor) -> Session:
 
 
 class Server:
-    """Opens sessions over wires, as often as it is asked; `fail` are what the next openings raise."""
+    """Opens sessions over scripted transports; `fail` are what the next openings raise."""
 
     def __init__(self, *fail: Exception) -> None:
-        self.wires: list[ScriptedTransport] = []
+        self.transports: list[ScriptedTransport] = []
         self.fail = list(fail)
         self.gate: asyncio.Event | None = None
         self.states: list[str] = []
@@ -38,14 +38,14 @@ class Server:
         return SessionSupervisor(self._open, policy, on_state, source="x", chance=lambda: 0.5, **options)
 
     async def _open(self, on_end: Callable[[str], None]) -> Session:
-        wire = ScriptedTransport()
-        self.wires.append(wire)
+        transport = ScriptedTransport()
+        self.transports.append(transport)
         if self.gate is not None:
             await self.gate.wait()
         if self.fail:
             raise self.fail.pop(0)
         return await Session.open(
-            wire, source="x", root="/", timeout_s=5, on_change=lambda _: None, on_end=on_end, version="1"
+            transport, source="x", root="/", timeout_s=5, on_change=lambda _: None, on_end=on_end, version="1"
         )
 
     async def until(self, state: str) -> None:
@@ -63,12 +63,12 @@ async def test_nothing_starts_until_somebody_asks_and_then_once_for_all() -> Non
     server = Server()
     assert server.states == []
     await asyncio.sleep(0)
-    assert server.wires == []
+    assert server.transports == []
     sessions = await asyncio.gather(*(session_of(server.supervisor) for _ in range(50)))
-    assert len(set(map(id, sessions))) == len(server.wires) == 1
+    assert len(set(map(id, sessions))) == len(server.transports) == 1
     assert server.states == ["starting", "ready"]
     await server.supervisor.close()
-    assert server.wires[0].closed
+    assert server.transports[0].closed
 
 
 async def test_who_asked_first_may_leave_without_stopping_the_others() -> None:
@@ -88,7 +88,7 @@ async def test_who_asked_first_may_leave_without_stopping_the_others() -> None:
 async def test_an_ended_session_is_closed_and_started_again() -> None:
     server = Server()
     old = await session_of(server.supervisor)
-    server.wires[0].end("exited with code 1")
+    server.transports[0].end("exited with code 1")
     await server.until("backoff")
     assert (server.supervisor.session, server.supervisor.error) == (None, "exited with code 1")
     with pytest.raises(Unavailable, match="exited with code 1") as refused:
@@ -96,9 +96,9 @@ async def test_an_ended_session_is_closed_and_started_again() -> None:
     assert refused.value.delivered == "no"
     assert 0 < (refused.value.retry_after_ms or 0) <= 50
     await server.until("ready")
-    assert server.wires[0].closed == 1
+    assert server.transports[0].closed == 1
     assert await session_of(server.supervisor) is not old
-    assert (server.supervisor.error, len(server.wires)) == (None, 2)
+    assert (server.supervisor.error, len(server.transports)) == (None, 2)
     await server.supervisor.close()
 
 
@@ -108,8 +108,8 @@ async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again(
 
     async def opened_too_late(on_end: Callable[[str], None]) -> Session:
         session = await server._open(on_end)
-        if len(server.wires) == 1:
-            server.wires[0].end("exited with code 1")
+        if len(server.transports) == 1:
+            server.transports[0].end("exited with code 1")
             async with asyncio.timeout(5):
                 while session.ended is None:
                     await asyncio.sleep(0.005)
@@ -128,7 +128,7 @@ async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again(
     async with asyncio.timeout(5):
         while supervisor.state != "ready":
             await asyncio.sleep(0.005)
-    assert server.wires[0].closed == 1
+    assert server.transports[0].closed == 1
     await supervisor.close()
 
 
@@ -146,7 +146,7 @@ async def test_five_failures_are_a_loop_and_a_person_may_try_at_once(
     assert 59_000 < (refused.value.retry_after_ms or 0) <= 60_000
     server.supervisor.try_now()
     await server.until("ready")
-    assert len(server.wires) == 6
+    assert len(server.transports) == 6
     await server.supervisor.close()
 
 
@@ -156,7 +156,7 @@ async def test_what_cannot_help_is_not_tried_again_but_a_person_may() -> None:
         with pytest.raises(Unavailable, match="cannot start x") as refused:
             await session_of(server.supervisor)
         assert refused.value.retry_after_ms is None
-    assert (server.supervisor.state, len(server.wires)) == ("failed", 1)
+    assert (server.supervisor.state, len(server.transports)) == ("failed", 1)
     server.supervisor.try_now()
     await server.until("ready")
     await server.supervisor.close()
@@ -171,7 +171,7 @@ async def test_a_start_that_breaks_is_a_start_that_failed() -> None:
     await server.supervisor.close()
 
 
-async def test_closing_during_a_start_leaves_nothing_and_nobody_is_cancelled_by_it() -> None:
+async def test_closing_during_a_start_leaves_nothing_and_cancels_no_caller() -> None:
     server = Server()
     server.gate = asyncio.Event()
     asking = asyncio.create_task(session_of(server.supervisor))
@@ -182,7 +182,7 @@ async def test_closing_during_a_start_leaves_nothing_and_nobody_is_cancelled_by_
     with pytest.raises(Unavailable, match="stopped"):
         await session_of(server.supervisor)
     server.supervisor.try_now()
-    assert len(server.wires) == 1
+    assert len(server.transports) == 1
 
 
 @pytest.mark.usefixtures("_quick")
@@ -190,11 +190,11 @@ async def test_a_session_that_is_not_revived_starts_when_somebody_asks() -> None
     server = Server()
     supervisor = server.make(revive=False)
     await session_of(supervisor)
-    server.wires[0].end()
+    server.transports[0].end()
     await asyncio.sleep(0.1)
-    assert len(server.wires) == 1
+    assert len(server.transports) == 1
     await session_of(supervisor)
-    assert len(server.wires) == 2
+    assert len(server.transports) == 2
     await supervisor.close()
 
 
@@ -207,7 +207,7 @@ async def test_supervisors_of_one_server_share_its_policy() -> None:
     with pytest.raises(Unavailable) as refused:
         await session_of(second)
     assert refused.value.retry_after_ms
-    assert len(server.wires) == 1
+    assert len(server.transports) == 1
 
 
 @pytest.mark.usefixtures("_quick")
@@ -215,13 +215,13 @@ async def test_there_are_never_two_of_one_server() -> None:
     """One that closed its output but lives is ended before another is started."""
     server = Server()
     await session_of(server.supervisor)
-    server.wires[0].lingers = asyncio.Event()
-    server.wires[0].end("closed its output")
+    server.transports[0].lingers = asyncio.Event()
+    server.transports[0].end("closed its output")
     await server.until("backoff")
     server.supervisor.try_now()
     await asyncio.sleep(0.05)
-    assert (server.wires[0].closed, len(server.wires)) == (1, 1)
-    server.wires[0].lingers.set()
+    assert (server.transports[0].closed, len(server.transports)) == (1, 1)
+    server.transports[0].lingers.set()
     await server.until("ready")
     await server.supervisor.close()
 
@@ -242,9 +242,9 @@ async def test_a_replaced_session_is_closed_with_its_last_caller() -> None:
                 raise Unavailable("session lost")
         assert await session_of(supervisor) is not old
         await asyncio.sleep(0.01)
-        assert server.wires[0].closed == 0
+        assert server.transports[0].closed == 0
     await asyncio.sleep(0.01)
-    assert (server.wires[0].closed, server.wires[1].closed, supervisor.opened) == (1, 0, 2)
+    assert (server.transports[0].closed, server.transports[1].closed, supervisor.opened) == (1, 0, 2)
     await supervisor.close()
 
 
@@ -256,7 +256,7 @@ async def test_a_replaced_session_that_ends_leaves_its_successor_alone() -> None
             async with supervisor.use():
                 raise Unavailable("session lost")
         new = await session_of(supervisor)
-        server.wires[0].end("too late")
+        server.transports[0].end("too late")
         await asyncio.sleep(0.01)
         assert supervisor.state == "ready"
         assert await session_of(supervisor) is new

@@ -23,9 +23,9 @@ CONNECTIONS = (1, 16)
 SDK = ("json", "sse")
 COLUMNS = (
     "case",
-    "who",
+    "server",
     "µs/call",
-    "of it the manager",
+    "manager's part",
     "calls/s",
     "ours ×",
     "p50 µs",

@@ -59,7 +59,7 @@ class Manager:
         connection.close()
 
     def weigh(self) -> None:
-        """Note what manager, template and servers weigh together, in KiB."""
+        """Record the memory (PSS) of manager, fork server and workspace servers together, in KiB."""
         self.weights.append(sum(pss(pid) for pid in family(str(self.folder))))
 
 

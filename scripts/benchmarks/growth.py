@@ -1,10 +1,10 @@
-"""Growth: what a call costs and how much memory there is, as sessions and workspaces become many.
+"""Measures processor time per call and memory as the number of sessions and workspaces grows.
 
 One manager grows step by step. At each step it is measured in turns with nginx, and its processor time is
-compared in relation to nginx's, because the weather changes between steps. Kept: each connection stays with
-its session and workspace, as clients do. In turns: every call has another session or workspace than the one
-before. What the manager does by itself, for heartbeats of many servers, is taken off. Under load that costs
-more than at rest, so all workspaces are there from the first step on, and only those called become more.
+compared relative to nginx's, because the load of the machine changes between steps. Kept: each connection
+keeps its session and workspace, as clients do. In turns: each call uses another session or workspace than the
+one before. The manager's own processor time for heartbeats is subtracted. It is higher under load than at
+rest, so all workspaces exist from the first step on, and only the number of called ones grows.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def text(series: dict[str, list[Step]]) -> str:
         for name, steps in series.items() for one in steps
     ]  # fmt: skip
     columns = (
-        "of", "µs/call nginx", "ours, kept", "beside the first", "ours, in turns", "beside the first",
-        "calls/s ours, kept", "RSS MB",
+        "of", "µs/call nginx", "ours, kept", "relative to the first", "ours, in turns",
+        "relative to the first", "calls/s ours, kept", "RSS MB",
     )  # fmt: skip
     return table(columns, rows)
 

@@ -105,11 +105,11 @@ def text(found: Found, ceiling: Measured) -> str:
     load, server = f"{ceiling.load:.0%}", f"{ceiling.busy:.0%}"
     return f"""{table(COLUMNS, rows)}
 
-wrk alone reaches {ceiling.rate:,.0f} calls/s where nginx answers two bytes by itself; it uses {load} of a
-processor then, nginx {server}. Busy is the share of their processor that nginx and the manager used: where
-it is near 100 %, they limit the calls, elsewhere the machine does. Others is what all other programs used.
-Cases with `-read` are of a server that says nothing about its results.
-RSS is the manager's, with the template of workspace servers."""
+wrk reaches {ceiling.rate:,.0f} calls/s against an nginx that answers with two bytes; it uses {load} of
+a processor in that case, nginx {server}. Busy is the share of its processor that nginx or the manager used. Near
+100 % it limits the calls; otherwise the machine does. Others is the share that all other programs used.
+In cases with `-read`, the server announces no result trim. RSS is the manager's, without a
+fork server."""
 
 
 def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:

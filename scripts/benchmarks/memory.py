@@ -1,4 +1,4 @@
-"""What the manager's memory grows by: with each session, each idle connection, each open stream."""
+"""Measures the manager's memory per session, idle connection and open server stream."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
 
 FIRST = 1_200
-"""Sessions that are there before: caches stop to grow at 1,024."""
+"""Sessions opened before the measurement, since caches stop growing at 1,024."""
 NUMBER = 2_000
 REST_S = 2.0
-"""Before memory is looked at."""
+"""Seconds before memory is measured."""
 
 
 def run(plan: Plan) -> Section:

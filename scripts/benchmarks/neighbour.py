@@ -1,6 +1,6 @@
-"""The neighbour: what small calls wait while four streams of 1 MB go through the same process.
+"""Measures the latency of small calls while four streams of 1 MB pass through the same process.
 
-The streams pause never; a small call comes every two milliseconds.
+The streams never pause; a small call is sent every two milliseconds.
 """
 
 from __future__ import annotations
@@ -54,4 +54,4 @@ def _beside(plan: Plan, target: Target, large: list[Told]) -> Measured:
 def text(found: Mapping[str, Measured], rates: Mapping[str, float]) -> str:
     """The table."""
     rows = [(name, one.rate, one.p50, one.p99, rates[name], int(one.refused)) for name, one in found.items()]
-    return table(("through", "small calls/s", "p50 µs", "p99 µs", "large calls/s", "refused"), rows)
+    return table(("proxy", "small calls/s", "p50 µs", "p99 µs", "large calls/s", "refused"), rows)

@@ -16,7 +16,7 @@ SERVER = (sys.executable, "-I", "-S", str(HERE / "stdio_echo.py"))
 """What they have behind them."""
 TOOL = "echo"
 BY_REST = "by REST"
-"""In the name of what is not asked in MCP."""
+"""Part of the name of a proxy that is not called over MCP."""
 
 
 @dataclass(frozen=True)

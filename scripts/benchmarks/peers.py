@@ -1,7 +1,7 @@
-"""Other MCP proxies beside ours: a forwarded call in a session, 200 B, in turns with nginx and our hop.
+"""Compares other MCP proxies with ours: a forwarded call in a session, 200 B, in turns with nginx.
 
-They have a stdio server behind them that costs next to nothing; it has another processor, and its time is not
-counted as theirs. Ours is measured twice: the hop alone, and with the same stdio server behind our own.
+Behind each proxy is a stdio server that takes almost no time; it has another processor, and its time is not
+counted. Ours is measured twice: the hop only, and with the same stdio server behind a workspace server.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scripts.benchmarks.table import table
 CONNECTIONS = (1, 16)
 WARM_UP_S = 3
 """Node compiles while it runs."""
-OURS, WHOLE = "ours, the hop", "ours, the stdio server behind"
+OURS, WHOLE = "ours, hop only", "ours, with the stdio server"
 COLUMNS = ("who", "µs/call", "calls/s", "ours ×", "p50 µs", "p99 µs", "RSS MB", "refused")
 EXPECTED = b"x" * 200
 
@@ -144,12 +144,12 @@ def text(found: Found, absent: Mapping[str, str]) -> str:
             for name, one in each.items()
         ]
         parts.append(f"{number} connection{'s' * (number > 1)}:\n\n{table(COLUMNS, rows)}")
-    parts += [f"Absent: {name} ({reason})." for name, reason in absent.items()]
+    parts += [f"Not measured: {name} ({reason})." for name, reason in absent.items()]
     return "\n\n".join(parts)
 
 
 def figures(found: Found, peers: list[str]) -> dict[str, float]:
-    """Our hop beside the best of them, and beside the best of those that are asked in MCP."""
+    """Calls per second of our hop relative to the best proxy, and to the best one that is called over MCP."""
     each = found[max(CONNECTIONS)]
     kinds = {"peers": peers, "peers mcp": [name for name in peers if BY_REST not in name]}
     return {

@@ -1,4 +1,4 @@
-"""Many sessions, many connections, many streams: made quickly, kept as long as the block lasts."""
+"""Opens many sessions, connections and server streams quickly, and keeps them while a block runs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from scripts.benchmarks.processes import READY_S
 
 AT_ONCE = 8
 MANY = 100_000
-"""What the manager is told to allow of each."""
+"""The limit of connections and sessions that the manager is configured with."""
 SPARE_FILES = 200
 
 
 def allow_files() -> int:
-    """Have as many open files as the system lets us, and say how many; children inherit that."""
+    """Raise the limit of open files as far as possible and return it, less a reserve; children inherit it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most - SPARE_FILES
 
 
 def sessions(port: int, number: int) -> list[str]:
-    """So many new sessions, over connections that are closed again."""
+    """Open new sessions, over connections that are closed again; return their ids."""
     shares = [len(range(start, number, AT_ONCE)) for start in range(AT_ONCE)]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return [one for some in pool.map(lambda share: _sessions(port, share), shares) for one in some]
@@ -49,12 +49,12 @@ def _sessions(port: int, number: int) -> list[str]:
 
 @contextlib.contextmanager
 def connections(port: int, number: int) -> Iterator[list[socket.socket]]:
-    """So many connections, each used once."""
+    """Open connections, each of which has carried one request."""
     with contextlib.ExitStack() as stack:
         opened = []
         for _ in range(number):
             one = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=READY_S))
-            one.sendall(head(port, "DELETE"))  # names no session, and is told so
+            one.sendall(head(port, "DELETE"))  # without a session id, so that it is refused
             opened.append(one)
         for one in opened:
             one.recv(65536)
@@ -62,12 +62,12 @@ def connections(port: int, number: int) -> Iterator[list[socket.socket]]:
 
 
 def open_streams(port: int, opened: Sequence[socket.socket], ids: Sequence[str]) -> None:
-    """Make each connection the standing stream of a session."""
+    """Open the server stream of a session on each connection."""
     for one, session in zip(opened, ids, strict=True):
         one.sendall(head(port, "GET", "Accept: text/event-stream", f"{headers.SESSION}: {session}"))
     for one in opened:
         if b" 200 " not in one.recv(4096):
-            raise RuntimeError("a standing stream was not opened")
+            raise RuntimeError("a server stream was not opened")
 
 
 def head(port: int, method: str, *fields: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Starts: the manager's until its first answer, a workspace server's until that of a tool; idle memory.
+"""Measures how long the manager and a workspace server take to their first answer, and idle memory.
 
-What is timed is in `fresh_start.py` and `cold.py`. Nothing is pinned: what starts may use the whole machine.
+`fresh_start.py` and `cold.py` take the times. No process is pinned to a processor.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from scripts.benchmarks.table import table
 WORKSPACES = 20
 ROUNDS = 5
 REST_S = 1.5
-"""Before memory is looked at: a server opens its internal channel a second later."""
+"""Seconds before memory is measured: a server opens its internal channel after one second."""
 
 
 def run(plan: Plan) -> Section:
-    """Measure all."""
+    """Run the section."""
     plan.say("start: manager")
     fresh = [_fresh(plan, number) for number in range(max(ROUNDS, plan.rounds))]
     started, resident, spent = (statistics.median(column) for column in zip(*fresh, strict=True))
@@ -31,10 +31,10 @@ def run(plan: Plan) -> Section:
     rows = [
         ("manager, from start to first answer", f"{started:.0f} ms, median of {len(fresh)}"),
         ("manager, idle memory (RSS)", f"{resident:.1f} MB"),
-        ("manager and the template of workspace servers, idle (PSS)", f"{family:.1f} MB"),
+        ("manager and fork server, idle (PSS)", f"{family:.1f} MB"),
         ("`lmtb status`, processor time", f"{spent:.0f} ms"),
         (
-            "handshake that starts a server, and a tool's answer",
+            "handshake that starts a server, and first answer of a tool",
             f"p50 {p50:.0f} ms, p95 {p95:.0f} ms, of {len(times)}",
         ),
         ("memory of a further workspace (PSS)", f"{each:.1f} MB"),
@@ -60,7 +60,7 @@ def _fresh(plan: Plan, number: int) -> tuple[float, float, float]:
 
 
 def _workspaces(plan: Plan) -> tuple[list[float], float, float]:
-    """Milliseconds of each cold start; MB of manager and template; MB that each workspace adds."""
+    """Milliseconds of each cold start; MB of manager and fork server; MB that each further workspace adds."""
     with cold.manager(plan.folder / "cold", forks=True) as one:
         one.weigh()
         for number in range(WORKSPACES):

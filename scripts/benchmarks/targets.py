@@ -1,4 +1,4 @@
-"""What was promised, beside what was measured. Pure."""
+"""Compares the measured figures with their targets. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scripts.benchmarks.table import figure, table
 
 @dataclass(frozen=True)
 class Target:
-    """A limit for a figure: at most that, or at least where `at_least`."""
+    """A limit for a figure: an upper one, or a lower one if `at_least`."""
 
     figure: str
     text: str
@@ -19,7 +19,7 @@ class Target:
     at_least: bool = False
 
     def met(self, value: float) -> bool:
-        """Whether the figure is within."""
+        """Whether the figure meets the target."""
         return value >= self.limit if self.at_least else value <= self.limit
 
 
@@ -30,8 +30,8 @@ PEERS = "calls/s in a session, 200 B, beside the best other MCP proxy"
 TARGETS = (
     Target("cpu modern", f"processor time of a call, 200 B, 16 connections, {PURE}", 1.5, TIMES),
     Target("cpu legacy", f"processor time of a call, 200 B, 16 connections, {SESSION}", 1.8, TIMES),
-    Target("peers mcp", f"{PEERS}, asked in MCP", 12, " ×", at_least=True),
-    Target("peers", f"{PEERS}, endpoints that take no MCP included", 12, " ×", at_least=True),
+    Target("peers mcp", f"{PEERS}, over MCP", 12, " ×", at_least=True),
+    Target("peers", f"{PEERS}, including endpoints without MCP", 12, " ×", at_least=True),
     Target("added p50 modern", f"latency (p50) added at 1 connection, {PURE}", 1.3, TIMES),
     Target("added p50 legacy", f"latency (p50) added at 1 connection, {SESSION}", 1.3, TIMES),
     *(
@@ -42,7 +42,7 @@ TARGETS = (
             TIMES,
             at_least=True,
         )
-        for read, whose in (("", ""), ("-read", " of servers that say nothing about them"))
+        for read, whose in (("", ""), ("-read", " from servers that announce no result trim"))
         for size in ("10KB", "1MB")
         for form, name in (("json", "JSON"), ("sse", "event stream"))
     ),
@@ -54,7 +54,10 @@ TARGETS = (
             ("workspaces", "100 workspaces beside 1"),
             ("sessions", "10,000 sessions beside 10"),
         )
-        for kind, how in (("kept", "connections stay with theirs"), ("in_turns", "another with every call"))
+        for kind, how in (
+            ("kept", "each connection keeps its own"),
+            ("in_turns", "a different one for each call"),
+        )
     ),
     Target("session KiB", "memory of an idle session", 1.0, " KiB"),
     Target("stream KiB", "memory of an open stream, its connection included", 4.0, " KiB"),
@@ -70,14 +73,14 @@ TARGETS = (
 
 
 def verdict(target: Target, value: float | None) -> str:
-    """Met, not met, or not measured in this run."""
+    """The last column of the table: met, not met or not measured."""
     if value is None:
         return "not measured"
     return "met" if target.met(value) else "**not met**"
 
 
 def against(figures: Mapping[str, float], targets: Iterable[Target] = TARGETS) -> str:
-    """The table of all targets."""
+    """The table of the targets with the measured figures."""
     rows = []
     for one in targets:
         value = figures.get(one.figure)
@@ -88,5 +91,5 @@ def against(figures: Mapping[str, float], targets: Iterable[Target] = TARGETS) -
 
 
 def broken(figures: Mapping[str, float], targets: Iterable[Target] = TARGETS) -> list[Target]:
-    """Targets that were measured and missed."""
+    """The targets that were measured and not met."""
     return [one for one in targets if one.figure in figures and not one.met(figures[one.figure])]

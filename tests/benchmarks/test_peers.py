@@ -76,4 +76,4 @@ def test_the_best_of_the_others_counts_and_the_absent_are_named() -> None:
     assert figures(found, ["slow", "fast", "odd, by REST"]) == {"peers": 10, "peers mcp": 12}
     assert figures(found, ["odd, by REST"]) == {"peers": 10}
     assert figures(found, []) == {}
-    assert "Absent: gone (npm is not installed)." in text(found, {"gone": "npm is not installed"})
+    assert "Not measured: gone (npm is not installed)." in text(found, {"gone": "npm is not installed"})

@@ -88,11 +88,11 @@ class RawConnection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    def __init__(self, play: RegisteredSetup, path: str, *lines: str) -> None:
+    def __init__(self, play: RegisteredSetup, path: str, *lines: str, accept: str = BOTH) -> None:
         self.play = play
         self.path = path
         self.port = play.manager.port
-        self.lines = [f"Host: 127.0.0.1:{self.port}", f"Accept: {BOTH}", f"Content-Type: {JSON}", *lines]
+        self.lines = [f"Host: 127.0.0.1:{self.port}", f"Accept: {accept}", f"Content-Type: {JSON}", *lines]
         self.is_modern = any(headers.METHOD in line for line in lines)
         self._ids = itertools.count(1000)
 
@@ -180,7 +180,9 @@ class RawConnection:
         raise AssertionError("these calls are never known again")
 
 
-async def connected(play: RegisteredSetup, era: str, tool: str, *lines: str) -> RawConnection:
+async def connected(
+    play: RegisteredSetup, era: str, tool: str, *lines: str, accept: str = BOTH
+) -> RawConnection:
     """A client of an era. `tool` is the only one that a modern client's head names."""
     if era == "modern":
         body = modern.body_of(names.TOOLS_CALL, {"name": tool})
@@ -189,11 +191,13 @@ async def connected(play: RegisteredSetup, era: str, tool: str, *lines: str) -> 
             for name, value in modern.headers_of(body, None).items()
             if name != "Content-Type"
         ]
-        client = RawConnection(play, play.pure_url.removeprefix(play.manager.base), *own, *lines)
+        client = RawConnection(
+            play, play.pure_url.removeprefix(play.manager.base), *own, *lines, accept=accept
+        )
     else:
         session = await play.legacy()
         own = [f"{headers.SESSION}: {session.session}", f"{headers.VERSION}: {session.revision}"]
-        client = RawConnection(play, names.MCP_PATH, *own, *lines)
+        client = RawConnection(play, names.MCP_PATH, *own, *lines, accept=accept)
     await client.open()
     return client
 

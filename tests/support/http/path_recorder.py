@@ -1,0 +1,79 @@
+"""Records which path each forwarded call takes through the manager (docs/forwarding.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from manager.answers.dispatch import Sent
+from manager.answers.exchange import AnyReply, Exchange
+from manager.endpoints.mcp import McpRoutes
+from manager.forwarding.forwarded_call import ForwardedCall
+from manager.http.request import HttpRequest
+from manager.relay.direct_relay import DirectRelay
+from manager.relay.writer import Writer
+from manager.route_cache.cached_route import CachedRoute
+from manager.route_cache.route_cache import RouteCache
+from manager.supervision.instance import Instance
+from manager.upstream.pool import Pool
+
+
+class PathRecorder:
+    """Records the steps of each call: `cached`, `written` (from the cache), `direct`, `task`.
+
+    Attributes:
+        steps: those since the last `clear`.
+        in_task: set when a task has a call.
+        pool: the connections to the workspace server that was called last.
+    """
+
+    pool: Pool
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.in_task = asyncio.Event()
+
+    def clear(self) -> None:
+        self.steps.clear()
+        self.in_task.clear()
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[PathRecorder]:
+        """Record while the block lasts."""
+        begin, end, credentials = RouteCache.begin, RouteCache.end, Instance.credentials
+        relay_directly, answer = McpRoutes.relay_directly, Writer.answer
+
+        def cached(cache: RouteCache, route: CachedRoute, identity: bytes, now: float) -> ForwardedCall:
+            self.steps.append("cached")
+            return begin(cache, route, identity, now)
+
+        def written(cache: RouteCache, call: ForwardedCall, answered_at: float) -> None:
+            self.steps.append("written")
+            end(cache, call, answered_at)
+
+        def direct(
+            routes: McpRoutes, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
+        ) -> DirectRelay:
+            self.steps.append("direct")
+            return relay_directly(routes, http_request, exchange, sent, patience_s)
+
+        async def in_task(writer: Writer, making: Coroutine[Any, Any, AnyReply]) -> None:
+            self.steps.append("task")
+            self.in_task.set()
+            await answer(writer, making)
+
+        def credentials_of(instance: Instance) -> tuple[bytes, bytes]:
+            self.pool = instance.pool
+            return credentials(instance)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RouteCache, "begin", cached)
+            patch.setattr(RouteCache, "end", written)
+            patch.setattr(McpRoutes, "relay_directly", direct)
+            patch.setattr(Writer, "answer", in_task)
+            patch.setattr(Instance, "credentials", credentials_of)
+            yield self

@@ -1,6 +1,7 @@
 """Serves the MCP routes `/mcp` and `/w/{workspace_id}/mcp`: POST, GET and DELETE.
 
-Classify, hand to the era's endpoint, write. A request's whole way can be followed from `serve`.
+`McpRoutes.serve` is the entry point: it classifies a request, passes it to the endpoint of session clients or
+of stateless clients, and writes the reply.
 """
 
 from __future__ import annotations
@@ -40,13 +41,20 @@ _STOPPING: Final = Refusal(
 )
 
 OwnTask = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
-"""Runs something in a named task that somebody owns and ends."""
+"""Runs a coroutine in a task with this name; the owner of the tasks cancels those that are left at a stop."""
 Make = Callable[[], Coroutine[Any, Any, AnyReply]]
-"""Begins the making of a reply."""
+"""Makes the coroutine that returns a reply."""
 
 
 class McpRoutes:
-    """Answers what comes at the MCP routes."""
+    """Answers the requests to the MCP routes.
+
+    Attributes:
+        is_draining: whether the manager is stopping; new requests are refused with 503.
+        open_requests: counts the requests that are not answered yet.
+        settings: size and time limits.
+        route_cache: the routes of earlier calls.
+    """
 
     def __init__(
         self,
@@ -77,7 +85,7 @@ class McpRoutes:
         self._of_session = SessionRoutes(legacy, dispatch.workspaces, lambda: self.is_draining)
 
     def serve(self, http_request: HttpRequest) -> None:
-        """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
+        """Answer a request. An unexpected error is answered with 500, or closes the connection."""
         try:
             match http_request.metadata.method:
                 case "POST":
@@ -100,19 +108,19 @@ class McpRoutes:
             self.failed(http_request, fault)
 
     def failed(self, http_request: HttpRequest, fault: BaseException) -> None:
-        """Answering went wrong."""
+        """Log an unexpected error; respond with 500, or close the connection if the response has begun."""
         if isinstance(fault, ConnectionError) and http_request.is_begun:
-            return  # the caller is gone
+            return  # the client has disconnected
         log_fault(fault, http_request.metadata.method)
         if http_request.is_begun:
-            http_request.abort()  # only an unclean end can tell the caller that its answer is not whole
+            http_request.abort()  # tells the client that the response is incomplete
         else:
             http_request.respond(500, b'{"error": "Internal Server Error"}')
 
     # -- POST ---------------------------------------------------------------------------------------------
 
     def _post(self, http_request: HttpRequest) -> None:
-        """One message from a client."""
+        """Answer a POST, which carries one message."""
         body, metadata = http_request.body, http_request.metadata
         problem = check_json(body)
         inbound = (
@@ -195,10 +203,10 @@ class McpRoutes:
         client, exchange.seen = client_record(exchange, came)
         self._clients.record(client, exchange.seen)
 
-    # -- the ways to an answer ----------------------------------------------------------------------------
+    # -- with and without a task --------------------------------------------------------------------------
 
     def _send_at_once(self, http_request: HttpRequest, exchange: Exchange) -> DirectRelay | None:
-        """Send a call without further ado where that can be done (`relay/direct_relay.py`)."""
+        """Send a call to its server without a task; None if that is not possible now."""
         sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
         if sent is None:
             return None
@@ -207,22 +215,22 @@ class McpRoutes:
     def relay_directly(
         self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
     ) -> DirectRelay:
-        """Wait for the answer to a call that was sent, without a task for so long."""
+        """Relay the response to a call that was sent; after `patience_s` seconds, in a task."""
         self.open_requests.begin()
         return DirectRelay(self, http_request, exchange, sent, patience_s)
 
     def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
-        """A call is answered in one piece: the next one may take the fast path."""
+        """Offer a call to the route cache, just before its response is written."""
         self.route_cache.add(http_request, exchange, sent)
 
     def ended(self, exchange: Exchange) -> None:
-        """A call that was sent at once is not under way in this manner any more."""
+        """Note that a direct relay has ended: the call is answered, abandoned or continues in a task."""
         self.open_requests.end()
         if exchange.session is not None:
             exchange.session.in_flight.pop(jsonrpc.id_key(exchange.message.id), None)
 
     def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
-        """Take a call that was sent at once over where it is."""
+        """Continue a call of the direct relay in a task, from its current state."""
         session = exchange.session
         if session is None:
             task = self._work(http_request, exchange, partial(self._dispatch.arrival, exchange, sent))
@@ -231,17 +239,17 @@ class McpRoutes:
             task = self._own_work(http_request, exchange, session, make)
         if task is None:
             sent.call.give_up()
-        else:  # one that is cancelled before it has begun gives nothing back by itself
+        else:  # a task cancelled before its first step does not abandon the call itself
             task.add_done_callback(lambda done: sent.call.give_up() if done.cancelled() else None)
 
     def _work(self, http_request: HttpRequest, exchange: Exchange, make: Make) -> asyncio.Task[None] | None:
-        """Answer in a task that ends when the client leaves."""
+        """Answer in a task that is cancelled when the client disconnects."""
         return http_request.run(self._answer(http_request, self._writer(http_request, exchange), make))
 
     def _own_work(
         self, http_request: HttpRequest, exchange: Exchange, session: Session, make: Make
     ) -> asyncio.Task[None]:
-        """Answer in a task of its own: a disconnect does not end it, a cancellation does."""
+        """Answer in a task that survives a disconnect, and ends with `notifications/cancelled`."""
         writer = self._writer(http_request, exchange)
         key = jsonrpc.id_key(exchange.message.id)
         task: asyncio.Task[None] = self._own_task(self._answer(http_request, writer, make), "request")

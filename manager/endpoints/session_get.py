@@ -1,10 +1,10 @@
 """Serves GET: a session's server stream, or a stream resumed by `Last-Event-ID`.
 
-Who may come in at all is settled in `mcp.py`. What cannot be replayed any more is said as far as it can be:
+`session_routes.py` has checked the request. If events cannot be replayed any more, the client gets:
 
-    server stream      it begins with everything that may have changed
-    stream of a request  the one event that follows is an error: the answer is lost (47112)
-    nothing follows      204, upon which clients do not come again
+    server stream        notifications that all lists may have changed
+    stream of a request  one event, an error: the answer is lost (47112)
+    no events left       204, so that the client does not reconnect
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOST: Final = "the connection broke, and the answer is not here any more"
 
 
 class _Listener(EventResponse):
-    """The connection of a session's server stream. No task waits for it: what happens to it comes here."""
+    """The response that carries a session's server stream; works with callbacks instead of a task."""
 
     __slots__ = ("_session", "_session_manager")
 
@@ -35,12 +35,12 @@ class _Listener(EventResponse):
         self._session = session
 
     def close(self) -> None:
-        """End it; the session goes on."""
+        """End the response; the session continues."""
         self.left()
         super().close()
 
     def left(self) -> None:
-        """Nothing can be written any more."""
+        """Detach from the session, after the response has ended or the client has disconnected."""
         self.stop_keep_alives()
         self._session_manager.notifier.close_stream(self._session, self)
 
@@ -51,10 +51,10 @@ async def serve(
     session: Session,
     implied_workspace: str | None,
 ) -> None:
-    """Serve one GET: to its end, or until it is a server stream.
+    """Serve one GET. Returns at the end of a request's stream, but at once for a server stream.
 
     Args:
-        implied_workspace: the workspace that its address means.
+        implied_workspace: id of the workspace that the request's URL and headers resolve to, if any.
     """
     said = http_request.metadata.fields.get(headers.LAST_EVENT_ID)
     last = None if said is None else event_ids.parse(said)
@@ -111,7 +111,7 @@ async def _resume(
     if stream.is_ended and last.event >= stream.sent:
         http_request.respond(204)
         return
-    out.open({headers.SESSION: session.id})  # first: from the claim on, events may be written to it
+    out.open({headers.SESSION: session.id})  # first: once attached, the stream may write events
     stream.attach(out)
     try:
         stream.resume(out, last.event)

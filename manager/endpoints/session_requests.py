@@ -1,7 +1,7 @@
 """Answers what session clients POST: initialize, requests, notifications and responses.
 
-Requests that are not about the session itself go on to `answers/dispatch.py`. HTTP is left to
-`mcp.py`; here a status is only a number.
+Requests that do not concern the session itself are passed to `answers/dispatch.py`. `mcp.py` reads and writes
+HTTP.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _CAPABILITIES: Final = {
     "logging": {},
     "experimental": {"codex/sandbox-state-meta": {}},
 }
-"""Declared once for all that a workspace may offer."""
+"""Everything that a workspace may offer, as MCP declares capabilities once, before a workspace is chosen."""
 _FULL_RETRY_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class NoSession:
-    """A request without a usable session: HTTP status and the reason's word."""
+    """The error for a request without a usable session: HTTP status and reason."""
 
     status: int
     reason: Reason
@@ -62,7 +62,7 @@ UNKNOWN: Final = NoSession(404, Reason.UNKNOWN_SESSION)
 
 
 class SessionEndpoint:
-    """The legacy side of the MCP endpoint."""
+    """Answers the messages of session clients (MCP ≤ 2025-11-25)."""
 
     def __init__(
         self,
@@ -79,19 +79,24 @@ class SessionEndpoint:
         self._roots = SessionRoots(session_manager, settings.roots_wait_s)
         self._limit = settings.response_limit
 
-    # -- whose request it is ------------------------------------------------------------------------------
+    # -- the session of a request -------------------------------------------------------------------------
 
     def session(self, identity: str | None, *, uses: bool = True) -> Session | NoSession:
-        """The session a header names."""
+        """The session that the `Mcp-Session-Id` header names.
+
+        Args:
+            identity: the value of the header.
+            uses: whether this counts as a use, which extends the session's lifetime.
+        """
         if identity is None:
             return MISSING
         return self.session_manager.get(identity, uses=uses) or UNKNOWN
 
     async def session_for(self, inbound: Inbound, identity: str | None) -> Session | NoSession | Refusal:
-        """The session of a request; a handshake recovers a lost one.
+        """The session of a request; a handshake without a known one opens one, under its id if well-formed.
 
         Returns:
-            A refusal only when there are too many sessions.
+            The session, an error if it is missing or unknown, or a refusal if there are too many sessions.
         """
         known = self.session(identity)
         if isinstance(known, Session) or not _is_handshake(inbound):
@@ -102,26 +107,26 @@ class SessionEndpoint:
         if session is None:
             return too_many()
         logger().info("session.recover", session=short(session.id))
-        self.session_manager.get(session.id)  # the handshake that brought it back is its first use
+        self.session_manager.get(session.id)  # the handshake is its first use
         return session
 
     # -- requests -----------------------------------------------------------------------------------------
 
     async def initialize(self, exchange: Exchange) -> Reply:
-        """Open a session; an id sent along is ignored."""
+        """Open a session and answer `initialize`; a session id in the request is ignored."""
         params = exchange.params
         requested = jsonrpc.text_of(params["protocolVersion"]) if "protocolVersion" in params else None
         client = params.get("clientInfo", msgspec.Raw(b"{}"))
         capabilities = jsonrpc.bytes_of(params.get("capabilities", msgspec.Raw(b"{}")))
         mode = tuple(upstream_request.mode_headers(exchange).items())
-        said = await self._server_discover.result(exchange)
+        discovered = await self._server_discover.result(exchange)
         session = await self.session_manager.open(negotiate(requested), client, capabilities, mode=mode)
         if session is None:
             return result_format.refuse(exchange, too_many())
         exchange.session = session
         exchange.headers[headers.SESSION] = session.id
-        if said is not None:
-            return Plain(jsonrpc.result(exchange.message.id, initialize_result(session.revision, said)))
+        if discovered is not None:
+            return Plain(jsonrpc.result(exchange.message.id, initialize_result(session.revision, discovered)))
         value = {
             "protocolVersion": session.revision,
             "capabilities": _CAPABILITIES,
@@ -154,9 +159,9 @@ class SessionEndpoint:
         return await self._dispatch.answer(exchange)
 
     async def _with_roots(self, exchange: Exchange, session: Session) -> AsyncGenerator[bytes]:
-        """The question for the client's roots, and then the answer as they decide it."""
-        async with aclosing(self._roots.ask(exchange, session)) as question:
-            async for message in question:
+        """Ask the client for its roots, then answer with the workspace that they resolve to."""
+        async with aclosing(self._roots.ask(exchange, session)) as request:
+            async for message in request:
                 yield message
         exchange.begun = time.monotonic()
         reply = self._translated(exchange, session, await self._answer(exchange, session))
@@ -168,18 +173,18 @@ class SessionEndpoint:
                     yield message
 
     def _translated(self, exchange: Exchange, session: Session, reply: Reply) -> Plain | Events:
-        """The reply as this era knows it: questions in the middle, and a response in its words."""
+        """Convert a reply for a session client: input requests become requests, the result its format."""
         if exchange.message.method == names.TOOLS_LIST:
             self.session_manager.note_tools_list(session)
         if not isinstance(reply, Relayed):
             return reply
-        questions = self.session_manager.pending_requests(session)
-        return Events(RoundTrips(exchange, questions, self._limit).messages(reply))
+        pending = self.session_manager.pending_requests(session)
+        return Events(RoundTrips(exchange, pending, self._limit).messages(reply))
 
     def heard(self, session: Session, message: Notification | Response) -> None:
-        """Take what wants no answer: answers to questions of ours, cancellations, news of the client's roots.
+        """Process a client's response, `notifications/cancelled` or `notifications/roots/list_changed`.
 
-        All are of this session only; anything else is dropped.
+        Each affects only this session. Other notifications are ignored.
         """
         if isinstance(message, Response):
             self.session_manager.pending_requests(session).resolve(message)
@@ -198,7 +203,7 @@ class SessionEndpoint:
 
 
 def too_many() -> Refusal:
-    """The refusal of one session more than allowed (47111)."""
+    """The refusal of a session above the limit (47111)."""
     return Refusal(
         Reason.TOO_MANY_SESSIONS, "too many sessions", delivered="no", retry_after_ms=_FULL_RETRY_MS
     )

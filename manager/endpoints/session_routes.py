@@ -1,6 +1,6 @@
-"""Serves GET and DELETE at the MCP routes: the streams of sessions, and their end.
+"""Serves GET and DELETE at the MCP routes: opens the streams of sessions, and ends sessions.
 
-What is POSTed is `mcp.py`.
+`mcp.py` serves POST.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ NOT_ALLOWED: Final = b'{"error": "Method Not Allowed"}'
 
 
 class SessionRoutes:
-    """Answers what is asked of a session itself."""
+    """Answers GET and DELETE requests of session clients.
+
+    Args:
+        is_draining: whether the manager is stopping; streams are refused with 503 then.
+    """
 
     def __init__(
         self, legacy: SessionEndpoint, workspaces: Workspaces, is_draining: Callable[[], bool]
@@ -32,7 +36,7 @@ class SessionRoutes:
         self._is_draining = is_draining
 
     async def get(self, http_request: HttpRequest) -> None:
-        """A stream of a legacy session."""
+        """Open or resume a stream of a session; 405 for clients without a session."""
         metadata = http_request.metadata
         version = metadata.fields.get(headers.VERSION)
         if http_request.session is None or (version is not None and version not in LEGACY_REVISIONS):
@@ -47,7 +51,7 @@ class SessionRoutes:
             return
         located = await look_up_workspace(self._workspaces, claims_of(metadata, session))
         implied_workspace = located.workspace.id if isinstance(located, Located) else None
-        # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
+        # Checked after the await: nothing would end a stream opened after the end of its session.
         if self._legacy.session(http_request.session) is not session:
             http_request.respond(UNKNOWN.status, UNKNOWN.body(None))
         elif self._is_draining():
@@ -57,7 +61,7 @@ class SessionRoutes:
             await session_get.serve(http_request, self._legacy.session_manager, session, implied_workspace)
 
     async def delete(self, http_request: HttpRequest) -> None:
-        """The end of a legacy session."""
+        """End a session; 405 for stateless clients."""
         version = http_request.metadata.fields.get(headers.VERSION)
         if version is not None and version not in LEGACY_REVISIONS:
             http_request.respond(405, NOT_ALLOWED, {"Allow": "POST"})

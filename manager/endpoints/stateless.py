@@ -1,6 +1,6 @@
 """Answers what only stateless clients send: server/discover, listen streams, removed methods.
 
-All else goes on to `answers/dispatch.py`.
+All other requests are passed to `answers/dispatch.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged
 
 
 class StatelessEndpoint:
-    """The modern side of the MCP endpoint."""
+    """Answers the requests of stateless clients (MCP 2026-07-28)."""
 
     def __init__(self, dispatch: Dispatch, server_discover: ServerDiscover, endings: StreamEndings) -> None:
         self._dispatch = dispatch
@@ -51,7 +51,7 @@ class StatelessEndpoint:
         self._endings = endings
 
     async def answer(self, exchange: Exchange) -> AnyReply:
-        """The reply to a modern request."""
+        """The reply to a stateless client's request."""
         method = exchange.message.method
         if method in names.LEGACY_ONLY:
             return result_format.method_not_found(exchange)
@@ -62,10 +62,10 @@ class StatelessEndpoint:
         return await self._dispatch.answer(exchange)
 
     async def _discover(self, exchange: Exchange) -> Reply:
-        """What the workspace says of itself, else what we do: a probe must not fail, nor wait long."""
-        said = await self._server_discover.result(exchange)
-        if said is not None:
-            return Plain(jsonrpc.result(exchange.message.id, said))
+        """The workspace's `server/discover` result; the manager's own if that is late or fails."""
+        discovered = await self._server_discover.result(exchange)
+        if discovered is not None:
+            return Plain(jsonrpc.result(exchange.message.id, discovered))
         value: dict[str, Any] = {
             "supportedVersions": list(MODERN_REVISIONS),
             "capabilities": _CAPABILITIES,
@@ -74,19 +74,19 @@ class StatelessEndpoint:
         return Plain(result_format.result(exchange, value))
 
     async def _listen(self, exchange: Exchange) -> AnyReply:
-        """A workspace's own stream at a workspace endpoint; at the fixed endpoint lists never change."""
+        """Forward `subscriptions/listen` to the workspace; without one, open a stream without events."""
         located = await look_up_workspace(self._dispatch.workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
-            return _undeclared(exchange) or self._quiet(exchange)
+            return _undeclared(exchange) or self._open_silent_stream(exchange)
         reply = await self._dispatch.forward(exchange, located)
         if isinstance(reply, Relayed):
             return replace(reply, ending=Ending(self._endings, self._completed(exchange)))
         return reply
 
-    def _quiet(self, exchange: Exchange) -> AnyReply:
+    def _open_silent_stream(self, exchange: Exchange) -> AnyReply:
         if not exchange.accepts_events:
             return Events(self._end_of_stream(exchange))
         identity = msgspec.Raw(exchange.message.id)
@@ -101,14 +101,14 @@ class StatelessEndpoint:
         yield self._completed(exchange)
 
     def _completed(self, exchange: Exchange) -> bytes:
-        """The response that ends a listen stream in good order."""
+        """The response that ends a listen stream."""
         return result_format.result(
             exchange, {"_meta": {names.META_SUBSCRIPTION: msgspec.Raw(exchange.message.id)}}
         )
 
 
 def _undeclared(exchange: Exchange) -> Plain | None:
-    """Tasks are told about at the addresses of their workspaces; who may not ask hears so here, too."""
+    """The error for `taskIds` from a client that has not declared the tasks extension, else None."""
     asked = "taskIds" in jsonrpc.members_of(exchange.params.get("notifications", b"{}"))
     return undeclared(exchange, "taskIds") if asked else None
 

@@ -120,7 +120,7 @@ class ClientConnection(HttpConnection[ClientHead]):
         self.start_serving(request)
         return request
 
-    def answered_fast(self, now: float) -> None:
+    def cached_call_answered(self, now: float) -> None:
         """Note that a cached call was answered, at monotonic time `now`."""
         self.deadline.set_at(now + self._context.limits.keepalive_s, self.on_head_timeout)
         if self.backpressure.is_paused:

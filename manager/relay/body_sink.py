@@ -26,21 +26,21 @@ class BodySink(ABC):
         now: a monotonic clock, in seconds.
 
     Attributes:
-        at: bytes received from the server so far.
-        waited: seconds spent waiting for the client to read.
-        held: the pieces buffered until the first write; None once writing has begun, or without buffering.
+        received: bytes received from the server so far.
+        client_wait_s: seconds spent waiting for the client to read.
+        buffered: the pieces buffered until the first write; None once it has begun, or if unbuffered.
         on_complete: called once the whole response is written, if that is before the server's body ends.
     """
 
-    __slots__ = ("_http_request", "_now", "at", "held", "on_complete", "waited")
+    __slots__ = ("_http_request", "_now", "buffered", "client_wait_s", "on_complete", "received")
 
     def __init__(self, http_request: HttpRequest, now: Callable[[], float] = time.monotonic) -> None:
         malloc.keep_freed_memory()
         self._http_request = http_request
         self._now = now
-        self.at = 0
-        self.waited = 0.0
-        self.held: list[Piece] | None = None
+        self.received = 0
+        self.client_wait_s = 0.0
+        self.buffered: list[Piece] | None = None
         self.on_complete: Callable[[], None] | None = None
 
     @abstractmethod
@@ -60,11 +60,11 @@ class BodySink(ABC):
         """Write the end of the response, after the last piece; raises as `put` does."""
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call `call` once the client can take more or has disconnected; count the wait as `waited`."""
+        """Call this once the client can take more or has disconnected; add the time to `client_wait_s`."""
         since = self._now()
 
         def resume() -> None:
-            self.waited += self._now() - since
+            self.client_wait_s += self._now() - since
             call()
 
         self._http_request.when_writable(resume)

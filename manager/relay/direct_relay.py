@@ -103,12 +103,12 @@ class DirectRelay:
     @property
     def _is_streaming(self) -> bool:
         """Whether a sink has begun to write the response, or writes it without buffering."""
-        return self._body is not None and self._body.held is None
+        return self._body is not None and self._body.buffered is None
 
     def _continue_in_task(self) -> None:
         if (sent := self._end()) is not None:
-            if self._body is not None and self._body.held is not None:
-                sent.call.response.put_back(self._body.held)
+            if self._body is not None and self._body.buffered is not None:
+                sent.call.response.put_back(self._body.buffered)
             self._host.continue_in_task(self._http_request, self._exchange, sent)
 
     def _end(self) -> Sent | None:
@@ -177,7 +177,7 @@ class DirectRelay:
         if body is None:
             return False
         left = _seconds_left(call)
-        if body.held is not None:
+        if body.buffered is not None:
             left = min(left, PATIENCE_S)
         self._http_request.set_deadline(max(0.0, left), self._on_deadline)
         body.on_complete = self._on_written
@@ -190,16 +190,16 @@ class DirectRelay:
         body, sent = self._body, self._sent
         if body is None or sent is None:
             return
-        if body.held is not None:
+        if body.buffered is not None:
             self._continue_in_task()
-        elif not self._http_request.is_full:  # the server is late; the client's time counts as `waited`
-            left = _seconds_left(sent.call) + body.waited
+        elif not self._http_request.is_full:  # the server is late
+            left = _seconds_left(sent.call) + body.client_wait_s
             if left > 0:
                 self._http_request.set_deadline(left, self._on_deadline)
             else:
                 self._body_ended(TimeoutError())
-        elif body.at > self._received_before:
-            self._received_before = body.at
+        elif body.received > self._received_before:
+            self._received_before = body.received
             self._http_request.set_deadline(sent.call.timeout_s, self._on_deadline)
         else:
             self._body_ended(ConnectionAbortedError("the client does not read"))

@@ -57,7 +57,7 @@ class LargeEvent(BodySink):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(http_request, now)
-        self.held = []
+        self.buffered = []
         self._fields = fields
         self._identity = identity
         self._trim = trim
@@ -69,10 +69,10 @@ class LargeEvent(BodySink):
         """Process a piece; return whether the client can take more. Bytes after the event are dropped."""
         if self._is_done:
             return True
-        self.at += len(data)
-        if self.at > self._limit:
+        self.received += len(data)
+        if self.received > self._limit:
             raise InterruptedAnswerError(too_large(self._limit))
-        has_room = self._write(data) if self.held is None else self._buffer(data, self.held)
+        has_room = self._write(data) if self.buffered is None else self._buffer(data, self.buffered)
         if not self._tail.endswith(_END) or not self._complete():
             return has_room
         self._is_done = True
@@ -88,17 +88,17 @@ class LargeEvent(BodySink):
     def _buffer(self, data: Piece, held: list[Piece]) -> bool:
         held.append(bytes(data))
         self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
-        if self.at <= COLLECTED:
+        if self.received <= COLLECTED:
             return True
-        self.held, self._tail = None, b""
+        self.buffered, self._tail = None, b""
         return self._write(self._begin(b"".join(held)))
 
     def _complete(self) -> bool:
         """Write the end, or the whole response; False if it is not as announced."""
-        if self.held is None:
+        if self.buffered is None:
             self._finish()
             return True
-        stream = b"".join(self.held)
+        stream = b"".join(self.buffered)
         event = sse.single_event(stream, 0, len(stream))
         return event is not None and self._respond(stream, event)
 

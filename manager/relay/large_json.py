@@ -69,15 +69,15 @@ class LargeBody(BodySink):
         begin, (first, last) = self._begin, self._trim
         self._has_begun = True
         body = data[len(begin) + first :]
-        self.at = len(data) - len(body[JOINED:])
+        self.received = len(data) - len(body[JOINED:])
         joined = b"".join((begin, body[:JOINED]))
         self._http_request.start(self._status, self._fields, JSON, self._length - first - last, joined)
         return self._kept(body[JOINED:])
 
     def _kept(self, data: Piece) -> tuple[Piece, ...]:
         """The parts of a piece before and after the bytes that are removed before the end."""
-        begin, self.at = self.at, self.at + len(data)
-        if self.at <= self._tail or not self._trim.last:
+        begin, self.received = self.received, self.received + len(data)
+        if self.received <= self._tail or not self._trim.last:
             return (data,)
         behind = self._tail + self._trim.last
         return data[: max(0, self._tail - begin)], data[max(0, behind - begin) :]

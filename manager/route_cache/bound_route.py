@@ -1,6 +1,6 @@
 """Binds a cached route to a session: writes the heads of its requests and answers once, for reuse.
 
-Joins bytes; what they say is the route's (`cached_route.py`).
+The bytes of the heads, and the rules for bodies, come from the route (`cached_route.py`).
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from protocol.call_pattern import PatternValues
 
 
 class BoundRoute:
-    """A route as one session takes it, or everybody in the era without.
+    """A cached route for the calls of one session, or of all stateless clients.
 
     Attributes:
         route: the route.
-        session: whose calls these are, None in the era without.
-        heads: what those have in common that they come with.
+        session: the session; None for stateless clients.
+        heads: the pattern that the heads of these calls match.
     """
 
     __slots__ = (
         "_answer_begin",
         "_answer_head",
+        "_answer_length",
         "_date",
-        "_head",
-        "_length",
+        "_last_head",
+        "_last_size",
         "_request_begin",
         "_request_head",
         "_request_length",
-        "_size",
-        "_written",
+        "_request_pattern",
         "heads",
         "route",
         "session",
@@ -40,37 +40,43 @@ class BoundRoute:
         self.route = route
         self.session = session
         self.heads = heads
-        self._head = b""  # the last one that came, of a request of this size
-        self._size = -1
-        self._written = route.written
+        self._last_head = b""  # of the last request, whose size follows
+        self._last_size = -1
+        self._request_pattern = route.written
         self._request_begin = route.request_begin(session)
         self._answer_begin = route.answer_begin(session)
         self._request_head = self._answer_head = self._date = b""
-        self._request_length = self._length = -1
+        self._request_length = self._answer_length = -1
 
     def body_at(self, data: bytes) -> int:
-        """Where the body begins in a whole request with the last one's head and size; -1 in any other."""
-        is_same = len(data) == self._size and data.startswith(self._head)
-        return len(self._head) if is_same else -1
+        """The offset of the body in a request with the head and size of the last one; -1 for any other."""
+        is_same = len(data) == self._last_size and data.startswith(self._last_head)
+        return len(self._last_head) if is_same else -1
 
     def remember_request(self, data: bytes, start: int) -> None:
-        """A request came whose body begins there."""
-        self._head, self._size = data[:start], len(data)
+        """Remember the head and size of a request whose body begins at `start`."""
+        self._last_head, self._last_size = data[:start], len(data)
 
-    def request(self, body: bytes, found: PatternValues) -> bytes:
-        """The request for the workspace server."""
-        sent = body if self._written is None else self._written.fill(found)
+    def request(self, body: bytes, values: PatternValues) -> bytes:
+        """Build the request to the workspace server.
+
+        Args:
+            body: the client's body.
+            values: the values that the route's `match` returned for it.
+        """
+        sent = body if self._request_pattern is None else self._request_pattern.fill(values)
         if len(sent) != self._request_length:
             self._request_length = len(sent)
             self._request_head = b"%b%d\r\n\r\n" % (self._request_begin, len(sent))
         return self._request_head + sent
 
     def answer(self, data: bytes, identity: bytes, date: bytes) -> bytes | None:
-        """The answer to the client, where the data are a whole answer of the server that needs no thought.
+        """Build the response to the client; None if the direct relay has to process the server's response.
 
         Args:
+            data: the first bytes of the server's response.
             identity: the id of the call as JSON text.
-            date: the line of the head that tells it.
+            date: the `Date` header line.
         """
         route = self.route
         body = route.response_body(data, identity)
@@ -78,7 +84,7 @@ class BoundRoute:
             return None
         if route.is_streamed:
             return route.stream_begin + date + body
-        if len(body) != self._length or date is not self._date:
-            self._length, self._date = len(body), date
+        if len(body) != self._answer_length or date is not self._date:
+            self._answer_length, self._date = len(body), date
             self._answer_head = b"%b%d%b" % (self._answer_begin, len(body), date)
         return self._answer_head + body

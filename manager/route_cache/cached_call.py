@@ -1,7 +1,7 @@
 """Sends and answers the cached calls of one client connection, one after the other.
 
-A cached call falls back to the direct relay when its answer is late, incomplete or needs reading, and when
-its client leaves, cancels it or sends the next request early. The client sees no difference.
+A cached call falls back to the direct relay if its response is late, incomplete or has to be parsed, and if
+the client disconnects, cancels the call or sends the next request early. The client sees no difference.
 """
 
 from __future__ import annotations
@@ -26,114 +26,121 @@ from protocol.call_pattern import PatternValues
 _monotonic = time.monotonic
 
 
-class Line(Protocol):
-    """The connection of the client."""
+class ClientConnection(Protocol):
+    """The client's connection.
+
+    Attributes:
+        deadline: the timer of the connection, which this module sets while a call waits for its response.
+    """
 
     deadline: Deadline
 
     def begin(self, metadata: RequestMetadata, session: str | None, body: bytes) -> HttpRequest:
-        """Begin a request that is not answered from the cache."""
+        """Make the request object for a call that continues without the route cache."""
 
-    def answered_fast(self, now: float) -> None:
-        """An answer was written; the next request may follow."""
+    def cached_call_answered(self, now: float) -> None:
+        """Prepare for the next request, after an answer was written at monotonic time `now`."""
 
 
 class CachedCall:
-    """The cached calls of one connection; at most one is under way.
+    """Sends the cached calls of one client connection, at most one at a time.
 
     Attributes:
-        is_under_way: whether a call was sent and not answered.
+        is_under_way: whether a call was sent and is not answered yet.
     """
 
     __slots__ = (
-        "_begun",
+        "_begun_at",
         "_body",
         "_bound",
         "_cache",
         "_call",
+        "_connection",
         "_has_patience",
         "_identity",
         "_last",
-        "_line",
         "_transport",
         "_upstream",
         "is_under_way",
     )
 
-    def __init__(self, line: Line, transport: asyncio.Transport, cache: RouteCache) -> None:
-        self._line = line
+    def __init__(self, client: ClientConnection, transport: asyncio.Transport, cache: RouteCache) -> None:
+        self._connection = client
         self._transport = transport
         self._cache = cache
         self._last: BoundRoute | None = None
-        self._bound: BoundRoute  # of the call under way
+        self._bound: BoundRoute  # of the call that is under way
         self._upstream: Connection
         self._body = self._identity = b""
         self._call: ForwardedCall
-        self._begun = 0.0
+        self._begun_at = 0.0
         self._has_patience = True
         self.is_under_way = False
 
     # -- requests ------------------------------------------------------------------------------------------
 
     def send_similar(self, data: bytes) -> bool:
-        """Send a request like one before, on this connection or to the same address.
+        """Send an unparsed request that is similar to an earlier one, of this connection or request client.
+
+        Args:
+            data: the bytes that were received, from the beginning of the request.
 
         Returns:
-            False where it is none, and nothing was done.
+            Whether the request was sent; if not, it has to be parsed.
         """
         last = self._last
-        self._begun = _monotonic()
+        self._begun_at = _monotonic()
         if last is None:
             return False
         start = last.body_at(data)
         if start < 0:
             return self._send_bound(last, data) or self._send_recent(data)
         body = data[start:]
-        found = last.route.match(body)
-        return found is not None and self._send(last, body, found)
+        values = last.route.match(body)
+        return values is not None and self._send(last, body, values)
 
     def _send_bound(self, last: BoundRoute, data: bytes) -> bool:
-        """The same where the length differs, or the session."""
+        """Send a request whose head differs from the last one only in `Content-Length` or session id."""
         split = last.heads.match(data)
         if split is None or (bound := self._cache.bound_route(last, split[1])) is None:
             return False
         body = data[split[0] :]
-        found = bound.route.match(body)
-        if found is None or not self._send(bound, body, found):
+        values = bound.route.match(body)
+        if values is None or not self._send(bound, body, values):
             return False
         bound.remember_request(data, split[0])
-        self._keep(bound, data)
+        self._remember(bound, data)
         return True
 
     def _send_recent(self, data: bytes) -> bool:
-        """The same where the address differs, if others call there in this manner."""
+        """Send a request whose head matches that of the last call with this request client."""
         last = self._cache.recent(data)
         return last is not None and last is not self._last and self._send_bound(last, data)
 
-    def _keep(self, bound: BoundRoute, head: bytes) -> None:
+    def _remember(self, bound: BoundRoute, head: bytes) -> None:
         self._last = bound
         self._cache.remember(bound, head)
 
     def send_parsed(self, group: RouteGroup, session: Session | None, head: bytes, body: bytes) -> bool:
-        """Send a parsed request by a route of this group; False where no route fits, and nothing was done."""
-        self._begun = _monotonic()
+        """Send a request whose head was parsed by a route of this group; False if no route can be used."""
+        self._begun_at = _monotonic()
         for route in group.routes:
-            found = route.match(body)
-            if found is not None:
+            values = route.match(body)
+            if values is not None:
                 bound = group.bound_route(route, session, head, self._cache.longest)
-                if not self._send(bound, body, found):
+                if not self._send(bound, body, values):
                     return False
-                self._keep(bound, head)
+                self._remember(bound, head)
                 group.misses = 1
                 return True
         return False
 
-    def _send(self, bound: BoundRoute, body: bytes, found: PatternValues) -> bool:
-        now, cache = self._begun, self._cache
+    def _send(self, bound: BoundRoute, body: bytes, values: PatternValues) -> bool:
+        now, cache = self._begun_at, self._cache
         route, session = bound.route, bound.session
         if not cache.is_valid(route, session, now):
             return False
-        identity = found[0]  # a plain one is its own key
+        identity = values[0]  # plain JSON text, so it equals its `id_key`
         if session is not None and identity in session.in_flight:
             return False
         connection = route.instance.pool.take_now(now)
@@ -145,15 +152,15 @@ class CachedCall:
         self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
         self._call = cache.begin(route, identity, now)
-        self._line.deadline.set_at(now + direct_relay.PATIENCE_S, self._patience_over)
-        connection.send_for(self, bound.request(body, found))
+        self._connection.deadline.set_at(now + direct_relay.PATIENCE_S, self._on_late)
+        connection.send_for(self, bound.request(body, values))
         self._call.sent(_monotonic())
         return True
 
-    # -- answers (`response.Taker`) ------------------------------------------------------------------------
+    # -- responses (`response.Taker`) ----------------------------------------------------------------------
 
     def take(self, data: bytes) -> bool:
-        """Write the answer where it is complete and needs no reading; False where it must fall back."""
+        """Answer the client with the server's response; False if the call has to fall back."""
         now, bound, cache = _monotonic(), self._bound, self._cache
         answer = bound.answer(data, self._identity, cache.date.at(now))
         if answer is None:
@@ -164,17 +171,17 @@ class CachedCall:
         if session is not None:
             session.in_flight.pop(self._identity, None)
         self._transport.write(answer)
-        self._line.answered_fast(now)
+        self._connection.cached_call_answered(now)
         cache.end(self._call, now)
         return True
 
     def respond(self) -> UpstreamResponse:
-        """Fall back: the direct relay gets the answer."""
+        """Fall back: return the response object that the direct relay will read."""
         self.is_under_way = False
         bound, connection = self._bound, self._upstream
         session = bound.session
         response = self._call.response = UpstreamResponse(connection)
-        http_request = self._line.begin(
+        http_request = self._connection.begin(
             bound.route.metadata, None if session is None else session.id, self._body
         )
         patience_s = direct_relay.PATIENCE_S if self._has_patience else 0.0
@@ -185,16 +192,16 @@ class CachedCall:
         return response
 
     def fall_back(self) -> None:
-        """For the connection: the client left, or does not wait for its answer."""
+        """Fall back because the client has disconnected or sent its next request early."""
         self._upstream.detach_taker()
 
     def cancel(self) -> None:
-        """The client said that it does not want it any more."""
+        """Fall back and cancel the call, after the client's `notifications/cancelled`."""
         session = self._bound.session
         self._upstream.detach_taker()
         if session is not None and (cancel := session.in_flight.get(self._identity)) is not None:
             cancel()
 
-    def _patience_over(self) -> None:
+    def _on_late(self) -> None:
         self._has_patience = False
         self._upstream.detach_taker()

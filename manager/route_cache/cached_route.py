@@ -1,8 +1,8 @@
 """Holds a cached route: matches the bodies of its calls, and rewrites requests and responses.
 
-Where they go, how they are known, how they are worded in both directions: bytes that were written once, for
-reuse. What a call means was decided when the route was made (`route_cache.py`), and whether that still holds
-is asked there for every call. What one session adds is `bound_route.py`.
+A route keeps the workspace of its calls, the pattern of their bodies, and the bytes of their requests and
+response heads. `route_cache.py` makes routes and checks for every call that its route is still valid;
+`bound_route.py` adds the bytes of one session.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from protocol.call_pattern import Pattern, PatternValues
 from protocol.internal.result_trim import ResultTrim
 
 RECORD_INTERVAL_S: Final = 0.01
-"""Of calls in quick succession one in this time is noted for the table of clients."""
+"""Seconds between two calls of a route that are recorded in the table of clients."""
 _LINE_END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _LAST: Final = b"\r\n0\r\n\r\n"
-"""What follows the only chunk of a body."""
+"""The bytes after the data of a body's only chunk."""
 _EVENT_END: Final = sse.EVENT_END + _LAST
 _LONGEST_SIZE: Final = 10
-"""Bytes of the line that tells the size of a chunk."""
+"""Longest line with the size of a chunk, in bytes."""
 
 
 class SessionProfile(msgspec.Struct, frozen=True, gc=False):
-    """What of a session has a part in where its calls go, and in how they are worded.
+    """The state of a session that decides where its calls go, and how they are written for the server.
 
-    The first three may change (`is_still`).
+    Only the first three members can change (`is_current`).
     """
 
     workspace: str | None
@@ -56,7 +56,7 @@ class SessionProfile(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, session: Session) -> SessionProfile:
-        """What is so now."""
+        """The current profile of a session."""
         return cls(
             session.workspace,
             session.roots,
@@ -69,7 +69,7 @@ class SessionProfile(msgspec.Struct, frozen=True, gc=False):
         )
 
     def is_current(self, session: Session) -> bool:
-        """Whether a session that said this says it now."""
+        """Whether a session that once had this profile still has it."""
         return (
             session.workspace == self.workspace
             and session.roots == self.roots
@@ -78,34 +78,34 @@ class SessionProfile(msgspec.Struct, frozen=True, gc=False):
 
 
 class CachedRoute:
-    """The way of such calls.
+    """The route of calls that differ only in id, arguments and session.
 
     Attributes:
-        metadata: what their head says.
-        located: their workspace, and how that was found.
-        instance: its server.
-        folder: the client's text that named the workspace, None where an id did.
-        match: says the values of a call, None where its body is something else.
-        profile: what their sessions said, None in the era without.
-        client: the row of the table of clients.
-        written: how their messages are written for the server, None where that is as they come.
-        figures, timings: of their workspace.
-        recorded_at: when one was noted for the table of clients (monotonic).
-        is_streamed: whether the last answer that was `response_body` is an event stream.
-        stream_begin: the head of such an answer, up to the date.
+        metadata: the metadata of their heads.
+        located: their workspace, and how it was resolved.
+        instance: the workspace server that gets them.
+        folder: the client's text that named the workspace; None if the client named its id.
+        match: returns the values in a call's body, None if the body does not match.
+        profile: the profile of their sessions; None for stateless clients.
+        client: their row in the table of clients.
+        written: the pattern of the bodies for the server; None if these are sent unchanged.
+        figures, timings: the counters and timings of the workspace.
+        recorded_at: when a call was last recorded in the table of clients (monotonic).
+        is_streamed: whether the last body from `response_body` was an event stream.
+        stream_begin: the head of such a response, up to the `Date` line.
     """
 
     __slots__ = (
         "_answer_begin",
         "_exchange",
         "_implied_workspace",
-        "_known",
-        "_known_size",
-        "_passed",
+        "_prefix",
         "_request_begin",
         "_sent_cwd",
+        "_size",
         "_source",
-        "_stream",
+        "_stream_head",
+        "_stream_offset",
         "_trim",
         "client",
         "figures",
@@ -135,9 +135,9 @@ class CachedRoute:
         folder: str | None,
     ) -> None:
         """Args:
-        exchange: one of these calls.
-        patterns: as the client writes them, and as the server gets them, None where that is the same.
-        upstream: the head of its request to the server up to the digits of the length.
+        exchange: the call that the route is made from.
+        patterns: of the client's bodies, and of the server's; the latter is None if both are the same.
+        upstream: the head of the call's request to the server, up to the digits of `Content-Length`.
         """
         self.metadata = metadata
         self.located = located
@@ -153,34 +153,36 @@ class CachedRoute:
         self._sent_cwd = sent_cwd(exchange.claims)
         self._implied_workspace = located.implied_workspace
         self.recorded_at = 0.0
-        self._stream = b""  # the head of event streams
-        self._known = b""  # what comes before the message in answers of this size
-        self._known_size = 0
-        self._passed = 0  # where a stream begins behind its head, 0 in answers of JSON
+        self._stream_head = b""  # the head of the server's event streams
+        self._prefix = b""  # the bytes before the message in responses of this size
+        self._size = 0
+        self._stream_offset = 0  # offset of a stream's first chunk; 0 for JSON
         self._trim: ResultTrim | None = None
         self.is_streamed = False
         session, fields = exchange.session, exchange.headers
         self.profile = None if session is None else SessionProfile.of(session)
-        self._request_begin = _around(upstream, None if session is None else _caller(session))
-        self._answer_begin = _around(_answer_begin(fields), None if session is None else _name(session))
+        self._request_begin = _split_around(upstream, None if session is None else _caller_line(session))
+        self._answer_begin = _split_around(
+            _answer_begin(fields), None if session is None else _session_line(session)
+        )
         self.stream_begin = _stream_begin(fields)
 
     # -- requests -------------------------------------------------------------------------------------------
 
     def request_begin(self, session: Session | None) -> bytes:
-        """The head of a session's requests to the server, up to the digits of the length."""
+        """The head of a session's requests to the server, up to the digits of `Content-Length`."""
         before, behind = self._request_begin
-        return before if session is None else before + _caller(session) + behind
+        return before if session is None else before + _caller_line(session) + behind
 
     def mark(self, session: Session) -> None:
-        """Leave in the session what each of its requests leaves there."""
+        """Update the session as a parsed request does: claim source, sent cwd and implied workspace."""
         session.source = self._source
         session.sent_cwd = self._sent_cwd
         if self._implied_workspace is not None:
             session.implied_workspace = self._implied_workspace
 
     def record(self, now: float) -> RequestRecord:
-        """The call for the table of clients."""
+        """The record of a call at monotonic time `now`, for the table of clients."""
         self.recorded_at = now
         exchange = self._exchange
         return RequestRecord(now, exchange.message.method, exchange.claims, exchange.headers)
@@ -188,23 +190,24 @@ class CachedRoute:
     # -- answers --------------------------------------------------------------------------------------------
 
     def answer_begin(self, session: Session | None) -> bytes:
-        """The head of answers in a session, up to the digits of the length."""
+        """The head of responses in a session, up to the digits of `Content-Length`."""
         before, behind = self._answer_begin
-        return before if session is None else before + _name(session) + behind
+        return before if session is None else before + _session_line(session) + behind
 
     def response_body(self, data: bytes, identity: bytes) -> bytes | None:
-        """The body for the client, where the data are a whole answer of the server that needs no thought.
+        """The body for the client; None if the response is incomplete, or has to be parsed.
 
-        That of a stream comes in its chunk, as it came.
+        For a stateless client, the body of a stream stays in its chunk and is not changed.
 
         Args:
+            data: the first bytes of the server's response.
             identity: the id of the call as JSON text.
         """
-        is_known = len(data) == self._known_size and data.startswith(self._known)
-        if not is_known and not self._takes(data):
+        is_known = len(data) == self._size and data.startswith(self._prefix)
+        if not is_known and not self._parse_response(data):
             return None
-        start, end, trim = len(self._known), len(data), self._trim
-        if self._passed:
+        start, end, trim = len(self._prefix), len(data), self._trim
+        if self._stream_offset:
             if not data.endswith(_EVENT_END):
                 return None
             end -= len(_EVENT_END)
@@ -213,27 +216,27 @@ class CachedRoute:
         if self.profile is not None:
             return forwardable_result.for_session_client(data, start, end, identity, trim)
         is_plain = forwardable_result.is_forwardable(data, start, end, identity, trim)
-        return data[self._passed or start :] if is_plain else None
+        return data[self._stream_offset or start :] if is_plain else None
 
-    def _takes(self, data: bytes) -> bool:
-        """Whether the data are a whole answer; then it is known what comes before its message."""
-        size = len(self._stream)
-        if not (size and data.startswith(self._stream)):
+    def _parse_response(self, data: bytes) -> bool:
+        """Parse the head of a complete response and remember what precedes the message; False for others."""
+        size = len(self._stream_head)
+        if not (size and data.startswith(self._stream_head)):
             found = header_cache.whole(data)
             if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
                 return False
             head, body = found
             if head.content_type == b"application/json" and head.content_length is not None:
-                self._know(data, len(data) - len(body), head.trim)
+                self._remember_prefix(data, len(data) - len(body), head.trim)
                 return True
             if head.content_type != b"text/event-stream" or head.content_length is not None:
                 return False
             size = data.index(_HEAD_END) + len(_HEAD_END)
-            self._stream = data[:size]
-        return self._takes_events(data, size)
+            self._stream_head = data[:size]
+        return self._parse_stream(data, size)
 
-    def _takes_events(self, data: bytes, start: int) -> bool:
-        """The same of a stream; what is not one event in one chunk is read by others."""
+    def _parse_stream(self, data: bytes, start: int) -> bool:
+        """Do the same for a stream of one event in one chunk; False for any other stream."""
         line, end = data.find(_LINE_END, start, start + _LONGEST_SIZE), len(data) - len(_LAST)
         first = line + len(_LINE_END)
         if line < 0 or not data.endswith(_LAST) or data[start:line].lower() != b"%x" % (end - first):
@@ -241,26 +244,33 @@ class CachedRoute:
         event = sse.single_event(data, first, end) if self._exchange.accepts_events else None
         if event is None:
             return False
-        self._know(data, event.start, ResultTrim.from_comment(event.comment), start)
+        self._remember_prefix(data, event.start, ResultTrim.from_comment(event.comment), start)
         return True
 
-    def _know(self, data: bytes, start: int, trim: ResultTrim | None, passed: int = 0) -> None:
-        self._known, self._known_size, self._trim, self._passed = data[:start], len(data), trim, passed
-        self.is_streamed = bool(passed) and self.profile is None
+    def _remember_prefix(
+        self, data: bytes, start: int, trim: ResultTrim | None, stream_offset: int = 0
+    ) -> None:
+        self._prefix, self._size, self._trim, self._stream_offset = (
+            data[:start],
+            len(data),
+            trim,
+            stream_offset,
+        )
+        self.is_streamed = bool(stream_offset) and self.profile is None
 
 
-def _caller(session: Session) -> bytes:
-    """The line for the server that says whose call it is."""
+def _caller_line(session: Session) -> bytes:
+    """The header line that identifies the session to the server."""
     return b"%b: %b\r\n" % caller_header(session.id)
 
 
-def _name(session: Session) -> bytes:
-    """The line for the client that names its session."""
+def _session_line(session: Session) -> bytes:
+    """The `Mcp-Session-Id` header line for the client."""
     return f"{headers.SESSION}: {session.id}\r\n".encode()
 
 
-def _around(head: bytes, line: bytes | None) -> tuple[bytes, bytes]:
-    """What comes before and behind the one line of a head that differs between sessions."""
+def _split_around(head: bytes, line: bytes | None) -> tuple[bytes, bytes]:
+    """Split a head around `line`, the only one that differs between sessions."""
     if line is None:
         return head, b""
     before, _, behind = head.partition(b"\r\n" + line)
@@ -272,5 +282,5 @@ def _answer_begin(fields: Mapping[str, str]) -> bytes:
 
 
 def _stream_begin(fields: Mapping[str, str]) -> bytes:
-    said = {**fields, **STREAM_FIELDS, "Transfer-Encoding": "chunked"}
-    return fixed_head_lines(200, EVENTS, tuple(said.items()), is_last=False)
+    lines = {**fields, **STREAM_FIELDS, "Transfer-Encoding": "chunked"}
+    return fixed_head_lines(200, EVENTS, tuple(lines.items()), is_last=False)

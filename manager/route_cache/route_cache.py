@@ -1,8 +1,8 @@
 """Caches how a `tools/call` was routed, and checks that a cached route is still valid.
 
-A call that the direct relay answered and whose head came for the second time leaves a cached route. A later
-call is compared with it (`cached_route.py`) and sent (`cached_call.py`). Any difference makes the call fall
-back to the parsed path, before it is sent or while it waits; both paths write the same bytes.
+The second call with the same head that the direct relay answers leaves a cached route. Later calls are
+compared with the route (`cached_route.py`) and sent (`cached_call.py`). A call that does not match is parsed;
+one whose response does not match falls back to the direct relay. Both paths write the same bytes.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
 
 MAX_GROUPS: Final = 1024
-"""Kinds of calls whose routes are kept, and addresses of which is known how they were called last."""
+"""Route groups and request lines that are kept; when full, all are dropped."""
 LONGEST_LINE: Final = 512
-"""Bytes of a request line that is remembered."""
+"""Longest request line that is remembered, in bytes."""
 MAX_ROUTES: Final = 4096
-"""Routes after which all are forgotten: each keeps the call it was made from."""
+"""Routes after which all are dropped; each keeps the call that it was made from."""
 
 
 class Host(Protocol):
-    """Who answers requests the usual way."""
+    """The endpoint that answers parsed requests."""
 
     is_draining: bool
     open_requests: OpenRequests
@@ -53,16 +53,16 @@ class Host(Protocol):
     def relay_directly(
         self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
     ) -> DirectRelay:
-        """Go on with a call that is under way."""
+        """Relay the response to a call that was sent; after `patience_s` seconds, in a task."""
 
 
 class RouteCache:
-    """The routes of a manager.
+    """The cached routes of a manager.
 
     Attributes:
-        groups: the calls that came, by what their heads and their sessions say.
+        groups: route groups by request metadata and session profile (None for stateless clients).
         longest: largest body in bytes that admission allows.
-        date: for the heads of answers.
+        date: the `Date` line of responses.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class RouteCache:
         self.longest = settings.body_limit
         self.date = DateLine()
         self._cached_count = 0
-        self._recent: dict[bytes, BoundRoute] = {}  # by request lines: how each was called last
+        self._recent: dict[bytes, BoundRoute] = {}  # the route of the last call, by request line
         self._admission = forwarder.admission
         self._host = host
         self._workspaces = workspaces
@@ -92,17 +92,18 @@ class RouteCache:
     def lookup(
         self, metadata: RequestMetadata, identity: str | None
     ) -> tuple[Session | None, RouteGroup | None]:
-        """The session of this id, and what is known of calls with such a head in it."""
+        """The session with this id, and its route group for calls with this metadata; None if unknown."""
         if identity is None:
             return None, self.groups.get((metadata, None))
         session = self._sessions.peek(identity)
         return session, None if session is None else self.groups.get((metadata, SessionProfile.of(session)))
 
     def bound_route(self, last: BoundRoute, identity: bytes) -> BoundRoute | None:
-        """How a session takes the route of another one, or of itself; None where its route is another.
+        """The last call's route bound to the session of a request; None if its profile is different.
 
         Args:
-            identity: that its request names it by, empty where the pattern of its head says all about that.
+            last: the route of the last call.
+            identity: the session id in the request; empty if its head pattern contains no id.
         """
         if last.session is None or not identity or identity == last.session.id.encode():
             return last
@@ -112,11 +113,11 @@ class RouteCache:
         return BoundRoute(last.route, session, last.heads)
 
     def recent(self, data: bytes) -> BoundRoute | None:
-        """How the address that a request begins with was called last; None where that is not known."""
+        """The route of the last call with the request line of `data`; None if unknown."""
         return self._recent.get(_request_line(data))
 
     def remember(self, bound: BoundRoute, head: bytes) -> None:
-        """A call with such a head was sent."""
+        """Remember the route of a call that was sent, by its request line."""
         line = _request_line(head)
         if line and self._recent.get(line) is not bound:
             if len(self._recent) >= MAX_GROUPS:
@@ -124,7 +125,10 @@ class RouteCache:
             self._recent[line] = bound
 
     def is_valid(self, route: CachedRoute, session: Session | None, now: float) -> bool:
-        """Whether a call of this route goes where the last one went, at monotonic time `now`."""
+        """Whether the route can be used for a call at monotonic time `now`.
+
+        The session, its profile and the server must be the same, and admission must have room.
+        """
         if self._host.is_draining:
             return False
         workspace, profile = route.located.workspace, route.profile
@@ -141,7 +145,7 @@ class RouteCache:
         return self._workspaces.ready_now(workspace, now) is route.instance
 
     def begin(self, route: CachedRoute, identity: bytes, now: float) -> ForwardedCall:
-        """Begin a call of this route, at monotonic time `now`."""
+        """Count and record a call of this route that begins at monotonic time `now`."""
         self._host.open_requests.begin()
         call = ForwardedCall(self._admission, route.figures, identity, is_tool_call=True, began=now)
         if now - route.recorded_at >= RECORD_INTERVAL_S:
@@ -149,17 +153,17 @@ class RouteCache:
         return call
 
     def end(self, call: ForwardedCall, answered_at: float) -> None:
-        """End a call whose answer was written."""
+        """End a call whose answer was written at monotonic time `answered_at`."""
         call.end("ok", answered_at)
         self._host.open_requests.end()
 
     def fall_back(
         self, http_request: HttpRequest, bound: BoundRoute, call: ForwardedCall, patience_s: float
     ) -> DirectRelay:
-        """Let a call go on by the path of those that are parsed."""
+        """Parse a call that was sent, and let the direct relay continue it."""
         route = bound.route
         exchange = _exchange(route.metadata, http_request.body, bound.session)
-        assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
+        assert exchange is not None  # noqa: S101  the body matched a pattern, so it is valid
         exchange.decided(route.located)
         relay = self._host.relay_directly(http_request, exchange, Sent(route.located, call), patience_s)
         self._host.open_requests.end()
@@ -168,12 +172,12 @@ class RouteCache:
     # -- routes --------------------------------------------------------------------------------------------
 
     def add(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
-        """A call was answered that could have gone this way, or has."""
+        """Cache the route of a call whose response is about to be written, unless a valid one is cached."""
         if not exchange.is_tool_call or not http_request.is_repeatable:
             return
         session = exchange.session
         group = self._group(http_request.metadata, session)
-        known = next((one for one in group.routes if one.match(http_request.body) is not None), None)
+        known = next((each for each in group.routes if each.match(http_request.body) is not None), None)
         if known is not None and self.is_valid(known, session, time.monotonic()):
             return
         if not group.is_worth_caching():
@@ -181,7 +185,7 @@ class RouteCache:
         route = self._route(http_request.metadata, exchange, sent)
         if route is not None:
             if self._cached_count >= MAX_ROUTES:
-                self._forget()
+                self._clear()
                 self._cached_count, group = 0, self._group(http_request.metadata, session)
             group.add(route, replaces=known)
             self._cached_count += 1
@@ -191,21 +195,21 @@ class RouteCache:
         group = self.groups.get(by)
         if group is None:
             if len(self.groups) >= MAX_GROUPS:
-                self._forget()
+                self._clear()
             group = self.groups[by] = RouteGroup()
         return group
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.groups.clear()
         self._recent.clear()
 
     def _route(self, metadata: RequestMetadata, exchange: Exchange, sent: Sent) -> CachedRoute | None:
         session, workspace = exchange.session, sent.located.workspace
         if session is not None and claims_of(metadata, session) != exchange.claims:
-            return None  # it chose another workspace since the call came
+            return None  # the session chose another workspace after the call arrived
         located = look_up_cached(self._workspaces, exchange.claims)
         if located is None or located.workspace is not workspace:
-            return None  # the same, of a call that was known: it is read only after it was sent
+            return None  # likewise, for a cached call, which was parsed only after it was sent
         instance = self._workspaces.ready_now(workspace, time.monotonic())
         claim = decisive_claim(exchange.claims)
         patterns = _patterns(metadata, exchange, sent.located)
@@ -227,17 +231,21 @@ class RouteCache:
 def _patterns(
     metadata: RequestMetadata, exchange: Exchange, located: Located
 ) -> tuple[Pattern, Pattern | None] | None:
-    """How such calls come, and how they are sent on; None where another one shows that this is not so."""
-    came = derive_pattern(exchange.message.body)
-    if came is None:
+    """The patterns of the client's bodies and of the server's; the latter is None if both are the same.
+
+    Returns:
+        None if a probe with other id and arguments would be routed or rewritten in another way.
+    """
+    derived = derive_pattern(exchange.message.body)
+    if derived is None:
         return None
-    pattern, probe = came
+    pattern, probe = derived
     other = _exchange(metadata, probe, exchange.session)
     if other is None or other.claims != exchange.claims:
         return None
     other.decided(located)
     sent, other_sent = upstream_request(exchange), upstream_request(other)
-    if _but_body(sent) != _but_body(other_sent):
+    if _without_body(sent) != _without_body(other_sent):
         return None
     if sent.body == exchange.message.body and other_sent.body == probe:
         return pattern, None
@@ -251,7 +259,7 @@ def _request_line(data: bytes) -> bytes:
     return data[: max(0, data.find(b"\r", 0, LONGEST_LINE))]
 
 
-def _but_body(sent: Outgoing) -> tuple[Any, ...]:
+def _without_body(sent: Outgoing) -> tuple[Any, ...]:
     return sent.method, tuple(sent.headers), sent.target, sent.timed
 
 

@@ -1,6 +1,6 @@
 """Groups the cached routes of calls with one request head, in sessions with the same profile.
 
-Which call is of which kind, and what a route is made of, is `route_cache.py`.
+`route_cache.py` chooses the group of a call, and makes the routes.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.state.session_table import Session
 
 MAX_GROUP_ROUTES: Final = 32
-"""Routes of one group: tools that are called, in the era whose heads do not name them."""
+"""Routes of one group. A session client's calls need one for each tool, as their heads do not name it."""
 CACHED_MISSES: Final = 32
 MISS_INTERVAL: Final = 64
-"""From so many calls of a kind on that were not known, in a row, only each so many-th is learned from.
+"""After CACHED_MISSES misses in a row, only every MISS_INTERVAL-th miss is cached.
 
-There are clients that write something new into each call: to learn from all would cost more than it saves.
+Some clients write something new into each call; caching all of these costs more than it saves.
 """
 
 
 class RouteGroup:
-    """What is known of such calls.
+    """The routes of one group of calls.
 
     Attributes:
-        misses: calls that were not known, counted from one where others were known before them.
+        misses: calls in a row without a matching route; a match resets the count to 1.
     """
 
     __slots__ = ("_bound", "_heads", "misses")
@@ -39,16 +39,16 @@ class RouteGroup:
 
     @property
     def routes(self) -> Collection[CachedRoute]:
-        """Theirs; each is for one tool, or for one manner to write its calls."""
+        """The routes, oldest first: one for each tool and each form of its calls."""
         return self._bound.keys()
 
     def is_worth_caching(self) -> bool:
-        """Whether to learn from a call that was not known, which is noted here."""
+        """Count a miss; return whether the route of its call should be cached."""
         count, self.misses = self.misses, self.misses + 1
         return bool(count) and (count < CACHED_MISSES or not count % MISS_INTERVAL)
 
     def add(self, route: CachedRoute, replaces: CachedRoute | None) -> None:
-        """Know one more, in the place of one that does not hold any more, or else of the oldest."""
+        """Add a route; drop the invalid one that it replaces or, if the group is full, the oldest."""
         if replaces is not None:
             self._bound.pop(replaces, None)
         elif len(self._bound) >= MAX_GROUP_ROUTES:
@@ -58,13 +58,13 @@ class RouteGroup:
     def bound_route(
         self, route: CachedRoute, session: Session | None, head: bytes, longest: int
     ) -> BoundRoute:
-        """How one of the routes is taken in a session.
+        """Bind one of the routes to a session, or reuse its last binding if that is for the same session.
 
-        Connections of one session share it, as all do in the era without: what is one for all of them stays
-        in the processor's cache.
+        All connections of a session share a bound route, and so do all stateless clients: shared data stay in
+        the processor's cache.
 
         Args:
-            head: of a call, as it came.
+            head: the head of a call, as received.
             longest: largest body in bytes that admission allows.
         """
         last = self._bound[route]

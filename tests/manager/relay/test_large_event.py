@@ -143,7 +143,7 @@ def test_a_small_one_that_is_something_else_is_no_answer(is_json: bool, other: b
     with pytest.raises(InterruptedAnswerError) as caught:
         made.finish()
     assert caught.value.refusal.message == "the workspace server's answer holds no response"
-    assert made.held == ([other] if other else []), "for who reads it"
+    assert made.buffered == ([other] if other else []), "for who reads it"
     assert not client.heads
 
 

@@ -63,7 +63,7 @@ def test_the_time_that_the_client_takes_is_told_from_that_of_the_server() -> Non
         body.when_writable(lambda number=number: resumed.append(number))  # type: ignore[misc]
         client.waiting()
     assert resumed == [0, 1]
-    assert body.waited == pytest.approx(3.5)
+    assert body.client_wait_s == pytest.approx(3.5)
 
 
 FIRST = len(forwardable_result.RESULT_BEGIN % b"7" + result_trim.TYPE)

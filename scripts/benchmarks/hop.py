@@ -106,10 +106,9 @@ def text(found: Found, ceiling: Measured) -> str:
     return f"""{table(COLUMNS, rows)}
 
 wrk reaches {ceiling.rate:,.0f} calls/s against an nginx that answers with two bytes; it uses {load} of
-a processor in that case, nginx {server}. Busy is the share of its processor that nginx or the manager used. Near
-100 % it limits the calls; otherwise the machine does. Others is the share that all other programs used.
-In cases with `-read`, the server announces no result trim. RSS is the manager's, without a
-fork server."""
+a processor in that case, nginx {server}. Busy is the share of its processor that nginx or the manager used.
+Near 100 % it limits the calls; otherwise the machine does. Others is the share that all other programs used.
+In cases with `-read`, the server announces no result trim. RSS is the manager's, without a fork server."""
 
 
 def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:

@@ -109,19 +109,21 @@ class Writer:
 
     async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer
-        kind = await self._kind(answer)
-        if kind is RelayKind.EVENT_RELAY and reply.ending is not None:
-            self._listen(answer, reply.ending)
-            return
+        is_handed_over = False
         try:
-            if kind is RelayKind.EVENT_RELAY:
+            kind = await self._kind(answer)
+            if kind is RelayKind.EVENT_RELAY and reply.ending is not None:
+                self._listen(answer, reply.ending)
+                is_handed_over = True
+            elif kind is RelayKind.EVENT_RELAY:
                 await self._relay_events(answer)
             elif kind is RelayKind.JSON_STREAM and self._choose_json():
                 await self._relay_body(answer)
             else:
                 await self._relay_collected(answer)
         finally:
-            await answer.aclose()
+            if not is_handed_over:
+                await answer.aclose()
 
     async def _kind(self, answer: Answer) -> RelayKind:
         exchange = self._exchange
@@ -173,11 +175,7 @@ class Writer:
         self._end_stream()
 
     def _listen(self, answer: Answer, ending: Ending) -> None:
-        try:
-            out = self._open_stream()
-        except ConnectionError:
-            answer.leave()
-            raise
+        out = self._open_stream()
         identity = self._exchange.message.id
         ListenStream(self._http_request, out, ending, identity, answer=answer, limit=self._limit)
 

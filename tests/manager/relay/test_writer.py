@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from manager.answers.exchange import Events, Exchange, Plain, Reply
+from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.http.request import HttpRequest
 from manager.relay.writer import Writer
 from manager.sessions.streams import Streams
 from protocol import jsonrpc, names, sse
 from support.clients.exchanges import legacy, stateless
 from support.clients.raw_clients import EVENTS, JSON, Answer
+from support.http.arriving_answer import ArrivingAnswer
 from support.http.served_connection import served_by
 
 RESPONSE = jsonrpc.result(b"1", {})
@@ -132,3 +133,27 @@ async def test_after_a_cancellation_nothing_more_is_said(begun: bool) -> None:
         answer = Answer(response.status, response.headers, await response.read())
     assert answer.status == (200 if begun else 202)
     assert [json.loads(one.data) for one in answer.events] == ([json.loads(NOTE)] if begun else [])
+
+
+async def test_a_client_that_leaves_before_a_large_body_begins_frees_the_call() -> None:
+    arriving, at_work = ArrivingAnswer(), asyncio.Event()
+
+    async def never(_: object) -> Any:
+        raise AssertionError("the answer asks for nothing")
+
+    async def make() -> Relayed:
+        at_work.set()
+        return Relayed(arriving.answer, never, never)
+
+    async def cancelled(http_request: HttpRequest) -> None:
+        writer = Writer(http_request, exchange_of("modern", **BOTH), 10_000)
+        task: asyncio.Task[Any] = asyncio.create_task(writer.answer(make()))
+        await at_work.wait()
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        writer.end()
+
+    async with served_by(cancelled) as url, ClientSession() as http, http.post(url, json={}):
+        assert (arriving.figures.in_flight, arriving.figures.last_outcome) == (0, "cancelled")
+        assert arriving.carrier.closed == "abandoned"

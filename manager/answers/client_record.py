@@ -11,7 +11,7 @@ from protocol import jsonrpc, names
 from protocol.versions import ASSUMED_LEGACY
 
 MAX_INFO: Final = 1024
-"""Bytes of a `clientInfo` that is kept; a larger one counts as none."""
+"""Largest `clientInfo` in bytes that is kept; a larger one is dropped."""
 MAX_METHOD: Final = 100
 
 

@@ -72,7 +72,7 @@ class Dispatch:
         if exchange.is_tool_call and exchange.inbound.name in names.CALL_TOOL_NAMES:
             return await self._call_tool(exchange)
         if exchange.message.method in TASK_METHODS:
-            return await self._about_task(exchange)
+            return await self._task_method(exchange)
         located = await look_up_workspace(self.workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
@@ -102,8 +102,8 @@ class Dispatch:
             return self._without_workspace(exchange, located)
         return await self.forward(exchange, located, call.params)
 
-    async def _about_task(self, exchange: Exchange) -> Reply:
-        """Only tasks of MCP 2026-07-28: those of 2025-11-25 are a different protocol."""
+    async def _task_method(self, exchange: Exchange) -> Reply:
+        """The reply to a task method of MCP 2026-07-28; tasks of 2025-11-25 are a different protocol."""
         if not exchange.is_modern:
             return result_format.method_not_found(exchange)
         located = tasks.owner(exchange, self.workspaces) or await look_up_workspace(
@@ -142,15 +142,15 @@ class Dispatch:
     async def forward(
         self, exchange: Exchange, located: Located, params: dict[str, msgspec.Raw] | None = None
     ) -> Reply:
-        """Send the request to its workspace, with other parameters where a call was unwrapped."""
+        """Send the request to its workspace server, with the given parameters if a call was unwrapped."""
         answer = await self.forwarder.send(located.workspace, upstream_request(exchange, params))
         return self._relayed(exchange, located, answer, params)
 
     def forward_now(self, exchange: Exchange) -> Sent | None:
-        """Send the request to its workspace where it goes there as it is and nothing must be waited for.
+        """Send the request to its workspace server if it is forwarded unchanged and need not wait.
 
         Returns:
-            None if `answer` has to be called.
+            None if `answer` has to be called instead.
         """
         inbound = exchange.inbound
         if exchange.message.method not in DIRECT or "requestState" in inbound.params:
@@ -165,7 +165,7 @@ class Dispatch:
         return None if call is None else Sent(located, call)
 
     async def arrival(self, exchange: Exchange, sent: Sent) -> Reply:
-        """The reply to what was sent with `forward_now`."""
+        """Wait for the answer to a request that was sent with `forward_now`, and return the reply."""
         answer = await self.forwarder.arrival(sent.call)
         return self._relayed(exchange, sent.located, answer)
 
@@ -189,11 +189,11 @@ class Dispatch:
         params: Mapping[str, msgspec.Raw],
         more: Mapping[str, msgspec.Raw],
     ) -> Answer | Refusal:
-        exchange.begun = time.monotonic()  # the time of the client's input does not count
+        exchange.begun = time.monotonic()  # the time that the client needed for its input does not count
         return await self.forwarder.send(workspace, upstream_request(exchange, {**params, **more}))
 
     async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:
-        """Cancel a suspended call. No server is started for this: one that is gone has no suspended call."""
+        """Cancel a suspended call. A stopped server has none, so it is not started for this."""
         if workspace.supervisor.is_serving:
             answer = await self.forwarder.send(workspace, cancelled_notification(state))
             if not isinstance(answer, Refusal):

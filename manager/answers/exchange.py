@@ -40,13 +40,13 @@ class Located(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_in_url(self) -> bool:
-        """Whether the URL alone names the workspace, so that its answers can be cached by URL."""
+        """Whether the URL alone names the workspace, so that its answers may be cached by URL."""
         return self.source is WorkspaceSource.PATH or self.source is WorkspaceSource.QUERY
 
 
 @dataclass(frozen=True, slots=True)
 class Unlocated:
-    """No claim gave a workspace. `problem` tells what was wrong with an ambient claim."""
+    """No claim led to a workspace. `problem` is the refusal of an ambient claim that failed."""
 
     problem: Refusal | None = None
 
@@ -56,17 +56,17 @@ class Exchange:
     """A request with what is needed to answer it.
 
     Attributes:
-        message: the request itself (never a notification or a response).
-        claims: what it says about its workspace.
-        accepts_json, accepts_events: which forms of answer the client takes.
-        passed_headers: the client's headers that cross to the workspace server.
-        passed_query: query string for the workspace server (tool mode), with its question mark, or empty.
-        session: the session it belongs to, None for a stateless request.
-        headers: response headers collected on the way.
-        is_as_is: whether the client is to meet a server behind the workspace as it is, because its URL means
-            the workspace alone.
-        seen: what is remembered of it for the table of clients.
-        begun: monotonic time when its work began: at its arrival, or after the client's input.
+        message: The request itself, never a notification or a response.
+        claims: Its claims about its workspace.
+        accepts_json, accepts_events: Which media types the client accepts.
+        passed_headers: The client's headers that are forwarded to the workspace server.
+        passed_query: Query string for the workspace server (tool mode) with its question mark, or empty.
+        session: Its session; None for a stateless request.
+        headers: Response headers, added while it is answered.
+        is_as_is: Whether a workspace with a single MCP server is passed through unchanged, because the URL
+            names the workspace.
+        seen: Its record in the table of clients.
+        begun: Monotonic time when its work began: at its arrival, or after the client's input.
     """
 
     inbound: Inbound
@@ -89,27 +89,27 @@ class Exchange:
 
     @property
     def params(self) -> Mapping[str, msgspec.Raw]:
-        """The parameters' members as the bytes that came."""
+        """The members of `params`, as the bytes received."""
         return self.inbound.params
 
     @property
     def is_tool_call(self) -> bool:
-        """Whether a refusal can be a tool result that a model reads."""
+        """Whether it is a `tools/call`, whose refusal can be a tool result for the model."""
         return self.message.method == names.TOOLS_CALL
 
     @property
     def progress_token(self) -> msgspec.Raw | None:
-        """The client's token for progress notifications, as the bytes that came."""
+        """The client's token for progress notifications, as the bytes received."""
         return self.inbound.meta.get("progressToken")
 
-    def tells(self, claims: Claims) -> None:
+    def replace_claims(self, claims: Claims) -> None:
         """Replace the claims by those that include the client's roots."""
         self.claims = claims
         if self.seen is not None:
             self.seen.claims = claims
 
     def decided(self, located: Located | Unlocated) -> None:
-        """Record how the workspace was decided, in the response headers, too."""
+        """Record the workspace and the claim that decided it, also in the response headers."""
         self.is_as_is = isinstance(located, Located) and located.is_in_url
         source = located.source if isinstance(located, Located) else WorkspaceSource.NONE
         self.headers[headers.WORKSPACE_SOURCE] = source.value
@@ -123,9 +123,11 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A complete answer: one JSON-RPC message, or nothing (202).
+    """A complete answer.
 
-    `lacks_workspace` is set if the answer would differ with a known workspace.
+    Attributes:
+        body: One JSON-RPC message, or empty with status 202.
+        lacks_workspace: Whether the answer would differ with a known workspace.
     """
 
     body: bytes = b""
@@ -135,14 +137,14 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """An answer in messages, each on one line: notifications and requests of ours, and last the response."""
+    """Messages of one line each: the manager's notifications and requests, then the response."""
 
     messages: AsyncGenerator[bytes]
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a stream without an end of its own ends: when `endings` say so, with the response `farewell`."""
+    """How a stream that does not end by itself is ended: by `endings`, with `farewell` as its response."""
 
     endings: StreamEndings
     farewell: bytes
@@ -150,7 +152,7 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """An event stream with this one message, on which nothing follows until it is ended."""
+    """An event stream with a single message that stays open until it is ended."""
 
     message: bytes
     ending: Ending
@@ -158,10 +160,12 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """A workspace server's answer, which is relayed as it comes.
+    """A workspace server's answer, relayed as it arrives.
 
-    Where the server asks for something first, `again` sends the request once more, with further parameters;
-    `give_up` tells the server that this will not happen, with the `requestState` it gave.
+    Attributes:
+        again: Sends the request once more with further parameters, after an input request of the server.
+        give_up: Cancels the suspended call with this `requestState`, if the request is not sent again.
+        ending: How a listen stream is ended.
     """
 
     answer: Answer

@@ -20,7 +20,7 @@ from protocol.jsonrpc import Request
 from protocol.versions import Era
 
 MAX_FOLDER: Final = 16 * 1024
-"""Bytes of a folder in a body: as much as fits into a head. What is longer names nothing."""
+"""Largest folder name in a body in bytes, the size of a request head. Longer ones are ignored."""
 MAX_WORKSPACE: Final = 256
 
 
@@ -56,13 +56,13 @@ def claims_of(metadata: RequestMetadata, session: Session | None) -> Claims:
 
 
 def sent_cwd(claims: Claims) -> str | None:
-    """The folder that a request names in query, header or metadata."""
+    """The folder that a request names in query, header or `_meta`."""
     sent = claims.query or claims.header or claims.codex
     return None if sent is None else sent.encode("utf-8", "replace").decode()
 
 
 def _sandbox_cwd(inbound: Inbound) -> str | None:
-    """The folder Codex works in, which it sends with tool calls to servers with the capability."""
+    """The working folder of Codex, which it sends with tool calls to servers that announce the capability."""
     state = inbound.meta.get(names.CODEX_SANDBOX)
     folder = jsonrpc.members_of(state).get("sandboxCwd") if state is not None else None
     return None if folder is None or len(folder) > MAX_FOLDER else jsonrpc.text_of(folder)

@@ -31,17 +31,17 @@ CACHEABLE: Final = frozenset(
 
 
 def result(exchange: Exchange, value: Mapping[str, Any]) -> bytes:
-    """The response body for a result of the manager, which may contain members of a workspace server.
+    """The response body for a result of the manager, which may include those of a workspace server.
 
     Stateless results have a type and the server's identity; session results must not have them.
     """
     if not exchange.is_modern:
         return jsonrpc.result(exchange.message.id, legacy_result.convert_result(value))
     meta = {names.META_SERVER: SERVER_INFO, **_meta_of(value)}
-    dressed: dict[str, Any] = {"resultType": "complete", **value, "_meta": meta}
+    complete: dict[str, Any] = {"resultType": "complete", **value, "_meta": meta}
     if exchange.message.method in CACHEABLE:
-        dressed |= {"ttlMs": 0, "cacheScope": "private"}
-    return jsonrpc.result(exchange.message.id, dressed)
+        complete |= {"ttlMs": 0, "cacheScope": "private"}
+    return jsonrpc.result(exchange.message.id, complete)
 
 
 def _meta_of(value: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -127,7 +127,7 @@ def _without_answer(exchange: Exchange, roots: tuple[str, ...]) -> Exchange:
     params = {name: raw for name, raw in exchange.params.items() if name not in _ANSWER_PARAMS}
     message, text = exchange.message, jsonrpc.dumps(params)
     body = jsonrpc.with_params(message.body, message.params, text)
-    exchange.tells(structs.replace(exchange.claims, roots=roots))
+    exchange.replace_claims(structs.replace(exchange.claims, roots=roots))
     return replace(
         exchange,
         inbound=structs.replace(exchange.inbound, params=params),

@@ -47,7 +47,7 @@ class SessionRoots:
                 async with aclosing(self._ask_client(session)) as messages:
                     async for message in messages:
                         yield message
-        exchange.tells(structs.replace(exchange.claims, roots=session.roots or ()))
+        exchange.replace_claims(structs.replace(exchange.claims, roots=session.roots or ()))
 
     def forget(self, session: Session) -> None:
         """Drop the session's roots, which changed; if they decided its workspace, its lists changed, too."""

@@ -188,6 +188,7 @@ class SessionSupervisor:
             self._closing_ended = self._close_session(session)
             self._down(Unavailable(session.ended))
             return
+        self._cancel_timer()  # set if the previous session ended while this one was being opened
         self._replace()
         self._current, self._opened_at = opened, self._clock()
         self.opened += 1
@@ -206,9 +207,10 @@ class SessionSupervisor:
     def _call_failed(self, failure: Unavailable, opened: _Opened) -> None:
         is_current = opened is self._current
         verdict = self._policy.call_failed(failure, self._clock(), self._chance(), is_current=is_current)
-        if verdict == "replace":
-            self._replace()
-        elif verdict == "down":
+        if verdict == "keep":
+            return
+        self._replace()
+        if verdict == "down":
             self._down(failure)
 
     def _down(self, failure: Unavailable) -> None:
@@ -226,7 +228,7 @@ class SessionSupervisor:
         self._on_state(state, error)
 
     def _replace(self) -> None:
-        """Let the current session end with its last caller."""
+        """Release the current session; it is closed with its last caller."""
         replaced, self._current = self._current, None
         if replaced is not None and replaced.session is not None:
             replaced.replaced = True

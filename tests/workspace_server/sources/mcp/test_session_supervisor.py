@@ -10,6 +10,8 @@ import pytest
 
 from support.servers.scripted_transport import ScriptedTransport
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
+from workspace_server.sources.mcp.remote.failures import HttpFailure
+from workspace_server.sources.mcp.remote.retry_policy import RemoteRetryPolicy
 from workspace_server.sources.mcp.retry_policy import CallVerdict
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
@@ -260,4 +262,57 @@ async def test_a_replaced_session_that_ends_leaves_its_successor_alone() -> None
         await asyncio.sleep(0.01)
         assert supervisor.state == "ready"
         assert await session_of(supervisor) is new
+    await supervisor.close()
+
+
+async def test_a_session_that_a_failed_call_took_down_is_released() -> None:
+    """If it ends while its successor is being opened, that is no second failure and opens no third one."""
+    server, policy = Server(), RemoteRetryPolicy()
+    supervisor = server.make(policy=policy)
+    with pytest.raises(HttpFailure):
+        async with supervisor.use():
+            raise HttpFailure("unreachable", "no route")
+    assert (supervisor.session, supervisor.state, policy.breaker.failures) == (None, "backoff", 1)
+    server.gate = asyncio.Event()
+    supervisor.try_now()
+    await asyncio.sleep(0.01)
+    server.transports[0].end("too late")
+    await asyncio.sleep(0.01)
+    assert (len(server.transports), policy.breaker.failures) == (2, 1)
+    server.gate.set()
+    new = await session_of(supervisor)
+    assert (server.transports[0].closed, supervisor.session) == (1, new)
+    await supervisor.close()
+
+
+async def test_a_retry_that_was_scheduled_leaves_a_usable_session_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A session whose end is reported while its successor is being opened schedules one."""
+    monkeypatch.setattr(restart_policy, "FIRST_S", 0.05)
+    server = Server()
+    reported: list[Callable[[str], None]] = []
+
+    async def open_session(on_end: Callable[[str], None]) -> Session:
+        reported.append(on_end)
+        return await server._open(lambda _: None)
+
+    supervisor = SessionSupervisor(
+        open_session, RestartPolicy(), lambda *_: None, source="x", chance=lambda: 0.5
+    )
+    old = await session_of(supervisor)
+    server.transports[0].end("exited with code 1")
+    async with asyncio.timeout(5):
+        while old.ended is None:
+            await asyncio.sleep(0.005)
+    server.gate = asyncio.Event()
+    supervisor.try_now()
+    await asyncio.sleep(0.01)
+    reported[0]("exited with code 1")
+    server.gate.set()
+    async with asyncio.timeout(5):
+        while supervisor.session is None:
+            await asyncio.sleep(0.005)
+    await asyncio.sleep(0.15)
+    assert (len(server.transports), supervisor.opened, supervisor.state) == (2, 2, "ready")
     await supervisor.close()

@@ -1,4 +1,4 @@
-"""The MCP routes themselves: odd queries, and what a stop waits for and refuses."""
+"""The MCP routes: unusual queries, and what a stopping manager waits for and refuses."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from support.projects.registered_setup import raw_http, registered_setup
 from support.servers.scripted_workspace_server import held, result
 
 
-async def test_a_query_that_is_no_utf8_is_served(manager: RunningManager) -> None:
+async def test_a_query_that_is_not_utf_8_is_accepted(manager: RunningManager) -> None:
     async with raw_http() as http:
         client = await SessionClient.connect(http, manager.address)
         answer = await client.ask(names.TOOLS_LIST, url=f"{manager.address}?tool_mode=%ff")
         assert answer.status == 200
 
 
-async def test_a_stop_waits_for_a_call_whose_legacy_client_has_left(tmp_path: Path) -> None:
-    """The call goes on, so it is in flight."""
+async def test_a_stop_waits_for_calls_of_disconnected_session_clients(tmp_path: Path) -> None:
+    """The call continues, so it is in flight."""
     async with registered_setup(tmp_path) as play:
         gate = asyncio.Event()
         play.upstream.plays["slow"] = held(gate, result({"content": []}))
@@ -42,10 +42,10 @@ async def test_a_stop_waits_for_a_call_whose_legacy_client_has_left(tmp_path: Pa
         gate.set()
 
 
-async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
+async def test_no_stream_is_opened_for_a_session_that_has_just_ended(
     manager: RunningManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its folder is being looked at; nobody would end the stream."""
+    """It ends while the workspace is looked up; nothing would end the stream."""
     async with raw_http() as http:
         client = await SessionClient.connect(http, manager.address)
 
@@ -60,7 +60,7 @@ async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
 
 
 async def test_no_stream_is_opened_while_the_manager_stops(tmp_path: Path) -> None:
-    """It would only hold up the end."""
+    """It would delay the stop."""
     async with registered_setup(tmp_path) as play, ClientSession(connector=TCPConnector(limit=2)) as http:
         gate = asyncio.Event()
         play.upstream.plays["slow"] = held(gate, result({"content": []}))

@@ -1,4 +1,4 @@
-"""Ten thousand sessions, the default limit: their ids never meet, and the next one is refused."""
+"""Ten thousand sessions, the default limit, have unique ids, and the next one is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from manager.store import Store
 
 
 async def test_ten_thousand_sessions_have_ten_thousand_ids(tmp_path: Path) -> None:
-    """Unique, visible ASCII, at least 128 bits."""
+    """Ids are unique visible ASCII with at least 128 bits."""
     session_manager = SessionManager(Settings(), Store(tmp_path / "never-opened", set_aside_name=str))
     opened = [await session_manager.open("2025-11-25", b"", b"{}") for _ in range(10_000)]
     identities = {session.id for session in opened if session is not None}

@@ -1,4 +1,4 @@
-"""Calls that need no task: the same answers as by the way of all others, whatever the workspace server does."""
+"""Calls relayed without a task get the same answers as in a task, whatever the workspace server does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
+        patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # no checks of roots during a test
         async with registered_setup(tmp_path_factory.mktemp("express")) as running:
             running.upstream.plays |= PLAYS
             yield running
@@ -40,7 +40,7 @@ async def client_of(play: RegisteredSetup, era: str, accept: str | None = BOTH) 
 
 
 def same(answer: Answer) -> tuple[int, dict[str, str], Any]:
-    """What must be alike: all but the time, names that are drawn, and how the end of the body is told."""
+    """The parts that must be equal: not date, session id and framing of the body."""
     fields = {name.lower(): value for name, value in answer.headers.items()}
     others = ("date", "mcp-session-id", "content-length", "transfer-encoding")
     kept = {name: value for name, value in fields.items() if name not in others}
@@ -49,13 +49,13 @@ def same(answer: Answer) -> tuple[int, dict[str, str], Any]:
     return answer.status, kept, answer.body
 
 
-def sent_at_once(monkeypatch: pytest.MonkeyPatch, *, ever: bool = True) -> list[str]:
-    """The methods that go without a task from now on, or make that none does."""
+def sent_directly(monkeypatch: pytest.MonkeyPatch, *, is_enabled: bool = True) -> list[str]:
+    """Collect the methods that are sent without a task from now on; not `is_enabled`: prevent that."""
     sent: list[str] = []
     original = Dispatch.forward_now
 
     def forward_now(self: Dispatch, exchange: Exchange) -> Any:
-        found = original(self, exchange) if ever else None
+        found = original(self, exchange) if is_enabled else None
         if found is not None:
             sent.append(exchange.message.method)
         return found
@@ -66,31 +66,31 @@ def sent_at_once(monkeypatch: pytest.MonkeyPatch, *, ever: bool = True) -> list[
 
 @ERAS
 @pytest.mark.parametrize("accept", [BOTH, JSON, EVENTS])
-async def test_every_answer_is_the_same_by_both_ways(
+async def test_answers_are_the_same_with_and_without_a_task(
     era: str, accept: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status, fields and bytes."""
+    """Status, header fields and bytes."""
     client = await client_of(play, era, accept)
     slow: dict[str, Any] = {}
     with monkeypatch.context() as patch:
-        sent_at_once(patch, ever=False)
+        sent_directly(patch, is_enabled=False)
         for name in PLAYS:
             slow[name] = same(await client.call(name, identity=7))
-    sent = sent_at_once(monkeypatch)
+    sent = sent_directly(monkeypatch)
     for name in PLAYS:
         assert same(await client.call(name, identity=7)) == slow[name], name
     assert bool(sent) is (accept != EVENTS)
 
 
 @ERAS
-async def test_what_a_workspace_gets_is_the_same_by_both_ways(
+async def test_the_server_gets_the_same_request_with_and_without_a_task(
     era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await client_of(play, era)
     client.extra = {"Traceparent": "00-1-2-03", "X-MCP-Tool-Mode": "all", "Cookie": "secret"}
-    for ever in (False, True):
+    for is_enabled in (False, True):
         with monkeypatch.context() as patch:
-            sent_at_once(patch, ever=ever)
+            sent_directly(patch, is_enabled=is_enabled)
             await client.call("small", {"a": 1}, identity=7)
     slow, fast = play.upstream.called("small")[-2:]
     assert (fast.body, fast.target, fast.headers) == (slow.body, slow.target, slow.headers)
@@ -108,17 +108,17 @@ async def test_what_a_workspace_gets_is_the_same_by_both_ways(
     ],
     ids=str,
 )
-async def test_what_the_manager_has_a_part_in_takes_the_other_way(
+async def test_requests_that_the_manager_answers_run_in_a_task(
     body: dict[str, Any], play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await client_of(play, "legacy")
-    sent = sent_at_once(monkeypatch)
+    sent = sent_directly(monkeypatch)
     await client.post(json.dumps({"jsonrpc": "2.0", "id": 1, **body}).encode())
     assert sent == []
 
 
 @ERAS
-async def test_a_late_answer_comes_all_the_same(
+async def test_a_late_answer_is_relayed_by_a_task(
     era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", 0.05)
@@ -126,25 +126,25 @@ async def test_a_late_answer_comes_all_the_same(
     play.upstream.plays["late"] = held(gate, result(COMPLETE))
     client = await client_of(play, era)
     await client.call("small")  # nothing has to be looked at now
-    sent = sent_at_once(monkeypatch)
+    sent = sent_directly(monkeypatch)
     call = asyncio.create_task(client.call("late"))
-    await asyncio.sleep(0.2)  # it is late now
+    await asyncio.sleep(0.2)  # longer than PATIENCE_S
     gate.set()
     assert (await call).result["content"] == COMPLETE["content"]
     assert sent == [names.TOOLS_CALL]
 
 
 @ERAS
-@pytest.mark.parametrize("patience", [0.05, 5.0])
-async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
-    era: str, patience: float, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("patience_s", [0.05, 5.0])
+async def test_a_disconnect_cancels_only_a_stateless_clients_call(
+    era: str, patience_s: float, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, or after it was handed over."""
-    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
-    play.upstream.plays[f"left-{era}-{patience}"] = never
+    """In the direct relay and in a task."""
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
+    play.upstream.plays[f"left-{era}-{patience_s}"] = never
     client = await client_of(play, era)
-    call = asyncio.create_task(client.call(f"left-{era}-{patience}"))
-    received = await play.upstream.arrival(f"left-{era}-{patience}")
+    call = asyncio.create_task(client.call(f"left-{era}-{patience_s}"))
+    received = await play.upstream.arrival(f"left-{era}-{patience_s}")
     await asyncio.sleep(0.1)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
@@ -155,12 +155,12 @@ async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
             await asyncio.wait_for(received.gone.wait(), 0.3)
 
 
-@pytest.mark.parametrize("patience", [0.05, 5.0])
-async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
-    patience: float, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("patience_s", [0.05, 5.0])
+async def test_a_cancelled_call_of_a_session_gets_202_without_a_body(
+    patience_s: float, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
-    name = f"cancelled-{patience}"
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
+    name = f"cancelled-{patience_s}"
     play.upstream.plays[name] = never
     client = await client_of(play, "legacy")
     call = asyncio.create_task(client.call(name, identity=77))
@@ -173,10 +173,10 @@ async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
     assert (await client.call("small", identity=77)).status == 200  # the id is free again
 
 
-async def test_what_was_sent_is_given_up_where_its_session_ends_while_its_client_leaves(
+async def test_a_session_that_ends_during_a_disconnect_cancels_its_call(
     play: RegisteredSetup,
 ) -> None:
-    """The work that should go on without the client is cancelled before it has begun."""
+    """The task that continues the call is cancelled before its first step."""
     before = await in_flight(play)
     play.upstream.plays["left at the end"] = never
     client = await connected(play, "legacy", "left at the end")
@@ -192,12 +192,12 @@ async def test_what_was_sent_is_given_up_where_its_session_ends_while_its_client
 
 
 async def in_flight(play: RegisteredSetup) -> list[int]:
-    """How many calls each workspace has."""
+    """The number of calls in flight of each workspace."""
     async with play.http.get(f"{play.manager.base}/mcp/status") as response:
         return [one["inFlight"] for one in (await response.json())["workspaceDetails"]]
 
 
-async def test_an_id_under_way_is_refused_a_second_time(play: RegisteredSetup) -> None:
+async def test_an_id_that_is_in_flight_is_refused(play: RegisteredSetup) -> None:
     gate = asyncio.Event()
     play.upstream.plays["twice"] = held(gate, result(COMPLETE))
     client = await client_of(play, "legacy")
@@ -209,7 +209,7 @@ async def test_an_id_under_way_is_refused_a_second_time(play: RegisteredSetup) -
 
 
 @ERAS
-async def test_figures_count_it_as_any_other(era: str, play: RegisteredSetup) -> None:
+async def test_direct_calls_are_counted_in_the_status(era: str, play: RegisteredSetup) -> None:
     """Nothing stays in flight."""
     client = await client_of(play, era)
     before = await figures(play)

@@ -1,4 +1,4 @@
-"""Event streams that pass: cut between events whatever the pieces, and known to be answered or not."""
+"""The splitter of event streams returns complete events and detects the response, however pieces fall."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pieces(whole: bytes, size: int) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_only_whole_events_come_out_and_all_of_their_bytes(size: int, end: bytes) -> None:
+def test_only_complete_events_are_returned_with_all_their_bytes(size: int, end: bytes) -> None:
     parts = [part.replace(b"\n", end) + end + end for part in (COMMENT, NOTE, RESPONSE)]
     edges = {sum(map(len, parts[:count])) for count in range(4)}
     events, out = EventSplitter(b"1", LIMIT), b""
@@ -30,7 +30,7 @@ def test_only_whole_events_come_out_and_all_of_their_bytes(size: int, end: bytes
     assert events.size == 0
 
 
-def test_what_is_not_complete_waits() -> None:
+def test_an_incomplete_event_is_withheld() -> None:
     events = EventSplitter(b"1", LIMIT)
     assert events.take(NOTE) == []
     assert events.size == len(NOTE)
@@ -52,8 +52,8 @@ def test_what_is_not_complete_waits() -> None:
         ([b"data: [DONE]"], False),
     ],
 )
-def test_it_is_known_whether_the_response_came(parts: list[bytes], answered: bool, size: int) -> None:
-    """Else the client is told so, and never twice."""
+def test_the_response_is_detected_among_the_events(parts: list[bytes], answered: bool, size: int) -> None:
+    """A client gets exactly one response."""
     events = EventSplitter(b"1", LIMIT)
     for piece in pieces(b"".join(part + b"\n\n" for part in parts), size):
         events.take(piece)
@@ -65,8 +65,8 @@ BIG = b'event: message\ndata: {"jsonrpc":"2.0","id":1,"result":{"text":"' + b"x"
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("seam", range(-1, 5))
-def test_a_large_response_is_passed_before_it_is_whole(end: bytes, seam: int) -> None:
-    """Its end is seen wherever it is cut, and what follows is held to the same as ever."""
+def test_a_large_response_is_returned_before_it_is_complete(end: bytes, seam: int) -> None:
+    """Its end is found wherever pieces begin, and later events are withheld as usual."""
     begun = NOTE.replace(b"\n", end) + end + end + BIG.replace(b"\n", end)
     rest = b'"}}' + end + end
     cut = len(rest) - len(end + end) + seam
@@ -93,28 +93,28 @@ def test_a_large_response_is_passed_before_it_is_whole(end: bytes, seam: int) ->
         b"x" * COLLECTED,
     ],
 )
-def test_a_large_event_that_may_be_anything_waits_for_its_end(begun: bytes) -> None:
+def test_a_large_event_without_a_known_beginning_is_withheld(begun: bytes) -> None:
     events = EventSplitter(b"1", LIMIT)
     assert events.take(begun) == []
     assert events.size == len(begun)
     assert events.take(b"\n\n") == [begun + b"\n\n"]
 
 
-def test_a_response_is_kept_back_while_it_is_small() -> None:
-    """It can still be replaced, should its server die."""
+def test_a_small_incomplete_response_is_withheld() -> None:
+    """It can still be replaced if the server dies."""
     events = EventSplitter(b"1", LIMIT)
     assert events.take(BIG[: COLLECTED - 1]) == []
     assert b"".join(events.take(b"xx")) == BIG[: COLLECTED - 1] + b"xx"
 
 
-def test_what_is_too_large_is_not_begun() -> None:
+def test_no_part_of_an_event_above_the_limit_is_returned() -> None:
     """It can still be refused."""
     assert EventSplitter(b"1", len(BIG) - 1).take(BIG) == []
 
 
 @pytest.mark.parametrize("begun", [RESPONSE + b"\n\n", BIG])
 @pytest.mark.parametrize("before", [b"", NOTE + b"\n\n"])
-def test_the_response_to_another_request_does_not_come_out(before: bytes, begun: bytes) -> None:
+def test_the_response_to_another_request_raises(before: bytes, begun: bytes) -> None:
     events = EventSplitter(b"2", LIMIT)
     with pytest.raises(InterruptedAnswerError) as caught:
         events.take(before + begun)

@@ -1,4 +1,4 @@
-"""Events that pass to a client unread, in whatever pieces they come: as they are, or cut where the server says."""
+"""Large events are forwarded unchanged or without the trim, however the pieces fall."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = 300_000
 
 
 class Client:
-    """What a client got, as far as an `HttpRequest` is needed for it."""
+    """A fake `HttpRequest` that records what was written."""
 
     def __init__(self) -> None:
         self.heads: list[tuple[Any, ...]] = []
@@ -61,7 +61,7 @@ class Client:
 
 
 def stream_of(size: int) -> tuple[bytes, bytes, ResultTrim]:
-    """An event with a text of this size in it, what a session gets of that, and the trim."""
+    """An event with a text of this size, the response for a session client, and the trim."""
     content = {"content": [{"type": "text", "text": "x" * size}]}
     result = json.dumps(
         {"resultType": "complete", **content, "_meta": SERVER}, separators=(",", ":")
@@ -78,11 +78,11 @@ def sink(client: Client, said: ResultTrim, *, is_json: bool = True) -> LargeEven
     return form(cast("HttpRequest", client), FIELDS, identity=b"7", trim=said, limit=LIMIT)
 
 
-def poured(stream: bytes, made: LargeEvent, cuts: list[int]) -> LargeEvent:
+def put_pieces(stream: bytes, sink_made: LargeEvent, cuts: list[int]) -> LargeEvent:
     edges = sorted({0, len(stream), *(cut % len(stream) for cut in cuts)})
     for first, last in itertools.pairwise(edges):
-        made.put(memoryview(stream)[first:last])
-    return made
+        sink_made.put(memoryview(stream)[first:last])
+    return sink_made
 
 
 CUTS = st.lists(st.integers(0, LARGE) | st.integers(COLLECTED, COLLECTED + 9) | st.integers(-200, -1))
@@ -90,16 +90,16 @@ CUTS = st.lists(st.integers(0, LARGE) | st.integers(COLLECTED, COLLECTED + 9) | 
 
 @pytest.mark.parametrize("size", [0, 1000, LARGE])
 @given(cuts=CUTS)
-def test_a_session_gets_the_rest_however_the_pieces_fall(size: int, cuts: list[int]) -> None:
+def test_a_session_client_gets_json_without_the_trim(size: int, cuts: list[int]) -> None:
     stream, left, said = stream_of(size)
     client = Client()
-    made = sink(client, said)
+    sink_made = sink(client, said)
     done: list[bytes] = []
-    made.on_complete = lambda: done.append(client.got)
-    poured(stream, made, cuts)
+    sink_made.on_complete = lambda: done.append(client.got)
+    put_pieces(stream, sink_made, cuts)
     assert done == [client.got] == [left], "before the body has come to its end"
-    assert made.put(b": more\n\n"), "which goes nowhere"
-    made.finish()
+    assert sink_made.put(b": more\n\n"), "bytes after the event are dropped"
+    sink_made.finish()
     assert client.has_all
     assert client.got == left
     assert client.heads == [(200, FIELDS, "application/json", *([None] if size == LARGE else []))]
@@ -107,10 +107,10 @@ def test_a_session_gets_the_rest_however_the_pieces_fall(size: int, cuts: list[i
 
 @pytest.mark.parametrize("size", [0, 1000, LARGE])
 @given(cuts=CUTS)
-def test_others_get_it_as_it_came(size: int, cuts: list[int]) -> None:
+def test_a_stateless_client_gets_the_stream_unchanged(size: int, cuts: list[int]) -> None:
     stream, _, said = stream_of(size)
     client = Client()
-    poured(stream, sink(client, said, is_json=False), cuts).finish()
+    put_pieces(stream, sink(client, said, is_json=False), cuts).finish()
     assert client.has_all
     assert client.got == stream
     fields = {**FIELDS, "X-Accel-Buffering": "no"}
@@ -119,13 +119,13 @@ def test_others_get_it_as_it_came(size: int, cuts: list[int]) -> None:
 
 @pytest.mark.parametrize("is_json", [True, False])
 @given(cuts=CUTS)
-def test_one_that_has_no_end_is_never_ended(is_json: bool, cuts: list[int]) -> None:
+def test_an_event_without_an_end_is_not_completed(is_json: bool, cuts: list[int]) -> None:
     stream, left, said = stream_of(LARGE)
     for count in (1, 2, 3, 4, said.last + 4, 1000):
         client = Client()
-        made = poured(stream[:-count], sink(client, said, is_json=is_json), cuts)
+        sink_made = put_pieces(stream[:-count], sink(client, said, is_json=is_json), cuts)
         with pytest.raises(InterruptedAnswerError):
-            made.finish()
+            sink_made.finish()
         assert not client.has_all
         assert (left if is_json else stream).startswith(client.got)
 
@@ -135,32 +135,32 @@ def test_one_that_has_no_end_is_never_ended(is_json: bool, cuts: list[int]) -> N
     [b'data: {"jsonrpc":"2.0","id":8,"result":{}}\n\n', b"data: 1\n\ndata: 2\n\n", b": keep-alive\n\n", b""],
 )
 @pytest.mark.parametrize("is_json", [True, False])
-def test_a_small_one_that_is_something_else_is_no_answer(is_json: bool, other: bytes) -> None:
+def test_a_small_stream_with_another_message_is_not_written(is_json: bool, other: bytes) -> None:
     client = Client()
-    made = sink(client, ResultTrim(0, 0), is_json=is_json)
+    sink_made = sink(client, ResultTrim(0, 0), is_json=is_json)
     if other:
-        made.put(other)
+        sink_made.put(other)
     with pytest.raises(InterruptedAnswerError) as caught:
-        made.finish()
+        sink_made.finish()
     assert caught.value.refusal.message == "the workspace server's answer holds no response"
-    assert made.buffered == ([other] if other else []), "for who reads it"
+    assert sink_made.buffered == ([other] if other else []), "for the task that continues"
     assert not client.heads
 
 
-def test_one_above_the_limit_is_ended() -> None:
+def test_a_stream_above_the_limit_is_refused() -> None:
     stream, _, said = stream_of(LIMIT)
     with pytest.raises(InterruptedAnswerError) as caught:
-        poured(stream, sink(Client(), said), [])
+        put_pieces(stream, sink(Client(), said), [])
     assert caught.value.refusal.message == "response too large: more than 585 KiB"
 
 
-def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_written() -> None:
+def test_back_pressure_is_reported_while_nothing_is_written() -> None:
     stream, _, said = stream_of(LARGE)
     client = Client()
     client.is_full = True
-    made = sink(client, said)
-    assert made.put(stream[:COLLECTED]), "nothing is written yet"
-    assert not made.put(stream[COLLECTED:-20])
-    assert not made.put(stream[-20:-19])
+    sink_made = sink(client, said)
+    assert sink_made.put(stream[:COLLECTED]), "nothing is written yet"
+    assert not sink_made.put(stream[COLLECTED:-20])
+    assert not sink_made.put(stream[-20:-19])
     client.is_full = False
-    assert made.put(stream[-19:-18])
+    assert sink_made.put(stream[-19:-18])

@@ -1,4 +1,4 @@
-"""Large results for sessions: cut where the server says, in whatever pieces they come."""
+"""Large JSON results lose the trim for session clients, however the pieces fall."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIELDS = {"X-A": "b"}
 
 
 class Client:
-    """What a client got, as far as an `HttpRequest` is needed for it."""
+    """A fake `HttpRequest` that records what was written."""
 
     def __init__(self) -> None:
         self.started: list[tuple[Any, ...]] = []
@@ -55,7 +55,7 @@ def sink(client: Client, said: ResultTrim, body: bytes = BODY) -> LargeBody:
     return LargeBody(cast("HttpRequest", client), 200, FIELDS, len(body), begin=begin, trim=said)
 
 
-def test_the_time_that_the_client_takes_is_told_from_that_of_the_server() -> None:
+def test_the_wait_for_the_client_is_measured() -> None:
     client, clock = Client(), iter([10.0, 13.0, 20.0, 20.5])
     body = LargeBody(cast("HttpRequest", client), 200, FIELDS, len(BODY), now=clock.__next__)
     resumed: list[int] = []
@@ -67,7 +67,7 @@ def test_the_time_that_the_client_takes_is_told_from_that_of_the_server() -> Non
 
 
 FIRST = len(forwardable_result.RESULT_BEGIN % b"7" + result_trim.TYPE)
-"""Bytes that have come when it is decided that the body goes this way."""
+"""Bytes that have arrived when the sink is chosen."""
 NEAR = st.integers(0, 200)
 PLACES = (
     st.integers(FIRST, len(BODY) - 1)
@@ -77,7 +77,7 @@ PLACES = (
 
 
 @given(cuts=st.lists(PLACES, max_size=8))
-def test_the_client_gets_the_rest_however_the_pieces_fall(cuts: list[int]) -> None:
+def test_a_session_client_gets_the_body_without_the_trim(cuts: list[int]) -> None:
     said = result_trim.compute_trim(RESULT, 0, len(RESULT))
     assert said is not None
     client = Client()
@@ -89,7 +89,7 @@ def test_the_client_gets_the_rest_however_the_pieces_fall(cuts: list[int]) -> No
     assert client.started == [(200, FIELDS, "application/json", len(LEFT))]
 
 
-def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_left() -> None:
+def test_back_pressure_is_reported_for_pieces_that_are_removed() -> None:
     said = result_trim.compute_trim(RESULT, 0, len(RESULT))
     assert said is not None
     client = Client()

@@ -1,4 +1,4 @@
-"""The table that chooses how a response is relayed: every combination of traits has one kind, and which."""
+"""The table that chooses how a response is relayed: the kind of every combination of traits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AS_EVENTS = {RelayKind.EVENT, RelayKind.EVENT_RELAY}
 
 
 def expected(traits: ResponseTraits) -> RelayKind:
-    """The same choice as the table, said as rules."""
+    """The choice of the table, written as rules."""
     large_json = traits.is_large and not traits.is_events
     is_known = traits.names_id and traits.accepts_json
     if traits.is_session:
@@ -30,7 +30,7 @@ def expected(traits: ResponseTraits) -> RelayKind:
 
 
 @pytest.mark.parametrize("traits", ALL)
-def test_every_combination_has_its_kind(traits: ResponseTraits) -> None:
+def test_every_combination_of_traits_has_the_expected_kind(traits: ResponseTraits) -> None:
     kind = relay_kind(traits)
     assert kind is expected(traits)
     if kind in UNREAD:
@@ -44,8 +44,8 @@ def test_every_combination_has_its_kind(traits: ResponseTraits) -> None:
         assert traits.has_trim
 
 
-def test_no_row_is_superfluous() -> None:
-    """Each is the first that fits for some traits."""
+def test_every_row_of_the_table_is_used() -> None:
+    """Each is the first match for some traits."""
     first = {
         next(
             number

@@ -1,4 +1,4 @@
-"""How replies become HTTP: the form that fits reply and client, and the end of what was cancelled."""
+"""Replies are written as JSON or events, and a cancelled request is ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def exchange_of(era: str, **accepts: bool) -> Exchange:
 
 
 async def written(exchange: Exchange, make: Make) -> Answer:
-    """What a client gets of a reply."""
+    """The HTTP response for a reply."""
     streams = None if exchange.is_modern else Streams(time.monotonic)
 
     async def answer(http_request: HttpRequest) -> None:
@@ -80,24 +80,24 @@ def events(*messages: bytes) -> Make:
         (ONLY_JSON, events(NOTE, QUESTION, RESPONSE), 200, JSON, 1),
     ],
 )
-async def test_the_form_fits_reply_and_client(
+async def test_the_media_type_fits_reply_and_client(
     era: str, accepts: dict[str, bool], make: Make, status: int, kind: str, count: int
 ) -> None:
-    """A stream only where it is needed; an error status is seen by everybody."""
+    """A stream only if it is needed; an error status is always sent as JSON."""
     answer = await written(exchange_of(era, **accepts), make)
     assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (status, kind)
     assert len(answer.messages) == count
     assert answer.message == json.loads(RESPONSE)
 
 
-async def test_nothing_to_say_is_202() -> None:
-    """In whatever form answers are taken."""
+async def test_an_empty_reply_is_202() -> None:
+    """Whatever media types the client accepts."""
     answer = await written(exchange_of("legacy", **ONLY_EVENTS), plain(b"", 202))
     assert (answer.status, answer.body) == (202, b"")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_events_are_numbered_for_sessions_only(era: str) -> None:
+async def test_only_events_of_sessions_have_ids(era: str) -> None:
     answer = await written(exchange_of(era, **BOTH), events(NOTE, RESPONSE))
     ids = [one.id for one in sse.Decoder().feed(answer.body)]
     if era == "modern":
@@ -107,8 +107,8 @@ async def test_events_are_numbered_for_sessions_only(era: str) -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-async def test_after_a_cancellation_nothing_more_is_said(begun: bool) -> None:
-    """The stream ends where there is one, else the request was merely taken."""
+async def test_nothing_is_written_after_a_cancellation(begun: bool) -> None:
+    """An open stream ends; otherwise the status is 202."""
     exchange, at_work = exchange_of("legacy", **BOTH), asyncio.Event()
 
     async def endless() -> AsyncGenerator[bytes]:

@@ -1,4 +1,4 @@
-"""The route cache has no code of its own for an event loop: its tests on real connections run on one of the two."""
+"""Runs the tests on real connections with one event loop, as the route cache has no code for either."""
 
 from __future__ import annotations
 

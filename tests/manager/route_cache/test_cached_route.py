@@ -1,4 +1,4 @@
-"""What calls of one kind have in common: how they are sent on, answered and told apart by their sessions."""
+"""A cached route rewrites requests and responses, and distinguishes sessions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def route(session: Session | None) -> CachedRoute:
 
 
 def bound_route(*, is_in_session: bool = True) -> BoundRoute:
-    """The way of a client with one connection."""
+    """The bound route of a client with one connection."""
     session = exchanges.session_of() if is_in_session else None
     return BoundRoute(route(session), session, HeadPattern(b"", 0))
 
@@ -52,27 +52,27 @@ def bound_route(*, is_in_session: bool = True) -> BoundRoute:
 # -- requests ----------------------------------------------------------------------------------------------
 
 
-def test_a_request_for_the_server_tells_its_length() -> None:
-    made = bound_route(is_in_session=False)
-    found = made.route.match(BODY)
+def test_a_request_to_the_server_has_its_content_length() -> None:
+    bound = bound_route(is_in_session=False)
+    found = bound.route.match(BODY)
     assert found is not None
-    sent = made.request(BODY, found)
+    sent = bound.request(BODY, found)
     assert sent == b"POST /mcp HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
 
 
-def test_what_is_written_for_one_session_names_no_other() -> None:
+def test_bytes_for_one_session_name_no_other_session() -> None:
     one, other = exchanges.session_of(), exchanges.session_of()
     other.id = "s-2"
     shared = route(one)
     found = shared.match(BODY)
     assert found is not None
     for session in (one, other, one):
-        made, alone = (BoundRoute(each, session, HeadPattern(b"", 0)) for each in (shared, route(session)))
-        assert made.request(BODY, found) == alone.request(BODY, found)
-        assert made.answer(response(RESULT), b"1", DATE) == alone.answer(response(RESULT), b"1", DATE)
-        assert caller_header(session.id)[1] in made.request(BODY, found)
+        bound, alone = (BoundRoute(each, session, HeadPattern(b"", 0)) for each in (shared, route(session)))
+        assert bound.request(BODY, found) == alone.request(BODY, found)
+        assert bound.answer(response(RESULT), b"1", DATE) == alone.answer(response(RESULT), b"1", DATE)
+        assert caller_header(session.id)[1] in bound.request(BODY, found)
         assert f"\r\nMcp-Session-Id: {session.id}\r\n".encode() in (
-            made.answer(response(RESULT), b"1", DATE) or b""
+            bound.answer(response(RESULT), b"1", DATE) or b""
         )
 
 
@@ -90,7 +90,7 @@ def test_what_is_written_for_one_session_names_no_other() -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_sessions_that_differ_in_what_counts_are_told_apart(changed: dict[str, Any]) -> None:
+def test_sessions_with_different_profiles_are_distinguished(changed: dict[str, Any]) -> None:
     one, same, other = (exchanges.session_of(roots=("file:///",)) for _ in range(3))
     same.id, same.seen, same.in_flight = "s-2", 9.0, {b"1": print}
     for name, value in changed.items():
@@ -118,8 +118,8 @@ def _known() -> Iterator[None]:
     header_cache._heads.clear()
 
 
-def body_of(made: BoundRoute, data: bytes) -> bytes | None:
-    answer = made.answer(data, b"1", DATE)
+def body_of(bound: BoundRoute, data: bytes) -> bytes | None:
+    answer = bound.answer(data, b"1", DATE)
     return None if answer is None else answer.partition(DATE)[2]
 
 
@@ -133,11 +133,11 @@ def response(body: bytes, status: int = 200, length: int | None = None) -> bytes
 
 
 @pytest.mark.parametrize("is_in_session", [True, False])
-def test_an_answer_is_worded_as_its_era_has_it(is_in_session: bool) -> None:
-    made = bound_route(is_in_session=is_in_session)
+def test_an_answer_has_the_format_of_its_client(is_in_session: bool) -> None:
+    bound = bound_route(is_in_session=is_in_session)
     expected = RESULT.replace(b'"resultType":"complete",', b"") if is_in_session else RESULT
     for _ in range(2):
-        assert body_of(made, response(RESULT)) == expected
+        assert body_of(bound, response(RESULT)) == expected
 
 
 @pytest.mark.parametrize(
@@ -161,15 +161,15 @@ def test_an_answer_is_worded_as_its_era_has_it(is_in_session: bool) -> None:
     ],
     ids=lambda data: data[:40],
 )
-def test_any_other_answer_is_left_to_others(data: bytes) -> None:
-    for made in (bound_route(), bound_route(is_in_session=False)):
-        assert made.answer(data, b"1", DATE) is None
-        assert made.answer(response(RESULT), b"1", DATE) is not None
-        assert made.answer(data, b"1", DATE) is None
+def test_an_answer_that_has_to_be_parsed_is_rejected(data: bytes) -> None:
+    for bound in (bound_route(), bound_route(is_in_session=False)):
+        assert bound.answer(data, b"1", DATE) is None
+        assert bound.answer(response(RESULT), b"1", DATE) is not None
+        assert bound.answer(data, b"1", DATE) is None
 
 
-def test_the_answers_head_tells_length_and_date() -> None:
-    made = bound_route()
+def test_the_head_of_an_answer_has_length_and_date() -> None:
+    bound = bound_route()
     dates = [DATE, DATE.replace(b"a", b"b")]
     bodies = [PLAIN, PLAIN.replace(b"[]", b"[1]")]
     for date, body in [
@@ -178,7 +178,7 @@ def test_the_answers_head_tells_length_and_date() -> None:
         (dates[1], bodies[1]),
         (dates[1], bodies[0]),
     ]:
-        told, _, sent = (made.answer(response(body), b"1", date) or b"").partition(b"\r\n\r\n")
+        told, _, sent = (bound.answer(response(body), b"1", date) or b"").partition(b"\r\n\r\n")
         assert told.endswith(b"\r\nContent-Length: %d%b" % (len(body), date[:-4]))
         assert told.startswith(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s-1\r\n"
@@ -190,7 +190,7 @@ EVENT = b"event: message\ndata: %b\n\n"
 
 
 @pytest.mark.parametrize("is_chunked", [True, False])
-def test_a_stream_of_one_event_stays_one_but_in_a_session(is_chunked: bool) -> None:
+def test_a_stream_of_one_event_becomes_json_only_in_a_session(is_chunked: bool) -> None:
     group = b"text/event-stream"
     stream = EVENT % RESULT
     if is_chunked:
@@ -240,31 +240,33 @@ def events(message: bytes, said: bytes) -> bytes:
     return b"%b%x\r\n%b\r\n0\r\n\r\n" % (CHUNKED, len(stream), stream)
 
 
-def test_what_a_comment_says_of_an_event_spares_to_read_it() -> None:
-    """A member without JSON in it tells whether somebody has read."""
+def test_an_event_with_a_trim_comment_is_not_parsed() -> None:
+    """A member with invalid JSON would be rejected by a parser."""
     trim = b": Lm-Tools-Bridge-Trim: 24 0\n"
     for content in (b"1", b"x", b"xx", b"yy"):  # of one size with the one before, and of another
         message = SIGNED % content
         is_json = content == b"1"
         modern, legacy = bound_route(is_in_session=False), bound_route()
-        for made, whole in ((modern, message), (legacy, PLAIN.replace(b"[]", b"[%b]" % content))):
+        for bound, whole in ((modern, message), (legacy, PLAIN.replace(b"[]", b"[%b]" % content))):
             for _ in range(2):
-                sent = body_of(made, events(message, trim))
+                sent = body_of(bound, events(message, trim))
                 assert sent is not None
                 assert whole in sent
-                assert (body_of(made, events(message, b"")) is not None) is is_json
-                assert (body_of(made, events(message, b": said\n")) is not None) is is_json
-                assert (body_of(made, events(message, b": Lm-Tools-Bridge-Trim: a\n")) is not None) is is_json
-            assert body_of(made, events(message.replace(b'"id":1', b'"id":2'), trim)) is None
-            assert body_of(made, events(message.replace(b"}}", b"}]"), trim)) is None
-            assert body_of(made, events(message, trim)[:-2] + b"x\n") is None
+                assert (body_of(bound, events(message, b"")) is not None) is is_json
+                assert (body_of(bound, events(message, b": said\n")) is not None) is is_json
+                assert (
+                    body_of(bound, events(message, b": Lm-Tools-Bridge-Trim: a\n")) is not None
+                ) is is_json
+            assert body_of(bound, events(message.replace(b'"id":1', b'"id":2'), trim)) is None
+            assert body_of(bound, events(message.replace(b"}}", b"}]"), trim)) is None
+            assert body_of(bound, events(message, trim)[:-2] + b"x\n") is None
 
 
-def test_of_events_of_one_size_one_may_have_a_line_end_in_it() -> None:
-    """Then what follows is another line of the event, which is for readers."""
+def test_an_event_of_the_same_size_with_a_line_end_is_rejected() -> None:
+    """The rest is another line of the event, which has to be parsed."""
     message = SIGNED % b"1, 1"
-    for made in (bound_route(is_in_session=False), bound_route()):
+    for bound in (bound_route(is_in_session=False), bound_route()):
         for _ in range(2):
-            assert body_of(made, events(message, b"")) is not None
+            assert body_of(bound, events(message, b"")) is not None
             for end in (b"\n", b"\r"):
-                assert body_of(made, events(message.replace(b", 1", b",%b1" % end), b"")) is None
+                assert body_of(bound, events(message.replace(b", 1", b",%b1" % end), b"")) is None

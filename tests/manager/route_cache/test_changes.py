@@ -1,4 +1,4 @@
-"""Calls that are known again, while something changes: between two of them, and while one is under way."""
+"""Cached calls while something changes, between two calls and during one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def known() -> Iterator[Known]:
 async def another(
     play: RegisteredSetup, root: Path, **members: Any
 ) -> AsyncIterator[ScriptedWorkspaceServer]:
-    """One more workspace server."""
+    """Start another workspace server."""
     root.mkdir(exist_ok=True)
     server = ScriptedWorkspaceServer(root, play.manager.paths.control_socket)
     for name, value in members.items():
@@ -60,7 +60,7 @@ async def another(
 
 
 async def under_way(client: RawConnection, known: Known, identity: Any = 7) -> asyncio.Task[Any]:
-    """A call that is known again, on its way and not answered."""
+    """Start a cached call, which is not answered yet."""
     before = len(known)
     call = asyncio.create_task(client.call("t", identity))
     await sent(known, before + 1)
@@ -74,7 +74,7 @@ async def status(play: RegisteredSetup) -> dict[str, Any]:
 
 
 async def figures(play: RegisteredSetup) -> tuple[int, int]:
-    """Calls so far, and in flight."""
+    """The number of calls so far, and of those in flight."""
     shown = [
         one for one in (await status(play))["workspaceDetails"] if one["root"] == str(play.upstream.root)
     ]
@@ -84,7 +84,7 @@ async def figures(play: RegisteredSetup) -> tuple[int, int]:
 # -- sessions ----------------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_was_ended_is_unknown_at_once(play: RegisteredSetup, known: Known) -> None:
+async def test_an_ended_session_is_unknown_at_once(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         delete = client.request(b"").replace(b"POST", b"DELETE", 1)
         assert (await client.send(delete)).status == 200
@@ -93,7 +93,7 @@ async def test_a_session_that_was_ended_is_unknown_at_once(play: RegisteredSetup
         assert len(known) == count
 
 
-async def test_the_end_of_a_session_ends_its_calls(play: RegisteredSetup, known: Known) -> None:
+async def test_the_end_of_a_session_cancels_its_calls(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         play.upstream.plays["t"] = never
         call = await under_way(client, known)
@@ -102,7 +102,7 @@ async def test_the_end_of_a_session_ends_its_calls(play: RegisteredSetup, known:
     assert (await figures(play))[1] == 0
 
 
-async def test_a_session_expires_by_the_clock(play: RegisteredSetup, known: Known) -> None:
+async def test_an_idle_session_expires(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         session = known.session
         assert session is not None
@@ -112,7 +112,7 @@ async def test_a_session_expires_by_the_clock(play: RegisteredSetup, known: Know
         assert len(known) == count
 
 
-async def test_each_call_keeps_its_session_alive(play: RegisteredSetup, known: Known) -> None:
+async def test_each_cached_call_extends_its_session(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         session = known.session
         assert session is not None
@@ -123,8 +123,8 @@ async def test_each_call_keeps_its_session_alive(play: RegisteredSetup, known: K
         assert session.seen >= seen + 100
 
 
-async def test_a_session_that_comes_back_is_another(play: RegisteredSetup, known: Known) -> None:
-    """Under its own id, and with the workspace that it names then."""
+async def test_a_recovered_session_does_not_use_the_old_route(play: RegisteredSetup, known: Known) -> None:
+    """It has the same id, and the workspace that the handshake names."""
     async with warmed(play, "legacy", "t") as client:
         former = known.session
         await client.send(client.request(b"").replace(b"POST", b"DELETE", 1))
@@ -152,10 +152,10 @@ async def test_a_session_may_choose_another_workspace(
 
 
 @pytest.mark.parametrize("name", ["error", "with a line end"])
-async def test_a_session_that_chooses_another_workspace_during_a_call_stays_there(
+async def test_a_workspace_change_during_a_call_is_kept(
     name: str, play: RegisteredSetup, known: Known, tmp_path: Path
 ) -> None:
-    """The call ends where it began, its answer has to be read, and nothing is learned of it."""
+    """The call is answered by the first workspace, and its route is not cached."""
     async with (
         another(play, tmp_path / "chosen", plays={"t": PLAIN_RESULT}) as server,
         warmed(play, "legacy", "t") as client,
@@ -177,7 +177,7 @@ async def test_a_session_that_chooses_another_workspace_during_a_call_stays_ther
         assert len(play.upstream.called("t")) == count
 
 
-async def test_a_log_level_counts_from_the_next_call_on(play: RegisteredSetup, known: Known) -> None:
+async def test_a_log_level_applies_from_the_next_call_on(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         for level in ("debug", "error", "debug"):
             body = {"jsonrpc": "2.0", "id": 1, "method": names.SET_LEVEL, "params": {"level": level}}
@@ -203,10 +203,10 @@ async def test_a_session_may_call_several_tools(play: RegisteredSetup, known: Kn
 
 
 @ERAS
-async def test_a_server_that_moved_gets_the_next_call(
+async def test_a_server_with_a_new_address_gets_the_next_call(
     era: str, play: RegisteredSetup, known: Known, tmp_path: Path
 ) -> None:
-    """It registers anew with another address; the old one still listens."""
+    """The server registers again with another address; the old one still listens."""
     async with another(play, tmp_path / "b") as first:
         here = RegisteredSetup(play.manager, first, play.http)
         async with warmed(here, era, "t") as client:
@@ -220,7 +220,7 @@ async def test_a_server_that_moved_gets_the_next_call(
 
 
 @ERAS
-async def test_a_root_that_is_gone_is_gone(
+async def test_a_deleted_root_is_noticed(
     era: str, play: RegisteredSetup, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -241,14 +241,14 @@ async def test_a_root_that_is_gone_is_gone(
 
 
 async def dies(request: web.Request, received: Received) -> web.StreamResponse:
-    """The connection ends without a word."""
+    """Close the connection without a response."""
     assert request.transport is not None
     request.transport.abort()
     raise ConnectionResetError
 
 
 @ERAS
-async def test_a_server_that_dies_during_a_call_is_told_and_forgotten(
+async def test_a_server_that_dies_during_a_call_is_reported_and_dropped(
     era: str, play: RegisteredSetup, known: Known
 ) -> None:
     """The call is not sent again."""
@@ -268,12 +268,12 @@ async def test_a_server_that_dies_during_a_call_is_told_and_forgotten(
 # -- during a call -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("patience", [0.05, 5.0])
+@pytest.mark.parametrize("patience_s", [0.05, 5.0])
 @ERAS
-async def test_a_late_answer_comes_all_the_same(
-    era: str, patience: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+async def test_a_late_answer_is_relayed(
+    era: str, patience_s: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
     async with warmed(play, era, "t") as client:
         gate = asyncio.Event()
         play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
@@ -288,12 +288,12 @@ async def test_a_late_answer_comes_all_the_same(
     assert (await figures(play))[1] == 0
 
 
-@pytest.mark.parametrize("patience", [0.03, 5.0])
+@pytest.mark.parametrize("patience_s", [0.03, 5.0])
 @pytest.mark.parametrize("identity", [7, "seven"])
-async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
-    identity: Any, patience: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+async def test_a_cancelled_call_of_a_session_gets_202_without_a_body(
+    identity: Any, patience_s: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         play.upstream.plays["t"] = never
         call = await under_way(client, known, identity)
@@ -308,9 +308,7 @@ async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
     assert (await figures(play))[1] == 0
 
 
-async def test_a_cancellation_means_its_own_session_and_call_alone(
-    play: RegisteredSetup, known: Known
-) -> None:
+async def test_a_cancellation_affects_only_its_session_and_call(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         gate = asyncio.Event()
         play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
@@ -325,12 +323,12 @@ async def test_a_cancellation_means_its_own_session_and_call_alone(
 
 
 @ERAS
-@pytest.mark.parametrize("patience", [0.03, 5.0])
-async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
-    era: str, patience: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("patience_s", [0.03, 5.0])
+async def test_a_disconnect_cancels_only_a_stateless_clients_call(
+    era: str, patience_s: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, or after it was handed over."""
-    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
+    """In the direct relay and in a task."""
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
     gate = asyncio.Event()
     async with warmed(play, era, "t") as client:
         play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
@@ -359,9 +357,7 @@ async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
 
 
 @ERAS
-async def test_figures_and_the_table_of_clients_know_of_it(
-    era: str, play: RegisteredSetup, known: Known
-) -> None:
+async def test_cached_calls_are_counted_and_recorded(era: str, play: RegisteredSetup, known: Known) -> None:
     """Nothing stays in flight."""
     async with warmed(play, era, "t") as client:
         (before, _), count = await figures(play), len(known)
@@ -379,7 +375,7 @@ async def test_figures_and_the_table_of_clients_know_of_it(
 
 
 @ERAS
-async def test_a_call_too_many_is_refused(era: str, tmp_path: Path, known: Known) -> None:
+async def test_a_call_above_the_limit_is_refused(era: str, tmp_path: Path, known: Known) -> None:
     async with (
         registered_setup(tmp_path, workspace_in_flight_limit=1) as crowded,
         warmed(crowded, era, "t") as client,
@@ -396,7 +392,9 @@ async def test_a_call_too_many_is_refused(era: str, tmp_path: Path, known: Known
 
 
 @ERAS
-async def test_a_stop_waits_for_a_call_and_takes_no_more(era: str, tmp_path: Path, known: Known) -> None:
+async def test_a_stop_waits_for_a_cached_call_and_refuses_new_ones(
+    era: str, tmp_path: Path, known: Known
+) -> None:
     async with (
         registered_setup(tmp_path) as ending,
         warmed(ending, era, "t") as client,

@@ -1,4 +1,4 @@
-"""Calls that are known again: the same answers, and the same for the server, as if each had been read."""
+"""Cached calls get the same answers, and send the same requests, as parsed calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PASSED_ON = {
     "modern": {"plain", "plain and signed", "trimmed", "of the older era", "small", "signed"}
     | {"signed and more", "structured otherwise", "cached", "spaced", "asks"},
 }
-"""What nobody has to read."""
+"""Answers that are not parsed."""
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
@@ -49,12 +49,12 @@ async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Regist
 
 
 def same(answer: Answer) -> tuple[Any, ...]:
-    """What must be alike, order and spelling included: all but the time, and ids that are drawn."""
+    """The parts that must be equal, with order and spelling: not the date and random ids."""
     fields = [(name, value) for name, value in answer.headers.items() if name != "Date"]
     return answer.status, fields, answer.messages if answer.is_stream else answer.body
 
 
-async def read_as_usual(client: RawConnection, tool: str, **options: Any) -> Answer:
+async def call_uncached(client: RawConnection, tool: str, **options: Any) -> Answer:
     with calls_known_again(ever=False) as known:
         answer = await client.call(tool, **options)
     assert known == []
@@ -63,8 +63,10 @@ async def read_as_usual(client: RawConnection, tool: str, **options: Any) -> Ans
 
 @ERAS
 @pytest.mark.parametrize("name", ALL_PLAYS)
-async def test_every_answer_is_the_same(era: str, name: str, play: RegisteredSetup) -> None:
-    """Status, fields and bytes."""
+async def test_cached_and_parsed_calls_get_the_same_answers(
+    era: str, name: str, play: RegisteredSetup
+) -> None:
+    """Status, header fields and bytes."""
     async with warmed(play, era, "t") as client:
         play.upstream.plays["t"] = ALL_PLAYS[name]
         if name == "trimmed":
@@ -74,7 +76,7 @@ async def test_every_answer_is_the_same(era: str, name: str, play: RegisteredSet
         assert len(known) == 1
         if not name.startswith("stream"):  # in how many pieces they come is a matter of chance
             assert known.answered == (name in PASSED_ON[era])
-        assert same(fast) == same(await read_as_usual(client, "t"))
+        assert same(fast) == same(await call_uncached(client, "t"))
         play.upstream.plays["t"] = PLAIN_RESULT
         with calls_known_again() as known:
             assert (await client.call("t", 8)).result["content"] == COMPLETE["content"]
@@ -92,13 +94,15 @@ async def test_every_answer_is_the_same(era: str, name: str, play: RegisteredSet
     ],
     ids=str,
 )
-async def test_what_a_workspace_gets_is_the_same(era: str, arguments: Any, play: RegisteredSetup) -> None:
-    """Every byte, and all fields in their order."""
+async def test_cached_and_parsed_calls_send_the_same_request(
+    era: str, arguments: Any, play: RegisteredSetup
+) -> None:
+    """Every byte, and all header fields in their order."""
     own = ("Traceparent: 00-1-2-03", "X-MCP-Tool-Mode: all", "Cookie: secret", "Mcp-Param-A: 1")
     async with warmed(play, era, "t", *own) as client:
         with calls_known_again() as known:
             fast = await client.call("t", 7, arguments)
-        slow = await read_as_usual(client, "t", arguments=arguments)
+        slow = await call_uncached(client, "t", arguments=arguments)
     assert len(known) == 1
     one, other = play.upstream.called("t")[-2:]
     assert (one.body, one.target, one.headers) == (other.body, other.target, other.headers)
@@ -107,10 +111,10 @@ async def test_what_a_workspace_gets_is_the_same(era: str, arguments: Any, play:
 
 @pytest.mark.parametrize("meta", ['{"progressToken":1}', '{"x":{"id":1,"arguments":{}}}', "{}", "null"])
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_what_a_client_adds_to_a_call_crosses_unchanged(
+async def test_additional_members_of_a_call_are_forwarded_unchanged(
     meta: str, is_first: bool, play: RegisteredSetup
 ) -> None:
-    """The manager's own part is put in without reading the rest."""
+    """The manager inserts `_meta` without parsing the rest."""
     client = await connected(play, "legacy", "t")
     members = [f'"_meta":{meta}', '"name":"t"', '"arguments":{"a":[1]}']
     params = ",".join(members if is_first else members[::-1])
@@ -128,7 +132,7 @@ async def test_what_a_client_adds_to_a_call_crosses_unchanged(
 
 
 @ERAS
-async def test_calls_that_are_marked_anew_each_time_are_known_again(
+async def test_calls_with_a_new_progress_token_each_time_are_cached(
     era: str, play: RegisteredSetup, known: Known
 ) -> None:
     client = await connected(play, era, "t")
@@ -143,7 +147,7 @@ async def test_calls_that_are_marked_anew_each_time_are_known_again(
     for number in range(20, 30):
         fast = await client.send(request(number))
         assert fast.message["id"] == number
-    # of the first ones the folder may be new, and the head of the server's answer
+    # the first ones may have to check the folder and parse the head of the answer
     assert len(known) >= 7
     assert known.answered >= 6
     with calls_known_again(ever=False):
@@ -158,10 +162,10 @@ async def test_calls_that_are_marked_anew_each_time_are_known_again(
 # -- sessions ----------------------------------------------------------------------------------------------
 
 
-async def test_sessions_in_turns_on_one_connection_are_known_again(
+async def test_alternating_sessions_on_one_connection_are_cached(
     play: RegisteredSetup, known: Known, read: list[bytes]
 ) -> None:
-    """Each call comes with another id than the one before; what was learned in one session serves all."""
+    """The session id changes with each call; a route cached in one session serves all."""
     async with warmed(play, "legacy", "t") as client, warmed(play, "legacy", "t") as other:
         read.clear()
         count, callers = len(known), []
@@ -176,14 +180,14 @@ async def test_sessions_in_turns_on_one_connection_are_known_again(
         for lines in (client.lines, other.lines):
             client.lines = lines
             fast = await client.call("t")
-            assert same(fast) == same(await read_as_usual(client, "t"))
+            assert same(fast) == same(await call_uncached(client, "t"))
 
 
 @ERAS
-async def test_workspaces_in_turns_on_one_connection_are_known_again(
+async def test_alternating_workspaces_on_one_connection_are_cached(
     era: str, play: RegisteredSetup, known: Known, read: list[bytes], tmp_path: Path
 ) -> None:
-    """Each call gets to the workspace that its address names, and heads are not read for that."""
+    """Each call reaches the workspace that its URL names, without parsing heads."""
     elsewhere = replace(play, upstream=ScriptedWorkspaceServer(tmp_path, play.manager.paths.control_socket))
     async with (
         elsewhere.upstream.serving(),
@@ -199,13 +203,13 @@ async def test_workspaces_in_turns_on_one_connection_are_known_again(
             client.lines, client.path, at = ways[number % 2]
             assert (await client.call("t", 100 + number)).status == 200
             assert at.upstream.called("t")[-1].message["id"] == 100 + number
-        assert len(read) <= 2, "but where a server, or its connection, is not at hand in a moment of stress"
+        assert len(read) <= 2, "more only under load, if no connection is free"
 
 
-async def test_a_session_that_says_something_else_takes_no_route_of_others(
+async def test_a_session_with_another_profile_shares_no_route(
     play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On one connection in turns, where all else is the same."""
+    """Two sessions alternate on one connection; only the profile differs."""
     async with warmed(play, "legacy", "t") as client:
         monkeypatch.setattr(SessionClient, "capabilities", {"experimental": {"more": {}}})
         async with warmed(play, "legacy", "t") as other:
@@ -223,7 +227,7 @@ async def test_a_session_that_says_something_else_takes_no_route_of_others(
 
 
 @pytest.mark.parametrize("identity", ["nobody", "", " ", "x" * 129])
-async def test_an_unknown_session_among_known_ones_is_refused(
+async def test_an_unknown_session_on_a_cached_connection_is_refused(
     identity: str, play: RegisteredSetup, known: Known
 ) -> None:
     async with warmed(play, "legacy", "t") as client:
@@ -236,10 +240,10 @@ async def test_an_unknown_session_among_known_ones_is_refused(
 
 
 @pytest.mark.parametrize("identity", ["", " "])
-async def test_who_names_no_session_is_not_taken_for_who_called_last(
+async def test_a_call_without_a_session_is_not_given_the_last_one(
     identity: str, play: RegisteredSetup, known: Known
 ) -> None:
-    """Its head is that of the other one to the byte, but for the id."""
+    """Except for the session id, both heads are the same bytes."""
     async with (
         warmed(play, "legacy", "t", "User-Agent: mine") as client,
         warmed(play, "legacy", "t", "User-Agent: other") as other,
@@ -256,7 +260,7 @@ async def test_who_names_no_session_is_not_taken_for_who_called_last(
 
 
 def named(lines: list[str], identity: str) -> list[str]:
-    """The lines of a head with another session."""
+    """The lines of a head, with another session id."""
     return [re.sub("(Mcp-Session-Id: ).*", rf"\g<1>{identity}", line) for line in lines]
 
 
@@ -267,12 +271,12 @@ def named(lines: list[str], identity: str) -> list[str]:
 @pytest.mark.parametrize(
     "identity", [0, 7, 10**15 - 1, 10**15, -1, "", "7", "x y", "\u00e9", '"', "x" * 64, "x" * 65]
 )
-async def test_ids_come_back_as_they_came(era: str, identity: Any, play: RegisteredSetup) -> None:
+async def test_ids_are_returned_unchanged(era: str, identity: Any, play: RegisteredSetup) -> None:
     async with warmed(play, era, "t") as client:
         for _ in range(2):  # free again at once
             answer = await client.call("t", identity)
             assert (answer.status, answer.message["id"]) == (200, identity)
-        assert same(answer) == same(await read_as_usual(client, "t", identity=identity))
+        assert same(answer) == same(await call_uncached(client, "t", identity=identity))
 
 
 @pytest.fixture
@@ -282,9 +286,7 @@ def known() -> Iterator[Known]:
 
 
 @pytest.mark.parametrize("identity", [5, "five"])
-async def test_an_id_under_way_is_refused_a_second_time(
-    identity: Any, play: RegisteredSetup, known: Known
-) -> None:
+async def test_an_id_that_is_in_flight_is_refused(identity: Any, play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         await together(play, client, other)  # so that a connection to the server waits for each
         gate, before = asyncio.Event(), len(known)
@@ -301,7 +303,7 @@ async def test_an_id_under_way_is_refused_a_second_time(
 
 
 async def together(play: RegisteredSetup, *clients: RawConnection) -> None:
-    """Have all of them call at the same time."""
+    """Call on all connections at the same time."""
     gate = asyncio.Event()
     play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
     count = len(play.upstream.called("t"))
@@ -314,10 +316,10 @@ async def together(play: RegisteredSetup, *clients: RawConnection) -> None:
 
 
 @ERAS
-async def test_what_is_in_flight_is_counted_over_all_workspaces_and_given_back(
+async def test_the_limit_of_calls_in_flight_spans_all_workspaces(
     era: str, known: Known, tmp_path: Path
 ) -> None:
-    """One is the limit of this manager."""
+    """This manager allows one call in flight."""
     async with (
         registered_setup(tmp_path, in_flight_limit=1) as play,
         warmed(play, era, "t") as client,
@@ -334,7 +336,7 @@ async def test_what_is_in_flight_is_counted_over_all_workspaces_and_given_back(
             assert b"overloaded" not in (await other.call("t", 20 + number)).body
 
 
-async def test_a_number_and_a_text_are_two_ids(play: RegisteredSetup, known: Known) -> None:
+async def test_a_number_and_a_string_are_different_ids(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         gate, before = asyncio.Event(), len(known)
         play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
@@ -349,7 +351,7 @@ async def test_a_number_and_a_text_are_two_ids(play: RegisteredSetup, known: Kno
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The heads that were read."""
+    """The heads that were parsed."""
     found: list[bytes] = []
     usual = ClientHeadReader.read
 
@@ -363,7 +365,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The bodies that were taken apart to learn from them."""
+    """The bodies that patterns were derived from."""
     found: list[bytes] = []
 
     def noted(body: bytes) -> Any:
@@ -375,7 +377,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @ERAS
-async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_from(
+async def test_calls_that_always_differ_are_rarely_cached(
     era: str, play: RegisteredSetup, known: Known, learned: list[bytes]
 ) -> None:
     client = await connected(play, era, "t")
@@ -389,13 +391,13 @@ async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_fr
         await client.call("t")
     assert known.answered
     count, play.upstream.plays["another"] = len(known), PLAIN_RESULT
-    for _ in range(3):  # it has shown that its calls are alike
+    for _ in range(3):  # similar calls have reset the count of misses
         await client.call("another" if era == "legacy" else "t")
     assert len(known) > count
     client.close()
 
 
-async def test_addresses_are_forgotten_before_they_are_too_many(play: RegisteredSetup, known: Known) -> None:
+async def test_the_number_of_request_lines_is_limited(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "modern", "t") as client:
         await client.call("t")
     path, lines = known.path, [b"POST /%d HTTP/1.1\r\n" % number for number in range(3 * MAX_GROUPS)]
@@ -408,7 +410,7 @@ async def test_addresses_are_forgotten_before_they_are_too_many(play: Registered
     assert sum(path.recent(line) is not None for line in lines) <= MAX_GROUPS
 
 
-async def test_what_was_learned_is_forgotten_before_it_is_too_much(
+async def test_the_number_of_cached_routes_is_limited(
     play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route_cache, "MAX_ROUTES", 3)
@@ -428,10 +430,10 @@ async def test_what_was_learned_is_forgotten_before_it_is_too_much(
 
 
 @ERAS
-async def test_nothing_is_learned_from_a_call_that_was_known(
+async def test_a_cached_call_is_not_cached_again(
     era: str, play: RegisteredSetup, known: Known, learned: list[bytes]
 ) -> None:
-    """Its answer was not plain, and went the usual way."""
+    """Its answer had to be parsed, so the call fell back."""
     async with warmed(play, era, "t") as client:
         play.upstream.plays["t"] = PLAYS["error"]
         learned.clear()

@@ -1,4 +1,4 @@
-"""Which routes a kind of calls has, and which connections take one alike."""
+"""A route group limits its routes, and shares bound routes between connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def route() -> CachedRoute:
     return cast("CachedRoute", Mock(CachedRoute))
 
 
-def test_connections_share_a_bound_route_in_one_session_and_in_none() -> None:
+def test_connections_of_a_session_or_without_one_share_a_bound_route() -> None:
     group, known, session = RouteGroup(), route(), exchanges.session_of()
     group.add(known, replaces=None)
     alone = group.bound_route(known, None, HEAD, 100)
@@ -28,7 +28,7 @@ def test_connections_share_a_bound_route_in_one_session_and_in_none() -> None:
     assert group.bound_route(known, session, HEAD, 100) is own
 
 
-def test_sessions_that_say_the_same_share_none() -> None:
+def test_sessions_with_the_same_profile_share_no_bound_route() -> None:
     group, known = RouteGroup(), route()
     group.add(known, replaces=None)
     one, other = exchanges.session_of(), exchanges.session_of()
@@ -37,7 +37,7 @@ def test_sessions_that_say_the_same_share_none() -> None:
     assert mine.session is one
 
 
-def test_a_shared_bound_route_knows_the_heads_of_calls_of_all_lengths() -> None:
+def test_a_shared_bound_route_matches_heads_of_all_lengths() -> None:
     group, known = RouteGroup(), route()
     group.add(known, replaces=None)
     made = group.bound_route(known, None, HEAD, 100)
@@ -45,7 +45,7 @@ def test_a_shared_bound_route_knows_the_heads_of_calls_of_all_lengths() -> None:
         assert made.heads.match(head + body) == (len(head), b"")
 
 
-def test_a_route_that_does_not_hold_is_replaced_and_its_bound_route_with_it() -> None:
+def test_an_invalid_route_is_replaced_with_its_bound_route() -> None:
     group, old, new, neighbour = RouteGroup(), route(), route(), route()
     for one in (old, neighbour):
         group.add(one, replaces=None)
@@ -55,14 +55,14 @@ def test_a_route_that_does_not_hold_is_replaced_and_its_bound_route_with_it() ->
     assert group.bound_route(new, None, HEAD, 100) is not before
 
 
-def test_the_oldest_route_makes_room() -> None:
+def test_a_full_group_drops_its_oldest_route() -> None:
     group, routes = RouteGroup(), [route() for _ in range(MAX_GROUP_ROUTES + 2)]
     for one in routes:
         group.add(one, replaces=None)
     assert list(group.routes) == routes[2:]
 
 
-def test_what_replaces_a_route_that_was_forgotten_is_cached_all_the_same() -> None:
+def test_the_replacement_of_a_dropped_route_is_cached() -> None:
     group, forgotten, new = RouteGroup(), route(), route()
     group.add(new, replaces=forgotten)
     assert list(group.routes) == [new]

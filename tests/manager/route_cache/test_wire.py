@@ -1,4 +1,4 @@
-"""Calls that are known again, cut and joined as they may come, and what comes between and instead of them."""
+"""Cached calls in any segmentation, and other requests between and instead of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def client(play: RegisteredSetup, request: pytest.FixtureRequest) -> Async
 
 @pytest.fixture
 def known(client: RawConnection) -> Iterator[Known]:
-    """The calls that are known again from now on."""
+    """The cached calls from now on."""
     with calls_known_again() as found:
         yield found
 
@@ -47,8 +47,8 @@ async def ids(client: RawConnection, count: int) -> list[int]:
     return [(await client.answer()).message["id"] for _ in range(count)]
 
 
-async def is_known(client: RawConnection, known: Known) -> bool:
-    """Whether the connection is as it was: a call on it is known again."""
+async def is_cached(client: RawConnection, known: Known) -> bool:
+    """Whether the connection still works, and a call on it is cached."""
     before = len(known)
     assert (await client.send(call(client, 99))).message["id"] == 99
     return len(known) == before + 1
@@ -58,24 +58,24 @@ async def is_known(client: RawConnection, known: Known) -> bool:
 
 
 @pytest.mark.parametrize("cut", [1, 10, -200, -90, -89, -30, -1])
-async def test_a_call_may_come_in_two_segments(cut: int, client: RawConnection, known: Known) -> None:
+async def test_a_call_in_two_segments_is_answered(cut: int, client: RawConnection, known: Known) -> None:
     raw = call(client, 5)
     assert (await client.send(raw[:cut], raw[cut:])).message["id"] == 5
     assert len(known) == 1
-    assert await is_known(client, known)
+    assert await is_cached(client, known)
 
 
-async def test_head_and_body_may_come_apart(client: RawConnection, known: Known) -> None:
+async def test_a_call_with_head_and_body_apart_is_answered(client: RawConnection, known: Known) -> None:
     for identity in (5, 6):
         body = client.body("t", identity)
         assert (await client.send(client.head(len(body)), body)).message["id"] == identity
     assert len(known) == 2
 
 
-async def test_a_call_may_come_byte_by_byte(client: RawConnection, known: Known) -> None:
+async def test_a_call_sent_byte_by_byte_is_answered(client: RawConnection, known: Known) -> None:
     raw = call(client, 5)
     assert (await client.send(*(raw[at : at + 1] for at in range(len(raw))))).message["id"] == 5
-    assert await is_known(client, known)
+    assert await is_cached(client, known)
 
 
 @pytest.mark.parametrize("separator", [b"", b"\r\n"])
@@ -84,21 +84,21 @@ async def test_calls_in_one_segment_are_answered_in_order(
 ) -> None:
     client.writer.write(separator.join(call(client, identity) for identity in (5, 6, 7)))
     assert await ids(client, 3) == [5, 6, 7]
-    assert await is_known(client, known)
+    assert await is_cached(client, known)
 
 
-async def test_a_call_that_begins_behind_another_is_completed(client: RawConnection, known: Known) -> None:
+async def test_a_partial_call_after_another_is_completed(client: RawConnection, known: Known) -> None:
     raw = call(client, 5) + call(client, 6)
     assert (await client.send(raw[:-20])).message["id"] == 5
     assert (await client.send(raw[-20:])).message["id"] == 6
-    assert await is_known(client, known)
+    assert await is_cached(client, known)
 
 
 @pytest.mark.parametrize("size", [20, None])
-async def test_a_call_that_comes_early_waits_its_turn(
+async def test_a_pipelined_call_waits_for_the_previous_answer(
     size: int | None, client: RawConnection, known: Known
 ) -> None:
-    """It comes while another is under way, in one piece or in two."""
+    """It arrives while another call is in flight, in one piece or in two."""
     gate = asyncio.Event()
     client.play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
     client.writer.write(call(client, 5))
@@ -109,10 +109,10 @@ async def test_a_call_that_comes_early_waits_its_turn(
         await asyncio.sleep(0.01)
     gate.set()
     assert await ids(client, 2) == [5, 6]
-    assert await is_known(client, known)
+    assert await is_cached(client, known)
 
 
-async def test_too_much_ahead_ends_the_connection(client: RawConnection, known: Known) -> None:
+async def test_too_many_pipelined_bytes_end_the_connection(client: RawConnection, known: Known) -> None:
     client.play.upstream.plays["t"] = held(asyncio.Event(), PLAIN_RESULT)
     client.writer.write(call(client, 5))
     await sent(known, 1)
@@ -124,7 +124,7 @@ async def test_too_much_ahead_ends_the_connection(client: RawConnection, known: 
 # -- what comes between ------------------------------------------------------------------------------------
 
 
-async def test_other_requests_may_come_between(client: RawConnection, known: Known) -> None:
+async def test_other_requests_between_cached_calls_are_answered(client: RawConnection, known: Known) -> None:
     host = client.lines[0]
     ping = client.body("t", 1).replace(b"tools/call", b"ping")
     between = {
@@ -140,11 +140,11 @@ async def test_other_requests_may_come_between(client: RawConnection, known: Kno
     }
     for raw, status in between.items():
         assert (await client.send(raw)).status == status, raw
-        assert await is_known(client, known)
+        assert await is_cached(client, known)
     assert len(known) == len(between)
 
 
-async def test_a_call_of_too_many_values_is_refused(client: RawConnection, known: Known) -> None:
+async def test_a_call_with_too_many_values_is_refused(client: RawConnection, known: Known) -> None:
     assert (await client.call("t", 5, {"a": [1] * 200_001})).error["code"] == -32700
     assert (await client.call("t", 5, {"a": [1] * 2000})).status == 200
     assert len(known) == 1
@@ -161,25 +161,25 @@ async def test_a_body_above_the_limit_is_refused(tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.parametrize("line", ["Connection: close", "Connection: keep-alive, close"])
-async def test_a_client_may_say_that_it_is_the_last(line: str, client: RawConnection, known: Known) -> None:
+async def test_connection_close_is_obeyed(line: str, client: RawConnection, known: Known) -> None:
     answer = await client.send(client.request(client.body("t", 5), line))
     assert (answer.message["id"], answer.headers["Connection"]) == (5, "close")
     assert await client.reader.read() == b""
     assert known == []
 
 
-async def test_a_client_may_ask_before_it_sends(client: RawConnection, known: Known) -> None:
-    """However often: such a call is read each time."""
+async def test_expect_100_continue_is_answered(client: RawConnection, known: Known) -> None:
+    """Such a call is parsed each time."""
     body = client.body("t", 5)
     for _ in range(4):
         client.writer.write(client.head(len(body), "Expect: 100-continue"))
         assert await client.reader.readexactly(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
         assert (await client.send(body)).message["id"] == 5
     assert known == []
-    assert await is_known(client, known)
+    assert await is_cached(client, known)
 
 
-async def test_chunks_may_come_instead_of_a_length(client: RawConnection, known: Known) -> None:
+async def test_a_chunked_call_is_answered(client: RawConnection, known: Known) -> None:
     body = client.body("t", 5)
     head = client.head(1, "Transfer-Encoding: chunked").replace(b"Content-Length: 1\r\n", b"")
     for _ in range(4):
@@ -187,7 +187,7 @@ async def test_chunks_may_come_instead_of_a_length(client: RawConnection, known:
     assert known == []
 
 
-async def test_a_call_of_an_old_http_is_the_last(client: RawConnection, known: Known) -> None:
+async def test_an_http_1_0_call_ends_the_connection(client: RawConnection, known: Known) -> None:
     for _ in range(4):
         async with client.other() as old:
             answer = await old.send(call(old, 5).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
@@ -208,7 +208,7 @@ async def test_a_call_of_an_old_http_is_the_last(client: RawConnection, known: K
         ("X-Big: " + "x" * 17_000, 431),
     ],
 )
-async def test_the_door_stays_shut_on_a_connection_that_is_known(
+async def test_admission_checks_apply_on_a_cached_connection(
     line: str, status: int, client: RawConnection, known: Known
 ) -> None:
     if "Session" in line and client.is_modern:
@@ -229,7 +229,7 @@ async def test_the_door_stays_shut_on_a_connection_that_is_known(
         (b" HTTP/1.1", b" HTTP/1.2", 400),
     ],
 )
-async def test_a_head_that_is_nearly_the_same_is_another(
+async def test_a_slightly_different_head_is_parsed(
     old: bytes, new: bytes, status: int, client: RawConnection, known: Known
 ) -> None:
     raw = call(client, 5)
@@ -240,9 +240,7 @@ async def test_a_head_that_is_nearly_the_same_is_another(
 
 
 @pytest.mark.parametrize("by", [-1, 1, 40])
-async def test_a_length_that_lies_moves_nothing_but_the_liars_own_requests(
-    by: int, client: RawConnection, known: Known
-) -> None:
+async def test_a_wrong_content_length_is_refused(by: int, client: RawConnection, known: Known) -> None:
     body = client.body("t", 5)
     raw = client.head(len(body) + by) + body + call(client, 6)
     client.writer.write(raw)
@@ -251,8 +249,8 @@ async def test_a_length_that_lies_moves_nothing_but_the_liars_own_requests(
     assert known == []
 
 
-async def test_a_client_that_does_not_read_is_waited_for(client: RawConnection, known: Known) -> None:
-    """Answers do not pile up for it; when it reads, it gets all of them."""
+async def test_a_client_that_does_not_read_gets_back_pressure(client: RawConnection, known: Known) -> None:
+    """Answers are not buffered without limit; once the client reads, it gets all of them."""
     client.play.upstream.plays["t"] = result({**COMPLETE, "text": "x" * 60_000})
     before = len(client.play.upstream.received)
     transport = cast("asyncio.Transport", client.writer.transport)
@@ -261,15 +259,15 @@ async def test_a_client_that_does_not_read_is_waited_for(client: RawConnection, 
     for identity in range(120):
         client.writer.write(client.request(client.body("t", identity)))
         if is_taken:
-            is_taken = await arrives(client, before + identity + 1)
+            is_taken = await reach_server(client, before + identity + 1)
     assert not is_taken
     assert len(known) > 10
     transport.resume_reading()
     assert await ids(client, 120) == list(range(120))
 
 
-async def arrives(client: RawConnection, count: int) -> bool:
-    """Whether the workspace server gets so many requests before long."""
+async def reach_server(client: RawConnection, count: int) -> bool:
+    """Whether the workspace server gets `count` requests in time."""
     try:
         async with asyncio.timeout(0.3):
             while len(client.play.upstream.received) < count:

@@ -30,7 +30,6 @@ class _Opened:
 
     session: Session | None = None
     users: int = 0
-    replaced: bool = False
 
 
 class SessionSupervisor:
@@ -78,6 +77,7 @@ class SessionSupervisor:
         self._clock = clock
         self._chance = chance
         self._current: _Opened | None = None
+        self._replaced: set[_Opened] = set()  # those that still have callers
         self._opened_at: float | None = None
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -114,7 +114,8 @@ class SessionSupervisor:
             self._policy.call_succeeded()
         finally:
             opened.users -= 1
-            if opened.replaced and not opened.users:
+            if opened in self._replaced and not opened.users:
+                self._replaced.discard(opened)
                 self._close_session(session)
 
     def try_now(self) -> None:
@@ -123,7 +124,10 @@ class SessionSupervisor:
             self._start()
 
     async def close(self) -> None:
-        """End the session and open no other; at once if the caller is cancelled. Idempotent."""
+        """End the session, and those it replaced that still have callers; open no other. Idempotent.
+
+        A caller that is cancelled meanwhile ends them at once.
+        """
         self._closed = True
         self._cancel_timer()
         opening = self._opening
@@ -132,9 +136,12 @@ class SessionSupervisor:
                 opening.cancel()
                 await asyncio.gather(opening, return_exceptions=True)
         finally:
-            current, self._current = self._current, None
-            if current is not None and current.session is not None:
-                self._close_session(current.session)
+            left = [*self._replaced] if self._current is None else [*self._replaced, self._current]
+            self._current = None
+            self._replaced.clear()
+            for opened in left:
+                if opened.session is not None:
+                    self._close_session(opened.session)
             await _finish(self._closing)
 
     async def _get(self, wait_s: float | None) -> tuple[_Opened, Session]:
@@ -231,8 +238,9 @@ class SessionSupervisor:
         """Release the current session; it is closed with its last caller."""
         replaced, self._current = self._current, None
         if replaced is not None and replaced.session is not None:
-            replaced.replaced = True
-            if not replaced.users:
+            if replaced.users:
+                self._replaced.add(replaced)
+            else:
                 self._close_session(replaced.session)
 
     def _close_session(self, session: Session) -> asyncio.Task[None]:

@@ -316,3 +316,16 @@ async def test_a_retry_that_was_scheduled_leaves_a_usable_session_alone(
     await asyncio.sleep(0.15)
     assert (len(server.transports), supervisor.opened, supervisor.state) == (2, 2, "ready")
     await supervisor.close()
+
+
+async def test_closing_ends_a_replaced_session_that_still_has_callers() -> None:
+    server = Server()
+    supervisor = server.make(policy=ReplacingPolicy())
+    async with supervisor.use():
+        with pytest.raises(Unavailable):
+            async with supervisor.use():
+                raise Unavailable("session lost")
+        await supervisor.close()
+        assert server.transports[0].closed == 1
+    await asyncio.sleep(0.01)
+    assert server.transports[0].closed == 1

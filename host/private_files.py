@@ -103,7 +103,7 @@ def write(path: Path, content: bytes, mode: int = 0o600) -> None:
     """
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
-        _write_new(beside, content, mode)
+        _write_new(_open_new(beside), content, mode)
         beside.replace(path)
     except BaseException:
         with suppress(OSError):
@@ -119,9 +119,11 @@ def create(path: Path, content: bytes) -> bool:
         OSError: it cannot be written.
     """
     try:
-        _write_new(path, content, 0o600)
+        descriptor = _open_new(path)
     except FileExistsError:
         return False
+    try:
+        _write_new(descriptor, content, 0o600)
     except OSError:
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -232,8 +234,11 @@ def _close_to_others(descriptor: int, path: Path) -> None:
         raise UnsafePathError(path, "stays open to other users", "choose a folder on another file system")
 
 
-def _write_new(path: Path, content: bytes, mode: int) -> None:
-    descriptor = _open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+def _open_new(path: Path) -> int:
+    return _open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+
+
+def _write_new(descriptor: int, content: bytes, mode: int) -> None:
     with os.fdopen(descriptor, "wb") as file:
         if sys.platform != "win32":
             os.fchmod(descriptor, mode)

@@ -75,6 +75,20 @@ def test_on_a_full_disk_the_old_file_stays_without_leftovers(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+def test_a_create_that_cannot_open_its_file_deletes_nothing(tmp_path: Path) -> None:
+    """Without free descriptors, opening fails before the kernel looks whether the file exists."""
+    file = tmp_path / "file"
+    assert private_files.create(file, b"first")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            private_files.create(file, b"second")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert file.read_bytes() == b"first"
+
+
 def test_only_the_first_create_of_a_file_succeeds(tmp_path: Path) -> None:
     assert private_files.create(tmp_path / "file", b"first")
     assert not private_files.create(tmp_path / "file", b"second")

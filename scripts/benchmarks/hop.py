@@ -1,7 +1,6 @@
-"""The hop: what forwarding a call costs the manager, beside nginx which does the same.
+"""Measures what forwarding a call costs the manager, compared with nginx as a reverse proxy.
 
-The workspace server is an nginx that answers as ours do; it registers with the manager as any server that
-somebody else started.
+The workspace server is an nginx that answers like ours; it is registered with the manager.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
 
 MANY = 64
-"""Connections beyond that take a while to be opened, which is not what is asked: their rounds are longer."""
+"""Connections above which rounds are longer, because opening the connections takes time."""
 STATIC = "GET /static HTTP/1.1\r\nHost: bench\r\nX-Id: "
 COLUMNS = (
     "case", "µs/call nginx", "ours", "ratio", "calls/s nginx", "ours", "ratio", "p50 µs nginx", "ours",
@@ -33,7 +32,7 @@ Found = dict[Case, dict[str, Measured]]
 
 @dataclass(frozen=True)
 class Stage:
-    """Everybody ready to be called, in each era: nobody between (direct), nginx, the manager."""
+    """The running targets for each kind of client: the server itself (direct), nginx, the manager."""
 
     direct: Mapping[str, Target]
     nginx: Mapping[str, Target]
@@ -41,7 +40,7 @@ class Stage:
     static: Target
 
     def targets(self, case: Case) -> dict[str, Target]:
-        """Whom a case is measured with. Without anybody between only where latency is the question."""
+        """The targets of a case; the direct one only in the cases that measure latency."""
         named = {"nginx": self.nginx[case.era], "ours": self.ours[case.era]}
         latency = case.connections == 1 and case.size == "200B"
         return named | ({"direct": self.direct[case.era]} if latency else {})
@@ -74,7 +73,7 @@ def stage(plan: Plan) -> Iterator[Stage]:
 
 
 def run(plan: Plan) -> Section:
-    """Measure all cases that were asked for."""
+    """Measure all requested cases."""
     cases = [case for case in (QUICK if plan.quick else ALL) if plan.wants(case.label)]
     found: Found = {}
     with stage(plan) as ready:
@@ -100,7 +99,7 @@ def _static(plan: Plan, ready: Stage) -> contextlib.AbstractContextManager[Runni
 
 
 def text(found: Found, ceiling: Measured) -> str:
-    """The table, and how far the load is from being what limits it."""
+    """The table, and how far the load generator is from its limit."""
     rows = [row(case, each["nginx"], each["ours"]) for case, each in found.items()]
     load, server = f"{ceiling.load:.0%}", f"{ceiling.busy:.0%}"
     return f"""{table(COLUMNS, rows)}
@@ -123,7 +122,7 @@ def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:
 
 
 def figures(found: Found) -> dict[str, float]:
-    """What targets ask for, of the cases that were measured."""
+    """The figures for the targets, of the measured cases."""
     said: dict[str, float] = {
         "refused calls": sum(one.refused for each in found.values() for one in each.values())
     }

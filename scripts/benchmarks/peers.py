@@ -27,7 +27,7 @@ CONNECTIONS = (1, 16)
 WARM_UP_S = 3
 """Node compiles while it runs."""
 OURS, WHOLE = "ours, hop only", "ours, with the stdio server"
-COLUMNS = ("who", "µs/call", "calls/s", "ours ×", "p50 µs", "p99 µs", "RSS MB", "refused")
+COLUMNS = ("proxy", "µs/call", "calls/s", "ours ×", "p50 µs", "p99 µs", "RSS MB", "refused")
 EXPECTED = b"x" * 200
 
 Found = dict[int, dict[str, Measured]]
@@ -35,7 +35,7 @@ Found = dict[int, dict[str, Measured]]
 
 @dataclass
 class Company:
-    """Who takes part: how each is called, and why some are absent."""
+    """The proxies to measure: how each is called, and why others are missing."""
 
     players: dict[str, tuple[Call, Target]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Company:
 
 
 def run(plan: Plan) -> Section:
-    """Measure all that can be had."""
+    """Measure all proxies that can be installed."""
     found: Found = {}
     with _company(plan) as company:
         for name, (call, target) in company.players.items():
@@ -127,7 +127,7 @@ def _whole_chain(plan: Plan) -> Iterator[tuple[Call, Target]]:
 
 
 def text(found: Found, absent: Mapping[str, str]) -> str:
-    """A table for each number of connections, and who is missing."""
+    """A table for each number of connections, and the proxies that could not be measured."""
     parts = []
     for number, each in found.items():
         rows = [

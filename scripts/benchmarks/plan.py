@@ -1,4 +1,4 @@
-"""How a run measures: how often, how long, which cases; and how it says where it is. Decides nothing else."""
+"""The options of a run: rounds, seconds, cases; and its progress messages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / ".bench"
-"""What was found, and the programs of others; git ignores it."""
+"""Results, and installed proxies; ignored by git."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for. `folder` is for this run alone and vanishes with it."""
+    """The options of a run. `folder` is a temporary folder of this run."""
 
     folder: Path
     rounds: int = 5
@@ -25,13 +25,13 @@ class Plan:
     began: float = field(default_factory=time.monotonic)
 
     def wants(self, label: str) -> bool:
-        """Was this case asked for? Every word must be in its label."""
+        """Whether this case is requested: its label must contain every word."""
         return all(word in label.split() for word in self.words)
 
     def say(self, text: str) -> None:
-        """A line for whoever watches."""
+        """Print a progress message."""
         print(f"[{time.monotonic() - self.began:4.0f} s] {text}", file=sys.stderr, flush=True)
 
 
 class Missing(Exception):
-    """A tool that a measurement needs is not here; the message ends in the next step."""
+    """A required program is not installed; the message ends with the next step."""

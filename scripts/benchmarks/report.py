@@ -1,4 +1,4 @@
-"""What becomes of results: printed, kept in `.bench/`, and put into the documents where that is wished."""
+"""Prints results, saves them in `.bench/`, and writes them into the documents on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Machine = Mapping[str, str]
 
 
 def targets_text(found: Sequence[Section], *, whole: bool) -> str:
-    """Every target, or those that were measured."""
+    """The table of all targets, or of the measured ones."""
     figures = figures_of(found)
     return against(figures, [one for one in TARGETS if whole or one.figure in figures])
 
@@ -34,7 +34,7 @@ def machine_text(where: Machine, plan: Plan) -> str:
 
 
 def quick_text(figures: Mapping[str, float]) -> str:
-    """What the front page quotes."""
+    """The text for the README."""
     modern, legacy = (figure(figures[f"cpu {era}"]) for era in ("modern", "legacy"))
     added = figure(max(figures[f"added p50 {era}"] for era in ("modern", "legacy")))
     return (
@@ -45,7 +45,7 @@ def quick_text(figures: Mapping[str, float]) -> str:
 
 
 def save(where: Machine, found: Sequence[Section], plan: Plan) -> Path:
-    """Keep it in a file of its own."""
+    """Save the results in a new file and return its path."""
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
     said = {
@@ -57,7 +57,7 @@ def save(where: Machine, found: Sequence[Section], plan: Plan) -> Path:
 
 
 def write_documents(where: Machine, found: Sequence[Section], plan: Plan, *, whole: bool) -> None:
-    """Put it between the marks of the documents; of a run in parts, only these parts."""
+    """Write the results of the measured sections between the marks of the documents."""
     if plan.quick or whole:
         documents.write(ROOT / "README.md", {"quick": quick_text(figures_of(found))})
     if plan.quick:

@@ -1,4 +1,4 @@
-"""Rounds in turns (A B C, A B C, …), and what they come to. Pure, but for the measuring it is given."""
+"""Measures in rounds, in turns (A B C, A B C, …), and computes medians. Pure except for the measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Name = TypeVar("Name")
 
 @dataclass(frozen=True)
 class Measured:
-    """What one round told, or the medians of some.
+    """The figures of one round, or the medians of several rounds.
 
     cpu: µs of processor time for each call, of the measured process and descendants; alone: without them.
     rate: calls a second.
@@ -36,7 +36,7 @@ class Measured:
 
 
 def in_turns(names: Iterable[Name], rounds: int, measure: Callable[[Name], Measured]) -> dict[Name, Measured]:
-    """The medians of each, measured in turns, so that all meet the same weather."""
+    """The medians of each, measured in turns, so that a change of the machine's load affects all alike."""
     found: dict[Name, list[Measured]] = {name: [] for name in names}
     for _ in range(rounds):
         for name, so_far in found.items():
@@ -52,10 +52,10 @@ def median(rounds: Iterable[Measured]) -> Measured:
 
 
 def ratio(one: float, other: float) -> float:
-    """How many times the other; nothing is infinitely many times nothing."""
+    """`one` divided by `other`; infinite if `other` is zero."""
     return one / other if other else float("inf")
 
 
 def as_data(found: Mapping[str, Measured]) -> dict[str, dict[str, float]]:
-    """For a file."""
+    """The figures in a form for JSON."""
     return {name: asdict(one) for name, one in found.items()}

@@ -1,4 +1,4 @@
-"""What a section of a run hands over: text for people, data for a file, figures that targets are about."""
+"""The result of a section: text for people, data for a file, figures for the targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Section:
-    """One subject, measured. `figures` by the names that `targets.py` asks for."""
+    """The result of one section. `figures` has the names of `targets.py`."""
 
     name: str
     text: str

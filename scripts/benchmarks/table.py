@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows under columns; floats get as many digits as they deserve, the first column is text."""
+    """A Markdown table; the first column is left-aligned, the others right-aligned."""
     lines = [columns, ["---"] + ["--:"] * (len(columns) - 1)]
     lines += [[cell(one) for one in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def cell(value: object) -> str:
-    """A value as people read it: three digits that count, thousands in groups, nothing as a dash."""
+    """The text of a value: floats as by `figure`, thousands in groups, a dash for None."""
     match value:
         case None:
             return "–"
@@ -25,7 +25,7 @@ def cell(value: object) -> str:
 
 
 def figure(value: float) -> str:
-    """A number with the digits that count."""
+    """A number with two decimals below 10, one below 100, otherwise none."""
     size = abs(value)
     if size >= 100:
         return f"{value:,.0f}"

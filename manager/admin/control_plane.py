@@ -21,7 +21,7 @@ from manager.routing.state.registrations import HeartbeatOutcome
 from manager.supervision.instance import Instance
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspace, Workspaces
-from manager.upstream.response import ResponseTooLarge, UpstreamFailure
+from manager.upstream.failures import ResponseTooLarge, UpstreamFailure
 from protocol import names
 from protocol.errors import Reason, Refusal
 from protocol.internal.registration import Allocate, Heartbeat

@@ -27,7 +27,7 @@ from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.workspaces import Workspace, Workspaces
-from manager.upstream.response import UpstreamFailure
+from manager.upstream.failures import UpstreamFailure
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 

@@ -14,7 +14,7 @@ from manager.forwarding.body_flow import Flow, Sink
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.runtime_tuning import malloc
 from manager.settings import Settings
-from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure
+from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from protocol.errors import Reason, Refusal
 
 COLLECTED: Final = 256 * 1024

@@ -22,7 +22,7 @@ from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
 from manager.settings import Settings
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.workspaces import Workspace, Workspaces
-from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure
+from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from protocol import names
 from protocol.errors import Reason, Refusal
 

@@ -24,7 +24,8 @@ from manager.relay.body_sink import BodySink
 from manager.relay.relay_plan import sink_for
 from manager.sessions import round_trips
 from manager.settings import Settings
-from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamResponse
+from manager.upstream.failures import UpstreamFailure
+from manager.upstream.response import ResponseHead, UpstreamResponse
 from protocol.errors import Refusal
 
 PATIENCE_S: Final = 1.0

@@ -14,7 +14,7 @@ import msgspec
 from manager.answers.upstream_request import manager_request
 from manager.log import logger
 from manager.supervision.instance import Instance
-from manager.upstream.response import UpstreamFailure
+from manager.upstream.failures import UpstreamFailure
 from protocol import jsonrpc, names, sse
 
 RETRY_S: Final = 2.0

@@ -19,7 +19,7 @@ from manager.stdio_bridge.request_relay import PendingRequest, RequestRelay
 from manager.stdio_bridge.responses import ResponseLost, body_of
 from manager.stdio_bridge.session import Session
 from manager.stdio_bridge.stdio import MAX_LINE, ClientGone, LineTooLong
-from manager.upstream.response import UpstreamFailure
+from manager.upstream.failures import UpstreamFailure
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import Malformed, Notification, Request

@@ -15,7 +15,8 @@ import msgspec
 
 from manager.stdio_bridge.manager_connection import HttpMessage, ManagerConnection, Unreachable
 from manager.stdio_bridge.responses import ResponseLost, is_stream, messages_of
-from manager.upstream.response import UpstreamFailure, UpstreamResponse
+from manager.upstream.failures import UpstreamFailure
+from manager.upstream.response import UpstreamResponse
 from protocol import jsonrpc, names
 from protocol.jsonrpc import Notification, Response
 

@@ -26,7 +26,8 @@ from manager.stdio_bridge.responses import (
     retry_after,
 )
 from manager.stdio_bridge.session import OWN_ID, Opened, RefusedError, Session
-from manager.upstream.response import UpstreamFailure, UpstreamResponse
+from manager.upstream.failures import UpstreamFailure
+from manager.upstream.response import UpstreamResponse
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import HEADER_MISMATCH

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from manager.upstream.response import ResponseTooLarge, UpstreamFailure, UpstreamResponse
+from manager.upstream.failures import ResponseTooLarge, UpstreamFailure
+from manager.upstream.response import UpstreamResponse
 from protocol import jsonrpc, sse
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import Response

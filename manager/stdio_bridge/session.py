@@ -17,7 +17,8 @@ import msgspec
 from manager.stdio_bridge.http_requests import session_headers
 from manager.stdio_bridge.manager_connection import HttpMessage, ManagerConnection, Unreachable
 from manager.stdio_bridge.responses import ResponseLost, body_of, error_for, events_of, is_stream, response_in
-from manager.upstream.response import UpstreamFailure, UpstreamResponse
+from manager.upstream.failures import UpstreamFailure
+from manager.upstream.response import UpstreamResponse
 from protocol import headers, jsonrpc, names, sse
 from protocol.jsonrpc import Request
 

@@ -18,7 +18,7 @@ from manager.store import InstanceRow
 from manager.supervision import leftovers, process
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
-from manager.upstream.response import UpstreamFailure
+from manager.upstream.failures import UpstreamFailure
 from protocol.internal import launch
 
 

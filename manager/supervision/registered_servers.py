@@ -28,7 +28,7 @@ from manager.routing.workspace.workspace_id import workspace_id
 from manager.supervision import process
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
-from manager.upstream.response import UpstreamFailure
+from manager.upstream.failures import UpstreamFailure
 from protocol.errors import Reason, Refusal
 from protocol.internal import launch
 from protocol.internal.registration import Allocate, Heartbeat

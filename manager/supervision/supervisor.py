@@ -19,7 +19,7 @@ from manager.supervision import process
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.launcher import FailedStart, Launcher
-from manager.upstream.response import UpstreamFailure
+from manager.upstream.failures import UpstreamFailure
 from protocol import names
 from protocol.errors import Reason, Refusal
 from protocol.internal import launch

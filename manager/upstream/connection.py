@@ -17,8 +17,9 @@ from typing import cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from manager.upstream import header_cache
+from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.read_buffer import SIZE, ReadBuffer
-from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
+from manager.upstream.response import ResponseHead, Taker, UpstreamResponse
 from protocol import headers
 from protocol.internal.result_trim import ResultTrim
 

@@ -13,14 +13,9 @@ from collections.abc import Callable, Sequence
 
 from host.peer_uid import Address, tcp_peer_uid
 from manager.upstream.connection import Connection
+from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import head_before_length, request_head
-from manager.upstream.response import (
-    Blame,
-    ResponseHead,
-    ResponseTooLarge,
-    UpstreamFailure,
-    UpstreamResponse,
-)
+from manager.upstream.response import ResponseHead, UpstreamResponse
 
 MAX_IDENTITY_BODY = 64 * 1024
 NOTICED_S = 0.05

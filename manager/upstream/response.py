@@ -1,17 +1,17 @@
-"""Buffers the response that arrives on a connection, and defines the failures of a request.
+"""Buffers the response that arrives on a connection.
 
-`connection.py` delivers the bytes. Every failure says whether the server may have read the request.
+`connection.py` delivers the bytes. `failures.py` has what can go wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from enum import Enum, auto
 from typing import Protocol
 
 import msgspec
 
+from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from protocol.internal.result_trim import ResultTrim
 
 # Bytes of unread body at which reading from the server pauses. One more read (300 KiB at most) can follow.
@@ -19,35 +19,6 @@ HIGH_WATER = 256 * 1024
 
 
 Piece = bytes | memoryview
-
-
-class Blame(Enum):
-    """Whether the server may have read the request. Only a request that was not delivered may be retried."""
-
-    NOT_DELIVERED = auto()
-    MAYBE_DELIVERED = auto()
-
-
-class UpstreamFailure(Exception):
-    """A request got no complete response.
-
-    Attributes:
-        cause: connection_refused, connect_failed, timeout, identity_mismatch, connection_lost,
-            truncated_response, malformed_response, head_too_large, pool_closed or abandoned (by the caller).
-    """
-
-    def __init__(self, blame: Blame, cause: str) -> None:
-        super().__init__(f"{cause} ({blame.name.lower()})")
-        self.blame = blame
-        self.cause = cause
-
-
-class ResponseTooLarge(Exception):
-    """The body is longer than `limit` bytes."""
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"response body exceeds {limit} bytes")
-        self.limit = limit
 
 
 class ResponseHead(msgspec.Struct, frozen=True, gc=False):

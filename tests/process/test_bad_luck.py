@@ -83,10 +83,10 @@ async def test_a_manager_starts_with_closed_standard_streams(home: ManagerHome) 
     assert (await home.status())["pid"] == manager.pid
 
 
-def test_arguments_from_a_closed_standard_input_are_no_json(tmp_path: Path) -> None:
+def test_arguments_from_a_closed_standard_input_are_refused(tmp_path: Path) -> None:
     """Reported as a message, not as a traceback."""
     command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-I", "-m", "manager", "call", "x", "-"]
     ended = subprocess.run(
         command, env=environment(tmp_path), capture_output=True, text=True, timeout=30, check=False
     )
-    assert (ended.returncode, "no JSON" in ended.stderr) == (2, True), ended.stderr
+    assert (ended.returncode, "not valid JSON" in ended.stderr) == (2, True), ended.stderr

@@ -10,8 +10,9 @@ import socket
 import pytest
 
 from manager.upstream.connection import MAX_HEAD, PIECE, Connection
+from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import request_head
-from manager.upstream.response import HIGH_WATER, Blame, ResponseHead, ResponseTooLarge, UpstreamFailure
+from manager.upstream.response import HIGH_WATER, ResponseHead
 
 BOUND = 5.0
 LIMIT = 1024 * 1024

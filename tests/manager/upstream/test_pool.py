@@ -10,7 +10,7 @@ import socket
 import pytest
 from aiohttp import web
 
-from manager.upstream.response import Blame, UpstreamFailure
+from manager.upstream.failures import Blame, UpstreamFailure
 
 BOUND = 5.0
 LIMIT = 1024 * 1024

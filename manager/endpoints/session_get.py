@@ -56,11 +56,16 @@ async def serve(
     Args:
         implied_workspace: id of the workspace that the request's URL and headers resolve to, if any.
     """
-    said = http_request.metadata.fields.get(headers.LAST_EVENT_ID)
-    last = None if said is None else event_ids.parse(said)
+    last_event_id = http_request.metadata.fields.get(headers.LAST_EVENT_ID)
+    last = None if last_event_id is None else event_ids.parse(last_event_id)
     if last is None or last.is_server_stream:
         _serve_server_stream(
-            http_request, session_manager, session, implied_workspace, last, is_again=said is not None
+            http_request,
+            session_manager,
+            session,
+            implied_workspace,
+            last,
+            is_again=last_event_id is not None,
         )
         return
     out = EventResponse(http_request)

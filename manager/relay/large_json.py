@@ -65,7 +65,7 @@ class LargeBody(BodySink):
         self._http_request.finish()
 
     def _begun(self, data: memoryview) -> tuple[Piece, ...]:
-        """Write the head and the first bytes; return what of the rest is to be written."""
+        """Write the head and the first bytes; return the rest that is not removed."""
         begin, (first, last) = self._begin, self._trim
         self._has_begun = True
         body = data[len(begin) + first :]

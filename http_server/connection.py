@@ -242,6 +242,7 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
             self.refuse(HEAD_TIMEOUT, None)
         else:
             self.transport.close()
+            self.deadline.set(self._server.connections.limits.keepalive_s, self.abort)  # if it does not flush
 
     def _on_body_timeout(self) -> None:
         self.refuse(BODY_TIMEOUT, None if self._read is None else self._read.head.parsed)

@@ -1,0 +1,103 @@
+"""One connection over a scripted transport: which deadline holds, and how the connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple, cast
+
+from http_server.connection import HttpConnection
+from http_server.connections import Connections
+from http_server.deadline import Deadlines
+from http_server.head import Framing, RequestHead, framing
+from http_server.head_reader import HeadReader, ReadHead
+from http_server.limits import Limits
+from http_server.refusal import AdmissionRefusal
+from http_server.request import BaseRequest
+from http_server.response_head import fixed_lines
+from http_server.server_context import ServerContext
+
+LIMITS = Limits(first_s=1000, head_s=2000, body_s=3000, keepalive_s=4000, linger_s=5000)
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Head(NamedTuple):
+    """An admitted head."""
+
+    parsed: RequestHead
+    framing: Framing
+
+
+class Reader(HeadReader[Head]):
+    """Admits every head."""
+
+    def admit(self, raw: bytes, parsed: RequestHead) -> Head | AdmissionRefusal:
+        framed = framing(raw, parsed)
+        return framed if isinstance(framed, AdmissionRefusal) else Head(parsed, framed)
+
+
+class Request(BaseRequest):
+    """A request and its response."""
+
+    __slots__ = ()
+    fixed_lines = staticmethod(fixed_lines(()))
+
+
+class Connection(HttpConnection[Head]):
+    """Answers every request at once."""
+
+    __slots__ = ()
+
+    def serve(self, read: ReadHead[Head], body: bytes) -> None:
+        request = Request(self, read.head.framing, body)
+        self.start_serving(request)
+        request.respond(200, b"{}")
+
+    def render_refusal(self, refusal: AdmissionRefusal, head: RequestHead | None) -> bytes:
+        return b"HTTP/1.1 %d Refused\r\n\r\n" % refusal.status
+
+
+class Transport:
+    """Notes how it is ended. It never flushes, as if the client did not read."""
+
+    def __init__(self) -> None:
+        self.sent = b""
+        self.ended: list[str] = []
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.ended.append("close")
+
+    def abort(self) -> None:
+        self.ended.append("abort")
+
+
+def opened() -> tuple[Connection, Transport]:
+    deadlines = Deadlines(asyncio.get_running_loop())
+    reader = Reader(9999, AdmissionRefusal(431, "too large"), 999)
+    connection = Connection(ServerContext(reader, 999, Connections(LIMITS), deadlines))
+    transport = Transport()
+    connection.connection_made(cast("Any", transport))
+    return connection, transport
+
+
+def seconds_left(connection: Connection) -> int:
+    return round(connection.deadline.at - asyncio.get_running_loop().time())
+
+
+def expire(connection: Connection) -> None:
+    connection.deadline.expire(connection.deadline.at)
+
+
+async def test_an_idle_connection_whose_client_does_not_read_is_aborted_in_the_end() -> None:
+    """Closing waits until the client has read its responses."""
+    connection, transport = opened()
+    connection.data_received(GET)
+    expire(connection)
+    assert transport.ended == ["close"]
+    expire(connection)
+    assert transport.ended == ["close", "abort"]

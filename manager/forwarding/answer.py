@@ -44,6 +44,7 @@ class Answer:
         self._call = call
         self._settings = settings
         self._deadline = call.deadline
+        self._refusal: Refusal | None = None  # of the first failure; later ones follow from it
         self.identity = call.identity
         self.status = response.head.status
         self.length = response.head.content_length
@@ -147,12 +148,16 @@ class Answer:
         self.leave(outcome)
 
     def _failed(self, failure: Exception) -> Refusal:
-        refusal = refusal_of(failure, self._settings)
-        self.refuse(refusal)
-        return refusal
+        self._refusal = self._refusal or refusal_of(failure, self._settings)
+        self.refuse(self._refusal)
+        return self._refusal
+
+    def fail(self, refusal: Refusal) -> None:
+        """Record the failure. Only the first failure counts."""
+        self._call.fail(refusal)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Record the failure and close the connection of the answer. Only the first failure counts."""
+        """Record the failure and drop the rest of the answer. Only the first failure counts."""
         self._call.refuse(refusal)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -136,6 +137,8 @@ class Forwarder:
             call.waited(Wait.START, time.monotonic() - started)
             if isinstance(instance, Refusal):
                 return instance
+            if call.deadline is not None and time.monotonic() >= call.deadline:
+                return replace(refusal_of(TimeoutError(), self._settings), delivered="no")
             workspace.supervisor.figures.last_call_at = time.monotonic()
             try:
                 async with asyncio.timeout_at(call.deadline):

@@ -9,7 +9,7 @@ from manager.log import logger
 from manager.settings import Settings
 from manager.supervision.instance import Figures
 from manager.upstream.response import UpstreamResponse
-from protocol.errors import Refusal
+from protocol.errors import Reason, Refusal
 
 
 class Wait(Enum):
@@ -137,9 +137,15 @@ class ForwardedCall:
         logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Fail the call because of its response, and close the connection of the response."""
+        """Fail the call because of its response, and cancel it upstream if its response is incomplete.
+
+        An invalid response also closes its connection: later responses on it may be out of step.
+        """
         self.fail(refusal)
-        self.response.reject()
+        if refusal.reason is Reason.INVALID_UPSTREAM_ANSWER:
+            self.response.reject()
+        else:
+            self.response.abandon()
 
     def give_up(self, outcome: str = "cancelled") -> None:
         """End the call, and cancel it upstream if its response is incomplete. Idempotent."""

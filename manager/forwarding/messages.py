@@ -169,9 +169,7 @@ async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answ
         else:
             body = await answer.read()
             yield (
-                body
-                if isinstance(body, Refusal)
-                else answered(body, answer.identity) or unusable(answer.status)
+                body if isinstance(body, Refusal) else answered(body, answer.identity) or _no_response(answer)
             )
     except InterruptedAnswerError as interrupted:
         answer.refuse(interrupted.refusal)
@@ -185,16 +183,26 @@ async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answ
 async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answered | Refusal]:
     decoder = sse.Decoder(limit)
     async with contextlib.aclosing(answer.chunks()) as chunks:
-        async for chunk in chunks:
-            for event in decoder.feed(chunk):
-                if (response := answered(event.data, answer.identity)) is not None:
-                    answer.answered()
-                    await _drain(chunks)
-                    yield response
-                    return
-                if isinstance(jsonrpc.parse(event.data), Notification):
-                    yield sse.single_line(event.data)
-    yield unusable(answer.status)
+        try:
+            async for chunk in chunks:
+                for event in decoder.feed(chunk):
+                    if (response := answered(event.data, answer.identity)) is not None:
+                        answer.answered()
+                        await _drain(chunks)
+                        yield response
+                        return
+                    if isinstance(jsonrpc.parse(event.data), Notification):
+                        yield sse.single_line(event.data)
+        except sse.EventTooLarge:
+            answer.fail(too_large(limit))  # before the end of this block ends the call as cancelled
+            raise
+    yield _no_response(answer)
+
+
+def _no_response(answer: Answer) -> Refusal:
+    refusal = unusable(answer.status)
+    answer.fail(refusal)
+    return refusal
 
 
 async def _drain(chunks: AsyncGenerator[bytes]) -> None:

@@ -171,6 +171,7 @@ class Writer:
             out.abort()  # a part of the response is written and cannot be replaced
             return
         if not relay.events.is_answered:
+            answer.fail(problem)
             await self._send(result_format.refusal(self._exchange, problem), answers=True)
         self._end_stream()
 

@@ -160,6 +160,11 @@ class Connection(asyncio.Protocol):
         if response is not None:
             response.end(cause)
 
+    def close_idle(self, cause: str) -> None:
+        """Close as `close` does, unless the connection carries a request."""
+        if self._response is None and self._taker is None:
+            self.close(cause)
+
     def resume_reading(self) -> None:
         """Resume reading; called by the response when its buffer is empty."""
         self._transport.resume_reading()

@@ -49,6 +49,9 @@ class Carrier(Protocol):
     def close(self, cause: str) -> None:
         """Close the connection at once."""
 
+    def close_idle(self, cause: str) -> None:
+        """Close the connection unless it carries a request."""
+
     def resume_reading(self) -> None:
         """Resume reading from the server."""
 
@@ -206,9 +209,12 @@ class UpstreamResponse:
             self._connection.close("abandoned")
 
     def reject(self) -> None:
-        """Close the connection even if the response is complete, since later responses may be out of step."""
+        """Close the connection even if the response is complete, since later responses may be out of step.
+
+        A connection that carries another call by now stays open: that call checks its own response.
+        """
         self.abandon()
-        self._carrier.close("malformed_response")
+        self._carrier.close_idle("malformed_response")
 
     async def body_arrival(self) -> None:
         """Wait for the first bytes of the body or its end.

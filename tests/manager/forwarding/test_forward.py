@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from manager.forwarding.answer import Answer
+from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
 from manager.settings import Settings
 from manager.supervision.instance import Figures
+from manager.supervision.workspaces import Workspace, Workspaces
+from protocol.errors import Reason, Refusal
 
 
 async def test_a_reader_cancelled_within_a_body_leaves_the_calls_in_flight(serve, pool_to) -> None:
@@ -32,3 +37,23 @@ async def test_a_reader_cancelled_within_a_body_leaves_the_calls_in_flight(serve
     assert (mine.in_flight, total.in_flight) == (0, 0)
     assert mine.last_outcome == "cancelled"
     await server.finished()
+
+
+async def test_a_request_is_not_sent_after_its_deadline() -> None:
+    """The workspace server took longer to start than a call may last."""
+    sent: list[object] = []
+    settings = Settings(call_timeout_s=0.02)
+    instance = SimpleNamespace(
+        credentials=lambda: (b"a", b"b"), pool=SimpleNamespace(request_now=lambda *it: sent.append(it))
+    )
+    workspace = SimpleNamespace(supervisor=SimpleNamespace(figures=Figures()))
+
+    async def ready(_: object) -> object:
+        await asyncio.sleep(0.05)
+        return instance
+
+    forwarder = Forwarder(cast("Workspaces", SimpleNamespace(ready=ready)), settings)
+    outgoing = Outgoing("tools/call", (), b"{}", b"1")
+    outcome = await forwarder.send(cast("Workspace", workspace), outgoing)
+    assert isinstance(outcome, Refusal)
+    assert (outcome.reason, outcome.delivered, sent) == (Reason.CALL_TIMED_OUT, "no", [])

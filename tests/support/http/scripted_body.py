@@ -44,6 +44,9 @@ class ScriptedBody:
     def answered(self) -> None:
         self.outcomes.append("ok")
 
+    def fail(self, refusal: Refusal) -> None:
+        self.outcomes.append(refusal.reason.word)
+
     def refuse(self, refusal: Refusal) -> None:
         self.outcomes.append(refusal.reason.word)
 

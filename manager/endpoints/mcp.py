@@ -110,7 +110,8 @@ class McpRoutes:
     def failed(self, http_request: HttpRequest, fault: BaseException) -> None:
         """Log an unexpected error; respond with 500, or close the connection if the response has begun."""
         if isinstance(fault, ConnectionError) and http_request.is_begun:
-            return  # the client has disconnected
+            http_request.abort()  # the client has disconnected or is waiting for the rest
+            return
         log_fault(fault, http_request.metadata.method)
         if http_request.is_begun:
             http_request.abort()  # tells the client that the response is incomplete

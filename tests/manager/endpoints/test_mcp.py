@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from pathlib import Path
+from typing import cast
 
 import pytest
-from aiohttp import ClientSession, TCPConnector
+from aiohttp import ClientPayloadError, ClientSession, TCPConnector
 
 from manager.answers.exchange import Unlocated
 from manager.endpoints import session_routes
+from manager.endpoints.mcp import McpRoutes
+from manager.http.request import HttpRequest
 from protocol import names
-from support.clients.raw_clients import SessionClient
+from support.clients.raw_clients import JSON, SessionClient
+from support.http.served_connection import served_by
 from support.processes.manager_in_process import RunningManager
 from support.projects.registered_setup import raw_http, registered_setup
 from support.servers.scripted_workspace_server import held, result
@@ -79,3 +83,16 @@ async def test_no_stream_is_opened_while_the_manager_stops(tmp_path: Path) -> No
             assert (response.status, response.headers["Retry-After"]) == (503, "1")
         gate.set()
         assert (await call).status == 200
+
+
+async def test_a_response_that_breaks_off_after_its_head_closes_the_connection() -> None:
+    """The client would wait for the rest."""
+
+    async def broken(http_request: HttpRequest) -> None:
+        http_request.start(200, {}, JSON, 10)
+        McpRoutes.failed(cast("McpRoutes", None), http_request, ConnectionResetError())
+
+    async with served_by(broken) as url, ClientSession() as http, asyncio.timeout(5):
+        with pytest.raises(ClientPayloadError):
+            async with http.post(url, json={}) as response:
+                await response.read()

@@ -186,9 +186,10 @@ class RouteCache:
         if route is not None:
             if self._cached_count >= MAX_ROUTES:
                 self._clear()
-                self._cached_count, group = 0, self._group(http_request.metadata, session)
+                group = self._group(http_request.metadata, session)
+            count = len(group.routes)
             group.add(route, replaces=known)
-            self._cached_count += 1
+            self._cached_count += len(group.routes) - count
 
     def _group(self, metadata: RequestMetadata, session: Session | None) -> RouteGroup:
         by = metadata, None if session is None else SessionProfile.of(session)
@@ -202,6 +203,7 @@ class RouteCache:
     def _clear(self) -> None:
         self.groups.clear()
         self._recent.clear()
+        self._cached_count = 0
 
     def _route(self, metadata: RequestMetadata, exchange: Exchange, sent: Sent) -> CachedRoute | None:
         session, workspace = exchange.session, sent.located.workspace

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from http_server.head_reader import ReadHead, RefusedHead
-from manager.route_cache import route_cache
+from manager.route_cache import route_cache, route_group
 from manager.route_cache.cached_route import SessionProfile
 from manager.route_cache.route_cache import MAX_GROUPS
 from manager.route_cache.route_group import CACHED_MISSES, MAX_GROUP_ROUTES, MISS_INTERVAL
@@ -427,6 +427,21 @@ async def test_the_number_of_cached_routes_is_limited(
         for _ in range(4):
             await client.call("t")
         assert len(known) > count
+
+
+async def test_a_route_in_the_place_of_another_does_not_count_twice(
+    play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_group, "MAX_GROUP_ROUTES", 3)
+    monkeypatch.setattr(route_cache, "MAX_ROUTES", 8)
+    async with warmed(play, "legacy", "t") as client:
+        path = known.path
+        assert path is not None
+        counts = []
+        for number in range(20):
+            await client.call(f"few{number}", number)
+            counts.append(sum(len(group.routes) for group in path.groups.values()))
+        assert counts == sorted(counts), "the routes were dropped although they are few"
 
 
 @ERAS

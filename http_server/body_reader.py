@@ -69,7 +69,7 @@ class ChunkedBody:
         self.rest = b""
         self._cap = cap
         self._size = 0
-        self._pieces: list[bytes] = []
+        self._received = bytearray()
         self._line = b""  # the beginning of a line whose end has not been received
         self._missing = 0  # bytes of the current chunk
         self._read_line = self._read_size
@@ -77,25 +77,28 @@ class ChunkedBody:
     @property
     def body(self) -> bytes:
         """What has been received."""
-        return b"".join(self._pieces)
+        return bytes(self._received)
 
     def feed(self, data: bytes) -> AdmissionRefusal | None:
         """Take the next bytes; return a refusal if the framing is broken or the body is too large."""
-        while data and not self.is_complete:
+        data, self._line = self._line + data, b""
+        at = 0
+        while at < len(data) and not self.is_complete:
             if self._missing:
-                piece, data = data[: self._missing], data[self._missing :]
-                self._pieces.append(piece)
+                piece = data[at : at + self._missing]
+                self._received += piece
                 self._missing -= len(piece)
+                at += len(piece)
                 continue
-            line, end, behind = (self._line + data).partition(b"\r\n")
-            if not end:
-                self._line = line
-                return BROKEN if len(line) > MAX_LINE else None
-            self._line, data = b"", behind
-            refusal = self._read_line(line)
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                self._line = data[at:]
+                return BROKEN if len(self._line.removesuffix(b"\r")) > MAX_LINE else None
+            refusal = self._read_line(data[at:end]) if end - at <= MAX_LINE else BROKEN
             if refusal is not None:
                 return refusal
-        self.rest = data
+            at = end + 2
+        self.rest = data[at:]
         return None
 
     def _read_size(self, line: bytes) -> AdmissionRefusal | None:
@@ -105,7 +108,7 @@ class ChunkedBody:
         self._missing = int(found[1], 16)
         self._size += self._missing
         if self._size > self._cap:
-            self._pieces.clear()
+            self._received.clear()
             return body_too_large(self._cap)
         self._read_line = self._read_chunk_end if self._missing else self._read_trailer
         self._trailers = 0

@@ -30,6 +30,7 @@ def test_a_body_is_the_same_however_it_is_cut(step: int) -> None:
         b"zz\r\n", b"\r\n", b"-1\r\n", b"+1\r\n", b"0x1\r\n", b"1 \r\na\r\n", b"1\na\r\n0\r\n\r\n", b"1\r\nab\r\n",
         b"1\r\na\n0\r\n\r\n", b"1;\x00\r\n", b"F" * 16 + b"\r\n", b"1" * (MAX_LINE + 1),
         b"0\r\n" + b"X: y\r\n" * (MAX_TRAILERS + 1),
+        b"1;" + b"x" * MAX_LINE + b"\r\n", b"0\r\nX: " + b"y" * MAX_LINE + b"\r\n",
     ],
 )  # fmt: skip
 def test_broken_framing_is_refused(sent: bytes) -> None:
@@ -44,3 +45,11 @@ def test_what_is_too_long_is_refused_at_its_announcement() -> None:
     refusal = body.feed(b"15\r\n")
     assert refusal is not None
     assert (refusal.status, body.body) == (413, b"")
+
+
+def test_many_small_chunks_in_one_read_take_linear_time() -> None:
+    """Copying the rest of the read for each chunk would take minutes here."""
+    size = 1024 * 1024
+    body = ChunkedBody(size)
+    assert body.feed(b"1\r\nx\r\n" * size + b"0\r\n\r\nGET") is None
+    assert (body.is_complete, body.body, body.rest) == (True, b"x" * size, b"GET")

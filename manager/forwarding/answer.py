@@ -12,6 +12,7 @@ from typing import Final
 
 from manager.forwarding.body_flow import Flow, Sink
 from manager.forwarding.forwarded_call import ForwardedCall
+from manager.http.faults import log_fault
 from manager.runtime_tuning import malloc
 from manager.settings import Settings
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
@@ -133,6 +134,8 @@ class Answer:
     def _followed(self, on_end: Callable[[Refusal | None], None], fault: Exception | None) -> None:
         if fault is None:
             self._call.end("ok")
+        elif not isinstance(fault, (InterruptedAnswerError, UpstreamFailure, ConnectionError)):
+            log_fault(fault)
         on_end(None if fault is None else self._failed(fault))
 
     def leave(self, outcome: str = "cancelled") -> None:

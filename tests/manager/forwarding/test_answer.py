@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from manager.forwarding import answer
 from manager.forwarding.answer import InterruptedAnswerError
 from manager.forwarding.messages import begins_as_answer, response_of
 from protocol.errors import Reason, Refusal
@@ -67,3 +68,20 @@ async def test_an_event_beyond_the_limit_counts_as_a_failure() -> None:
     assert isinstance(await response_of(arriving.answer, 100), Refusal)
     assert arriving.figures.failures == {"response_too_large": 1}
     assert arriving.figures.last_outcome == "response_too_large"
+
+
+@pytest.mark.parametrize(("fault", "is_logged"), [(ValueError(), True), (ConnectionResetError(), False)])
+async def test_an_error_in_a_sink_is_logged_unless_the_client_has_left(
+    fault: Exception, is_logged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class BrokenSink(FullSink):
+        def put(self, data: object) -> bool:
+            raise fault
+
+    logged: list[BaseException] = []
+    ended: list[Refusal | None] = []
+    monkeypatch.setattr(answer, "log_fault", logged.append)
+    arriving = ArrivingAnswer(kind=b"text/event-stream")
+    arriving.answer.follow(BrokenSink(), ended.append)
+    arriving.response.receive_body(b"data: 1")
+    assert (logged, len(ended)) == ([fault] if is_logged else [], 1)

@@ -148,10 +148,11 @@ class BaseRequest:
         self._is_chunked = length is None and self._framing.allows_chunked
         if self._is_chunked:
             fields = {**fields, "Transfer-Encoding": "chunked"}
+        head = self._head(status, kind, fields, length)
         self.is_begun = True
         if begin and self._is_chunked:
             begin = b"%x\r\n%b\r\n" % (len(begin), begin)
-        self._open().send((self._head(status, kind, fields, length) + begin,))
+        self._open().send((head + begin,))
 
     def put(self, *pieces: Piece) -> bool:
         """Write a part of the body, which is not empty; return whether more may be written at once."""

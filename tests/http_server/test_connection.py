@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, NamedTuple, cast
 
+import pytest
+
 from http_server.connection import HttpConnection
 from http_server.connections import Connections
 from http_server.deadline import Deadlines
@@ -56,6 +58,19 @@ class Connection(HttpConnection[Head]):
         return b"HTTP/1.1 %d Refused\r\n\r\n" % refusal.status
 
 
+class BadFieldConnection(Connection):
+    """Begins a response that cannot be sent, then answers with an error."""
+
+    __slots__ = ()
+
+    def serve(self, read: ReadHead[Head], body: bytes) -> None:
+        request = Request(self, read.head.framing, body)
+        self.start_serving(request)
+        with pytest.raises(ValueError, match="CR, LF or NUL"):
+            request.start(200, {"X-Bad": "a\nb"}, "text/plain")
+        request.respond(500 if not request.is_begun else 200)
+
+
 class Transport:
     """Notes how it is ended. It never flushes, as if the client did not read."""
 
@@ -76,17 +91,13 @@ class Transport:
         self.ended.append("abort")
 
 
-def opened() -> tuple[Connection, Transport]:
+def opened(kind: type[Connection] = Connection) -> tuple[Connection, Transport]:
     deadlines = Deadlines(asyncio.get_running_loop())
     reader = Reader(9999, AdmissionRefusal(431, "too large"), 999)
-    connection = Connection(ServerContext(reader, 999, Connections(LIMITS), deadlines))
+    connection = kind(ServerContext(reader, 999, Connections(LIMITS), deadlines))
     transport = Transport()
     connection.connection_made(cast("Any", transport))
     return connection, transport
-
-
-def seconds_left(connection: Connection) -> int:
-    return round(connection.deadline.at - asyncio.get_running_loop().time())
 
 
 def expire(connection: Connection) -> None:
@@ -101,3 +112,9 @@ async def test_an_idle_connection_whose_client_does_not_read_is_aborted_in_the_e
     assert transport.ended == ["close"]
     expire(connection)
     assert transport.ended == ["close", "abort"]
+
+
+async def test_a_response_whose_head_is_invalid_has_not_begun() -> None:
+    connection, transport = opened(BadFieldConnection)
+    connection.data_received(GET)
+    assert transport.sent.startswith(b"HTTP/1.1 500 ")

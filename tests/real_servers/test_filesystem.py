@@ -133,7 +133,7 @@ async def test_writing_does_what_it_does_directly(project: Project, entries: dic
     await outcome(client, "files__move_file", {"source": str(file), "destination": str(moved)})
     assert moved.read_text() == "ä\n\tc\n"
 
-    project.shop.configure('[approvals]\nfiles__write_file = "ask"\n')
+    project.gateway.configure('[approvals]\nfiles__write_file = "ask"\n')
 
     async def asks() -> bool:
         text = (await outcome(client, "files__write_file", write))["content"][0]["text"]

@@ -22,6 +22,8 @@ COLLECTED: Final = 256 * 1024
 """Bytes up to which a JSON answer is collected, so that one that breaks off can still be refused."""
 BEGIN: Final = 1024
 """Bytes of a body in which a response must name its id to be relayed without being read."""
+LINGER_S: Final = 0.1
+"""Seconds to wait for the end of a stream after its response, so that its connection can be reused."""
 RETRY_MS: Final = 1000
 
 
@@ -36,7 +38,8 @@ class InterruptedAnswerError(Exception):
 class Answer:
     """An answer whose head has arrived.
 
-    Read it to its end or close it; closing it early cancels the call upstream.
+    Its reader calls `answered` once the response is known, or `fail`, and closes the answer in any case:
+    closing it before that cancels the call upstream.
     """
 
     def __init__(self, call: ForwardedCall, settings: Settings) -> None:
@@ -58,13 +61,9 @@ class Answer:
         """Read the whole body; return a refusal if it fails."""
         try:
             async with asyncio.timeout_at(self._deadline):
-                body = await self._response.read(self._settings.response_limit)
-            await self.aclose("ok")
+                return await self._response.read(self._settings.response_limit)
         except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
             return self._failed(failure)
-        finally:
-            await self.aclose("cancelled")
-        return body
 
     async def begin(self) -> bytes:
         """Wait for the first bytes of the body and return them without consuming them.
@@ -95,33 +94,28 @@ class Answer:
                     async with asyncio.timeout_at(self._deadline):
                         chunk = await anext(iterator)
                 except StopAsyncIteration:
-                    await self.aclose("ok")
                     return
                 yield chunk
         except (UpstreamFailure, TimeoutError) as failure:
             raise InterruptedAnswerError(self._failed(failure)) from failure
-        finally:
-            await self.aclose("cancelled")
 
     async def stream_to(self, sink: Sink) -> None:
         """Write the body to a sink as it arrives; return when all of it is written.
 
         Raises:
             InterruptedAnswerError: The body broke off or the call timed out.
+            ConnectionAbortedError: The client does not read.
             Exception: Anything that the sink raises.
         """
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        flow = Flow(self._response, sink, partial(_set_result, done))
+        flow = Flow(self._response, sink, partial(_set_result, done), self._call)
         try:
-            async with asyncio.timeout_at(self._deadline):
-                if (fault := await done) is not None:
-                    raise fault
-            await self.aclose("ok")
+            if (fault := await done) is not None:
+                raise fault
         except (InterruptedAnswerError, UpstreamFailure, TimeoutError) as failure:
             raise InterruptedAnswerError(self._failed(failure)) from failure
         finally:
             flow.stop()
-            await self.aclose("cancelled")
 
     def follow(self, sink: Sink, on_end: Callable[[Refusal | None], None]) -> Flow:
         """Like `stream_to`, but without a deadline or a waiting task.
@@ -132,9 +126,9 @@ class Answer:
         return Flow(self._response, sink, partial(self._followed, on_end))
 
     def _followed(self, on_end: Callable[[Refusal | None], None], fault: Exception | None) -> None:
-        if fault is None:
-            self._call.end("ok")
-        elif not isinstance(fault, (InterruptedAnswerError, UpstreamFailure, ConnectionError)):
+        if fault is not None and not isinstance(
+            fault, (InterruptedAnswerError, UpstreamFailure, ConnectionError)
+        ):
             log_fault(fault)
         on_end(None if fault is None else self._failed(fault))
 
@@ -143,8 +137,10 @@ class Answer:
         self._call.give_up(outcome)
 
     def answered(self) -> None:
-        """End the call because its response is known, whether or not the rest of the body arrives."""
+        """End the call because its response is known; the rest of the body may take `LINGER_S` seconds."""
         self._call.end("ok")
+        if not self._response.has_ended:
+            asyncio.get_running_loop().call_later(LINGER_S, self._response.abandon)
 
     async def aclose(self, outcome: str = "cancelled") -> None:
         """Like `leave`."""

@@ -7,9 +7,12 @@ with a body that breaks off.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
 from typing import Protocol
 
+from manager.forwarding.forwarded_call import ForwardedCall
 from manager.upstream.response import Piece, UpstreamResponse
 
 
@@ -36,33 +39,62 @@ class Sink(Protocol):
 class Flow:
     """Moves one body, beginning with its creation.
 
+    The deadline of the call is the server's: it is extended by the time spent waiting for the client, as long
+    as the client reads anything between two deadlines.
+
     Args:
-        on_end: Called once, with None if the body is complete, else with the failure.
+        on_end: Called once, with None if the body is complete, else with the failure: TimeoutError if the
+            server is late, ConnectionAbortedError if the client does not read.
+        call: The call with the deadline; None for a body without one.
     """
 
-    __slots__ = ("_is_paused", "_on_end", "_response", "_sink")
+    __slots__ = (
+        "_call",
+        "_on_end",
+        "_paused_at",
+        "_response",
+        "_sink",
+        "_taken",
+        "_taken_before",
+        "_timer",
+        "_waited_s",
+    )
 
     def __init__(
-        self, response: UpstreamResponse, sink: Sink, on_end: Callable[[Exception | None], None]
+        self,
+        response: UpstreamResponse,
+        sink: Sink,
+        on_end: Callable[[Exception | None], None],
+        call: ForwardedCall | None = None,
     ) -> None:
         self._response = response
         self._sink = sink
         self._on_end: Callable[[Exception | None], None] | None = on_end
-        self._is_paused = False
+        self._call = call
+        self._taken = 0  # bytes that the sink took
+        self._taken_before = 0  # at the last deadline
+        self._paused_at: float | None = None  # since when the sink is full
+        self._waited_s = 0.0  # for the client, since the last deadline
+        self._timer: asyncio.TimerHandle | None = None
+        if call is not None and call.deadline is not None:
+            self._set_deadline(call, call.deadline - time.monotonic())
         response.on_data = self._on_data
         self._on_data()
 
     def stop(self) -> None:
         """Stop the flow without calling `on_end`. Idempotent."""
         self._on_end = self._response.on_data = None
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _on_data(self) -> None:
         """Handle new data, or new room in the sink."""
-        if self._is_paused or self._on_end is None:
+        if self._paused_at is not None or self._on_end is None:
             return
         has_room = True
         try:
             for piece in self._response.take():
+                self._taken += len(piece)
                 has_room = self._sink.put(piece)
         except Exception as fault:  # noqa: BLE001  the caller is the connection to the server, which must not fail with the sink
             self._end(fault)
@@ -70,11 +102,13 @@ class Flow:
         if self._response.has_ended:
             self._end(self._response.failure)
         elif not has_room:
-            self._is_paused = True
+            self._paused_at = time.monotonic()
             self._sink.when_writable(self._resume)
 
     def _resume(self) -> None:
-        self._is_paused = False
+        if self._paused_at is not None:
+            self._waited_s += time.monotonic() - self._paused_at
+            self._paused_at = None
         self._on_data()
 
     def _end(self, fault: Exception | None) -> None:
@@ -82,3 +116,21 @@ class Flow:
         self.stop()
         if on_end is not None:
             on_end(fault)
+
+    # -- the deadline ---------------------------------------------------------------------------------------
+
+    def _set_deadline(self, call: ForwardedCall, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._on_deadline, call)
+
+    def _on_deadline(self, call: ForwardedCall) -> None:
+        if self._paused_at is None:
+            waited_s, self._waited_s = self._waited_s, 0.0
+            if waited_s > 0:
+                self._set_deadline(call, waited_s)
+            else:
+                self._end(TimeoutError())
+        elif self._taken > self._taken_before:
+            self._taken_before = self._taken
+            self._set_deadline(call, call.timeout_s)
+        else:
+            self._end(ConnectionAbortedError("the client does not read"))

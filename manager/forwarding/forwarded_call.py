@@ -63,7 +63,6 @@ class ForwardedCall:
         "_admission",
         "_began",
         "_figures",
-        "_has_failed",
         "_is_open",
         "_is_stream",
         "deadline",
@@ -89,7 +88,6 @@ class ForwardedCall:
         self._figures = figures
         self._is_stream = is_stream
         self._is_open = True
-        self._has_failed = False
         self._began = began
         self.identity = identity
         self.sent_at: float | None = None
@@ -128,10 +126,9 @@ class ForwardedCall:
             self._figures.timings.record_call(self._began, self.sent_at, answered_at, now)
 
     def fail(self, refusal: Refusal) -> None:
-        """End the call and record the failure in the figures and the log. Only the first failure counts."""
-        if self._has_failed:
+        """End the call and record the failure in the figures and the log."""
+        if not self._is_open:
             return
-        self._has_failed = True
         self._figures.failed(refusal)
         self.end(refusal.reason.word)
         logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)

@@ -6,7 +6,6 @@ It also decides what counts as a response, because a registered server may answe
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -20,8 +19,6 @@ from protocol import jsonrpc, sse
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import Notification
 
-LINGER_S: Final = 0.1
-"""Seconds to wait for the end of a stream after its response, so that its connection can be reused."""
 LARGE: Final = 64 * 1024
 """Bytes from which reading a message twice is too slow."""
 _NULL: Final = msgspec.Raw(b"null")
@@ -167,10 +164,7 @@ async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answ
                 async for message in messages:
                     yield message
         else:
-            body = await answer.read()
-            yield (
-                body if isinstance(body, Refusal) else answered(body, answer.identity) or _no_response(answer)
-            )
+            yield await _whole_response(answer)
     except InterruptedAnswerError as interrupted:
         answer.refuse(interrupted.refusal)
         yield interrupted.refusal
@@ -178,6 +172,17 @@ async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answ
         yield too_large(limit)
     finally:
         await answer.aclose()
+
+
+async def _whole_response(answer: Answer) -> Answered | Refusal:
+    body = await answer.read()
+    if isinstance(body, Refusal):
+        return body
+    response = answered(body, answer.identity)
+    if response is None:
+        return _no_response(answer)
+    answer.answered()
+    return response
 
 
 async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answered | Refusal]:
@@ -206,10 +211,9 @@ def _no_response(answer: Answer) -> Refusal:
 
 
 async def _drain(chunks: AsyncGenerator[bytes]) -> None:
-    with contextlib.suppress(TimeoutError, InterruptedAnswerError):
-        async with asyncio.timeout(LINGER_S):
-            async for _ in chunks:
-                pass
+    with contextlib.suppress(InterruptedAnswerError):
+        async for _ in chunks:
+            pass
 
 
 async def response_of(answer: Answer, limit: int) -> bytes | Refusal:

@@ -81,3 +81,8 @@ class HttpRequest(BaseRequest):
         """Call `on_timeout` unless the response is complete within so many seconds."""
         if not self.is_disconnected:
             self._deadline.set(seconds, on_timeout)
+
+    def clear_deadline(self) -> None:
+        """Call nothing any more."""
+        if not self.is_disconnected:
+            self._deadline.clear()

@@ -8,8 +8,8 @@ that disconnects) a task continues the call. `answers/dispatch.py` decides where
 
 from __future__ import annotations
 
-import asyncio
 import time
+from functools import partial
 from typing import Final, Protocol
 
 from manager.answers import result_format
@@ -17,10 +17,9 @@ from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
 from manager.forwarding.body_flow import Flow
-from manager.forwarding.forwarded_call import ForwardedCall
-from manager.forwarding.messages import LINGER_S, answered
+from manager.forwarding.messages import answered
 from manager.http.request import HttpRequest
-from manager.relay.body_sink import BodySink
+from manager.relay.large_json import LargeBody
 from manager.relay.relay_plan import sink_for
 from manager.sessions import round_trips
 from manager.settings import Settings
@@ -64,7 +63,7 @@ class DirectRelay:
         patience_s: seconds until the call continues in a task.
     """
 
-    __slots__ = ("_body", "_exchange", "_host", "_http_request", "_received_before", "_sent")
+    __slots__ = ("_body", "_exchange", "_flow", "_host", "_http_request", "_sent")
 
     def __init__(
         self, host: Host, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
@@ -73,8 +72,8 @@ class DirectRelay:
         self._http_request = http_request
         self._exchange = exchange
         self._sent: Sent | None = sent
-        self._body: BodySink | None = None  # of a large response
-        self._received_before = 0  # bytes of it at the last deadline that the client was given
+        self._body: LargeBody | None = None  # of a large response, once it is being written
+        self._flow: Flow | None = None
         sent.call.response.on_data = self._on_data
         http_request.on_disconnect = self._client_left
         http_request.set_deadline(min(patience_s, sent.call.timeout_s), self._continue_in_task)
@@ -96,20 +95,13 @@ class DirectRelay:
 
         A session's call is abandoned too once its response has begun: the rest could not be delivered.
         """
-        if self._exchange.session is not None and not self._is_streaming:
+        if self._exchange.session is not None and self._body is None:
             self._continue_in_task()
         elif (sent := self._end()) is not None:
             sent.call.give_up()
 
-    @property
-    def _is_streaming(self) -> bool:
-        """Whether a sink has begun to write the response, or writes it without buffering."""
-        return self._body is not None and self._body.buffered is None
-
     def _continue_in_task(self) -> None:
         if (sent := self._end()) is not None:
-            if self._body is not None and self._body.buffered is not None:
-                sent.call.response.put_back(self._body.buffered)
             self._host.continue_in_task(self._http_request, self._exchange, sent)
 
     def _end(self) -> Sent | None:
@@ -118,8 +110,8 @@ class DirectRelay:
         if sent is not None:
             sent.call.response.on_data = None
             self._http_request.on_disconnect = None  # breaks the reference cycle, to spare the collector
-            if self._body is not None:
-                self._body.on_complete = None
+            if self._flow is not None:
+                self._flow.stop()
             self._host.ended(self._exchange)
         return sent
 
@@ -173,81 +165,33 @@ class DirectRelay:
     def _stream(self, sent: Sent) -> bool:
         """Start to write the response to the client as it arrives; False if no sink can."""
         call = sent.call
-        limit = self._host.settings.response_limit
-        body = self._body = sink_for(self._http_request, self._exchange, call.response, limit)
+        body = sink_for(self._http_request, self._exchange, call.response, self._host.settings.response_limit)
         if body is None:
             return False
-        left = _seconds_left(call)
-        if body.buffered is not None:
-            left = min(left, PATIENCE_S)
-        self._http_request.set_deadline(max(0.0, left), self._on_deadline)
-        body.on_complete = self._on_written
-        Flow(call.response, body, self._body_ended)
+        self._body = body
+        self._http_request.clear_deadline()  # the flow has its own
+        self._flow = Flow(call.response, body, partial(self._body_ended, body), call)
         call.response.lend()
         return True
 
-    def _on_deadline(self) -> None:
-        """End the call at its deadline, but extend the deadline by the time a slow client needs to read."""
-        body, sent = self._body, self._sent
-        if body is None or sent is None:
-            return
-        if body.buffered is not None:
-            self._continue_in_task()
-        elif not self._http_request.is_full:  # the server is late
-            left = _seconds_left(sent.call) + body.client_wait_s
-            if left > 0:
-                self._http_request.set_deadline(left, self._on_deadline)
-            else:
-                self._body_ended(TimeoutError())
-        elif body.received > self._received_before:
-            self._received_before = body.received
-            self._http_request.set_deadline(sent.call.timeout_s, self._on_deadline)
-        else:
-            self._body_ended(ConnectionAbortedError("the client does not read"))
-
-    def _on_written(self) -> None:
-        """End the call once the whole response is written, before the server ends the body."""
-        if (sent := self._end()) is not None:
-            sent.call.end()
-            if not sent.call.response.has_ended:
-                asyncio.get_running_loop().call_later(LINGER_S, sent.call.response.abandon)
-
-    def _body_ended(self, fault: Exception | None) -> None:
+    def _body_ended(self, body: LargeBody, fault: Exception | None) -> None:
         """End the response after the last piece; after a fault, send an error or close the connection."""
-        if not self._is_streaming and (fault is None or isinstance(fault, UpstreamFailure)):
-            self._continue_in_task()  # every piece is buffered; other faults lose one
-            return
         sent = self._end()
         if sent is None:
             return
         call, http_request = sent.call, self._http_request
-        fault = fault or self._finish_body()
+        fault = fault or _finish(body)
         if fault is None:
             call.end()
-        elif isinstance(fault, (InterruptedAnswerError, UpstreamFailure, TimeoutError)):
-            refusal = refusal_of(fault, self._host.settings)
-            sent.call.refuse(refusal)
-            if http_request.is_begun:
-                http_request.abort()
-            else:
-                http_request.respond(
-                    200, result_format.refusal(self._exchange, refusal), self._exchange.headers
-                )
+        elif isinstance(fault, (UpstreamFailure, TimeoutError)):
+            call.refuse(refusal_of(fault, self._host.settings))
+            http_request.abort()
         else:
-            sent.call.give_up()
+            call.give_up()
             if isinstance(fault, ConnectionError):  # the client has disconnected or does not read
                 http_request.abort()
             else:
                 self._host.failed(http_request, fault)
-
-    def _finish_body(self) -> Exception | None:
-        """Write the end of the response, and return the error if that fails."""
-        assert self._body is not None  # noqa: S101  narrows the type: the sink's own callbacks lead here
-        try:
-            self._body.finish()
-        except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
-            return fault
-        return None
 
     def _small_body(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None if the response is not small JSON or has to be parsed in a task."""
@@ -261,10 +205,13 @@ class DirectRelay:
         return body if self._exchange.session is None else round_trips.final_response(self._exchange, found)
 
 
-def _seconds_left(call: ForwardedCall) -> float:
-    """Seconds until the deadline of a call."""
-    assert call.deadline is not None  # noqa: S101  narrows the type: only listen streams have none
-    return call.deadline - time.monotonic()
+def _finish(body: LargeBody) -> Exception | None:
+    """Write the end of the response, and return the error if that fails."""
+    try:
+        body.finish()
+    except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
+        return fault
+    return None
 
 
 def _should_relay_now(response: UpstreamResponse) -> bool:

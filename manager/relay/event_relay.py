@@ -144,14 +144,22 @@ class EventRelay:
         out: the client's event stream.
         identity: the id of the request as JSON text.
         limit: largest event in bytes.
+        on_answered: called once the whole response is written.
     """
 
-    __slots__ = ("_limit", "_out", "events")
+    __slots__ = ("_limit", "_on_answered", "_out", "events")
 
-    def __init__(self, out: EventResponse, identity: bytes, limit: int) -> None:
+    def __init__(
+        self,
+        out: EventResponse,
+        identity: bytes,
+        limit: int,
+        on_answered: Callable[[], object] | None = None,
+    ) -> None:
         self.events = EventSplitter(identity, limit)
         self._out = out
         self._limit = limit
+        self._on_answered = on_answered
 
     def put(self, data: Piece) -> bool:
         """Process the next piece of the stream; return whether the client can take more now.
@@ -165,6 +173,9 @@ class EventRelay:
         self._out.is_inside_event = self.events.is_open
         if self.events.size > self._limit:
             raise InterruptedAnswerError(too_large(self._limit))
+        if self.events.is_answered and self._on_answered is not None:
+            self._on_answered()
+            self._on_answered = None
         return has_room
 
     def when_writable(self, call: Callable[[], None]) -> None:

@@ -6,21 +6,22 @@ The trim (`protocol/internal/result_trim.py`) marks the members that only statel
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from manager.http.request import HttpRequest
-from manager.relay.body_sink import JOINED, BodySink
 from manager.routing.json.forwardable_result import RESULT_END
 from manager.routing.request_heads.request_metadata import JSON
+from manager.runtime_tuning import malloc
 from manager.upstream.response import Piece
 from protocol.internal.result_trim import ResultTrim
 
+JOINED: Final = 16 * 1024
+"""Bytes of the body that are written together with the head: copying them costs less than a second write."""
 _WHOLE: Final = ResultTrim(0, 0)
 
 
-class LargeBody(BodySink):
+class LargeBody:
     """Writes the response as it arrives, the head together with the first bytes of the body.
 
     Args:
@@ -30,10 +31,19 @@ class LargeBody(BodySink):
         length: bytes of the server's body, more than `COLLECTED`.
         begin: the bytes before the first removed ones; the first piece contains both.
         trim: how many bytes are removed after `begin`, and before the end.
-        now: a monotonic clock, in seconds.
     """
 
-    __slots__ = ("_begin", "_fields", "_has_begun", "_length", "_status", "_tail", "_trim")
+    __slots__ = (
+        "_begin",
+        "_fields",
+        "_has_begun",
+        "_http_request",
+        "_length",
+        "_received",
+        "_status",
+        "_tail",
+        "_trim",
+    )
 
     def __init__(
         self,
@@ -44,9 +54,9 @@ class LargeBody(BodySink):
         *,
         begin: bytes = b"",
         trim: ResultTrim = _WHOLE,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(http_request, now)
+        malloc.keep_freed_memory()
+        self._http_request = http_request
         self._status = status
         self._fields = fields
         self._length = length
@@ -54,11 +64,20 @@ class LargeBody(BodySink):
         self._trim = trim
         self._tail = length - len(RESULT_END) - trim.last
         self._has_begun = False
+        self._received = 0
 
     def put(self, data: Piece) -> bool:
-        """Process the next piece; return whether the client can take more now."""
+        """Write the next piece; return whether the client can take more now.
+
+        Raises:
+            ConnectionError: the client has disconnected.
+        """
         kept = self._kept(data) if self._has_begun else self._begun(memoryview(data))
         return self._http_request.put(*kept) if any(kept) else not self._http_request.is_full
+
+    def when_writable(self, call: Callable[[], None]) -> None:
+        """Call this once the client can take more or has disconnected."""
+        self._http_request.when_writable(call)
 
     def finish(self) -> None:
         """End the response."""
@@ -69,15 +88,15 @@ class LargeBody(BodySink):
         begin, (first, last) = self._begin, self._trim
         self._has_begun = True
         body = data[len(begin) + first :]
-        self.received = len(data) - len(body[JOINED:])
+        self._received = len(data) - len(body[JOINED:])
         joined = b"".join((begin, body[:JOINED]))
         self._http_request.start(self._status, self._fields, JSON, self._length - first - last, joined)
         return self._kept(body[JOINED:])
 
     def _kept(self, data: Piece) -> tuple[Piece, ...]:
         """The parts of a piece before and after the bytes that are removed before the end."""
-        begin, self.received = self.received, self.received + len(data)
-        if self.received <= self._tail or not self._trim.last:
+        begin, self._received = self._received, self._received + len(data)
+        if self._received <= self._tail or not self._trim.last:
             return (data,)
         behind = self._tail + self._trim.last
         return data[: max(0, self._tail - begin)], data[max(0, behind - begin) :]

@@ -57,8 +57,12 @@ class ListenStream:
             self._flow = answer.follow(self._relay, self._server_ended)
 
     def _server_ended(self, problem: Refusal | None) -> None:
-        status = self._answer.status if self._answer is not None else 0
-        self._finish((problem or unusable(status)).as_error(self._identity))
+        assert self._answer is not None  # noqa: S101  narrows the type: only its stream ends
+        assert self._relay is not None  # noqa: S101
+        problem = problem or unusable(self._answer.status)
+        if not self._relay.events.is_answered:
+            self._answer.fail(problem)
+        self._finish(problem.as_error(self._identity))
 
     def _on_manager_stop(self) -> None:
         self._finish(self._ending.farewell)

@@ -9,18 +9,14 @@ from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED
 from manager.forwarding.messages import begins_as_answer
 from manager.http.request import HttpRequest
-from manager.relay.body_sink import BodySink
-from manager.relay.large_event import EventAsJson, EventPassedThrough
 from manager.relay.large_json import LargeBody
 from manager.routing.json.forwardable_result import RESULT_BEGIN
 from manager.routing.request_heads.request_metadata import JSON
 from manager.upstream.response import UpstreamResponse
-from protocol import sse
 from protocol.internal.result_trim import ResultTrim
 
 _INSPECTED: Final = 2048
 """The first bytes of a body, which have to show that it is the response; else the body is parsed."""
-_NO_TRIM: Final = ResultTrim(0, 0)
 
 
 class RelayKind(Enum):
@@ -34,10 +30,6 @@ class RelayKind(Enum):
     """A large JSON body is written as it arrives."""
     JSON_TRIMMED = auto()
     """As JSON_STREAM, without the trim that session clients do not get."""
-    EVENT = auto()
-    """The only event of a stream is written as it arrives."""
-    EVENT_AS_JSON = auto()
-    """The data of the only event are written as JSON as they arrive; session clients do not get the trim."""
     EVENT_RELAY = auto()
     """An event stream is written event by event."""
 
@@ -49,8 +41,7 @@ class ResponseTraits(NamedTuple):
         is_session: whether the client has a session.
         is_events: whether the response is an event stream; otherwise it is JSON.
         is_large: whether the JSON body is longer than `COLLECTED` bytes, or of unknown length.
-        has_trim: whether the server announced a trim, as all that a session client needs changed, and, in an
-            event stream, that no other event follows.
+        has_trim: whether the server announced a trim, as all that a session client needs changed.
         names_id: whether the beginning of the body shows that it is the response to the request.
         accepts_json, accepts_events: which media types the client accepts.
     """
@@ -67,11 +58,8 @@ class ResponseTraits(NamedTuple):
 TABLE: Final = (
     #               session events large  trim   id    JSON   events
     (ResponseTraits(True, False, True, True, True, True, None), RelayKind.JSON_TRIMMED),
-    (ResponseTraits(True, True, None, True, True, True, None), RelayKind.EVENT_AS_JSON),
     (ResponseTraits(True, None, None, None, None, None, None), RelayKind.SESSION),
     (ResponseTraits(False, False, True, None, True, True, None), RelayKind.JSON_STREAM),
-    (ResponseTraits(False, True, None, True, True, True, True), RelayKind.EVENT),
-    (ResponseTraits(False, True, None, True, True, True, False), RelayKind.EVENT_AS_JSON),
     (ResponseTraits(False, True, None, None, None, None, True), RelayKind.EVENT_RELAY),
     (ResponseTraits(False, None, None, None, None, None, None), RelayKind.COLLECTED),
 )
@@ -89,7 +77,7 @@ def _fits(row: ResponseTraits, traits: ResponseTraits) -> bool:
 
 def sink_for(
     http_request: HttpRequest, exchange: Exchange, response: UpstreamResponse, limit: int
-) -> BodySink | None:
+) -> LargeBody | None:
     """The sink for a response that can be written as it arrives; None if a task has to relay it.
 
     Args:
@@ -101,20 +89,14 @@ def sink_for(
     """
     head, fields, identity = response.head, exchange.headers, exchange.message.id
     length = head.content_length or 0
-    is_large_json = head.content_type == JSON.encode() and length > COLLECTED
-    if length > limit or not (response.is_events or is_large_json):
+    if head.content_type != JSON.encode() or not COLLECTED < length <= limit:
         return None
-    first = bytes(response.first[:_INSPECTED])
-    trim, names_id = (
-        _event_trim(http_request, response, first, identity)
-        if response.is_events
-        else _json_trim(response, first, identity)
-    )
+    trim, names_id = _announced(response, bytes(response.first[:_INSPECTED]), identity)
     kind = relay_kind(
         ResponseTraits(
             is_session=exchange.session is not None,
-            is_events=response.is_events,
-            is_large=is_large_json,
+            is_events=False,
+            is_large=True,
             has_trim=trim is not None,
             names_id=names_id,
             accepts_json=exchange.accepts_json,
@@ -126,30 +108,12 @@ def sink_for(
             return LargeBody(http_request, head.status, fields, length)
         case RelayKind.JSON_TRIMMED, ResultTrim():
             return LargeBody(http_request, 200, fields, length, begin=RESULT_BEGIN % identity, trim=trim)
-        case RelayKind.EVENT, ResultTrim():
-            return EventPassedThrough(http_request, fields, identity=identity, trim=trim, limit=limit)
-        case RelayKind.EVENT_AS_JSON, ResultTrim():
-            cut = _NO_TRIM if exchange.session is None else trim
-            return EventAsJson(http_request, fields, identity=identity, trim=cut, limit=limit)
     return None
 
 
-def _json_trim(response: UpstreamResponse, first: bytes, identity: bytes) -> tuple[ResultTrim | None, bool]:
+def _announced(response: UpstreamResponse, first: bytes, identity: bytes) -> tuple[ResultTrim | None, bool]:
     """The trim of a JSON body, None if not usable, and whether the body begins with the request's id."""
     names_id, trim, begin = begins_as_answer(first, identity), response.head.trim, RESULT_BEGIN % identity
     if trim is None or response.head.status != 200 or not first.startswith(begin):
         return None, names_id
     return (trim if len(first) >= len(begin) + trim.first else None), names_id
-
-
-def _event_trim(
-    http_request: HttpRequest, response: UpstreamResponse, first: bytes, identity: bytes
-) -> tuple[ResultTrim | None, bool]:
-    """The trim of a stream's only event, None if not usable, and whether the id comes first in its data."""
-    event = sse.single_event_start(first)
-    trim = None if event is None else ResultTrim.from_comment(event.comment)
-    if event is None or trim is None or response.head.status != 200 or not http_request.allows_chunked:
-        return None, False
-    begin = RESULT_BEGIN % identity
-    is_whole = len(first) >= event.start + len(begin) + trim.first
-    return trim, is_whole and first.startswith(begin, event.start)

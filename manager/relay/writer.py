@@ -153,20 +153,24 @@ class Writer:
         http_request.start(answer.status, self._exchange.headers, JSON, answer.length)
         try:
             await answer.stream_to(http_request)
-        except InterruptedAnswerError:
+        except (InterruptedAnswerError, ConnectionError):
             http_request.abort()
         else:
+            answer.answered()
             http_request.finish()
 
     async def _relay_events(self, answer: Answer) -> None:
         """Write an event stream event by event; if the server sends no response, add an error response."""
         out = self._open_stream()
-        relay = EventRelay(out, answer.identity, self._limit)
+        relay = EventRelay(out, answer.identity, self._limit, answer.answered)
         problem = unusable(answer.status)
         try:
             await answer.stream_to(relay)
         except InterruptedAnswerError as interrupted:
             problem = interrupted.refusal
+        except ConnectionError:  # the client has disconnected or does not read
+            out.abort()
+            return
         if relay.events.is_open:
             out.abort()  # a part of the response is written and cannot be replaced
             return

@@ -112,11 +112,6 @@ class UpstreamResponse:
             self._connection.resume_reading()
         return pieces
 
-    def put_back(self, pieces: list[Piece]) -> None:
-        """Put taken pieces back, for another reader."""
-        self._buffer[:0] = pieces
-        self._buffered += sum(map(len, pieces))
-
     @property
     def is_events(self) -> bool:
         """Whether its head has arrived and says that it is an event stream."""

@@ -76,21 +76,19 @@ class Shape(NamedTuple):
     """A response of a server, without and with a stated trim; errors have none.
 
     Attributes:
-        is_single: whether an event stream has no event but the response.
         is_small_result: whether the route cache can write it, in a form that the client accepts.
     """
 
     plain: Play
     trimmed: Play | None
     is_events: bool = False
-    is_single: bool = True
     is_small_result: bool = False
 
 
 def with_progress(value: Any) -> Shape:
     first = event(PROGRESS)
     plain, cut = stream(first, response(value)), stream(first, trimmed_event(value))
-    return Shape(plain, cut, is_events=True, is_single=False)
+    return Shape(plain, cut, is_events=True)
 
 
 SHAPES = {
@@ -178,10 +176,7 @@ def steps_of(path: Path, shape: Shape, *, is_trimmed: bool, kind: str, accept: s
     if path.first == "cached" and not path.is_late and shape.is_small_result and is_acceptable:
         return ["cached", "written"]
     steps = ["cached", "direct"] if path.first == "cached" else ["direct"]
-    if shape.is_events:
-        needs_task = not is_trimmed or not shape.is_single
-    else:
-        needs_task = shape is SHAPES["large JSON"] and kind == "session" and not is_trimmed
+    needs_task = shape.is_events or (shape is SHAPES["large JSON"] and kind == "session" and not is_trimmed)
     return [*steps, "task"] if needs_task or path.is_late else steps
 
 

@@ -11,6 +11,7 @@ import pytest
 from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
+from manager.forwarding.messages import response_of
 from manager.settings import Settings
 from manager.supervision.instance import Figures
 from manager.supervision.workspaces import Workspace, Workspaces
@@ -33,7 +34,7 @@ async def test_a_reader_cancelled_within_a_body_leaves_the_calls_in_flight(serve
     assert (mine.in_flight, total.in_flight) == (1, 1)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await answer.read()
+            await response_of(answer, 10_000)
     assert (mine.in_flight, total.in_flight) == (0, 0)
     assert mine.last_outcome == "cancelled"
     await server.finished()

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,17 +52,6 @@ class Client:
 def sink(client: Client, said: ResultTrim, body: bytes = BODY) -> LargeBody:
     begin = forwardable_result.RESULT_BEGIN % b"7"
     return LargeBody(cast("HttpRequest", client), 200, FIELDS, len(body), begin=begin, trim=said)
-
-
-def test_the_wait_for_the_client_is_measured() -> None:
-    client, clock = Client(), iter([10.0, 13.0, 20.0, 20.5])
-    body = LargeBody(cast("HttpRequest", client), 200, FIELDS, len(BODY), now=clock.__next__)
-    resumed: list[int] = []
-    for number in range(2):
-        body.when_writable(lambda number=number: resumed.append(number))  # type: ignore[misc]
-        client.waiting()
-    assert resumed == [0, 1]
-    assert body.client_wait_s == pytest.approx(3.5)
 
 
 FIRST = len(forwardable_result.RESULT_BEGIN % b"7" + result_trim.TYPE)

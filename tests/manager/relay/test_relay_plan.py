@@ -9,24 +9,17 @@ import pytest
 from manager.relay.relay_plan import TABLE, RelayKind, ResponseTraits, relay_kind
 
 ALL = [ResponseTraits(*values) for values in itertools.product([False, True], repeat=7)]
-UNREAD = {RelayKind.JSON_STREAM, RelayKind.JSON_TRIMMED, RelayKind.EVENT, RelayKind.EVENT_AS_JSON}
-AS_JSON = {RelayKind.JSON_STREAM, RelayKind.JSON_TRIMMED, RelayKind.EVENT_AS_JSON}
-AS_EVENTS = {RelayKind.EVENT, RelayKind.EVENT_RELAY}
+UNREAD = {RelayKind.JSON_STREAM, RelayKind.JSON_TRIMMED}
 
 
 def expected(traits: ResponseTraits) -> RelayKind:
     """The choice of the table, written as rules."""
-    large_json = traits.is_large and not traits.is_events
-    is_known = traits.names_id and traits.accepts_json
+    is_known_json = traits.is_large and not traits.is_events and traits.names_id and traits.accepts_json
     if traits.is_session:
-        if not (is_known and traits.has_trim and (traits.is_events or large_json)):
-            return RelayKind.SESSION
-        return RelayKind.EVENT_AS_JSON if traits.is_events else RelayKind.JSON_TRIMMED
-    if not traits.is_events:
-        return RelayKind.JSON_STREAM if large_json and is_known else RelayKind.COLLECTED
-    if is_known and traits.has_trim:
-        return RelayKind.EVENT if traits.accepts_events else RelayKind.EVENT_AS_JSON
-    return RelayKind.EVENT_RELAY if traits.accepts_events else RelayKind.COLLECTED
+        return RelayKind.JSON_TRIMMED if is_known_json and traits.has_trim else RelayKind.SESSION
+    if traits.is_events:
+        return RelayKind.EVENT_RELAY if traits.accepts_events else RelayKind.COLLECTED
+    return RelayKind.JSON_STREAM if is_known_json else RelayKind.COLLECTED
 
 
 @pytest.mark.parametrize("traits", ALL)
@@ -35,9 +28,8 @@ def test_every_combination_of_traits_has_the_expected_kind(traits: ResponseTrait
     assert kind is expected(traits)
     if kind in UNREAD:
         assert traits.names_id, "nothing unread leaves without the id that was asked"
-    if kind in AS_JSON:
         assert traits.accepts_json
-    if kind in AS_EVENTS:
+    if kind is RelayKind.EVENT_RELAY:
         assert traits.accepts_events
         assert not traits.is_session
     if traits.is_session and kind in UNREAD:

@@ -27,9 +27,9 @@ class ScriptedBody:
         self.status = 418
         self.outcomes: list[str] = []
         self.read_to = 0
+        self._is_answered = asyncio.Event()
 
     async def read(self) -> bytes | Refusal:
-        await self.aclose("ok")
         return self.pieces[0]
 
     async def chunks(self) -> AsyncGenerator[bytes]:
@@ -39,9 +39,10 @@ class ScriptedBody:
                 raise InterruptedAnswerError(piece)
             yield piece
         if self.stays_open:
-            await asyncio.Event().wait()
+            await self._is_answered.wait()
 
     def answered(self) -> None:
+        self._is_answered.set()
         self.outcomes.append("ok")
 
     def fail(self, refusal: Refusal) -> None:

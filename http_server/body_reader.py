@@ -40,23 +40,25 @@ class Body(Protocol):
 
 
 class MeasuredBody:
-    """A `Body` of a known length, which is not 0."""
+    """A `Body` of a known length, which is not 0; empty unless it `is_kept`."""
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, *, is_kept: bool = True) -> None:
         self.is_complete = False
         self.rest = b""
         self._missing = length
+        self._is_kept = is_kept
         self._pieces: list[bytes] = []
 
     @property
     def body(self) -> bytes:
-        """What has been received."""
+        """What has been received and kept."""
         return b"".join(self._pieces)
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
         own = data[: self._missing]
-        self._pieces.append(own)
+        if self._is_kept:
+            self._pieces.append(own)
         self._missing -= len(own)
         self.is_complete, self.rest = not self._missing, data[len(own) :]
 

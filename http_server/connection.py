@@ -186,15 +186,10 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         return True
 
     def _await_head(self) -> None:
-        limits = self._server.connections.limits
-        if self.parser.buffer:
-            if self.state is _IDLE:
-                self.move(Event.HEAD_BEGUN)
-                self.deadline.set(limits.head_s, self.on_head_timeout)
-        elif self.state is _HEAD:
-            self.move(Event.BLANK_DROPPED)
-        else:
-            self.deadline.set(limits.keepalive_s, self.on_head_timeout)
+        """Start the deadline of a head that has begun; empty lines before it change no deadline."""
+        if self.state is _IDLE and self.parser.has_begun:
+            self.move(Event.HEAD_BEGUN)
+            self.deadline.set(self._server.connections.limits.head_s, self.on_head_timeout)
 
     def _read_body(self) -> bool:
         body, read = self.parser.next_body(), self._read
@@ -211,7 +206,7 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
 
     def discard_body(self, length: int) -> None:
         """Drop the rest of the body of a request that was answered without it."""
-        self.parser.expect_body(length)
+        self.parser.discard_body(length)
         self.deadline.set(self._server.connections.limits.body_s, self.abort)
         self.read_requests()
 
@@ -238,7 +233,7 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
 
     def on_head_timeout(self) -> None:
         """Refuse a head that is late; close a connection that was idle for too long."""
-        if self.parser.buffer:
+        if self.parser.has_begun:
             self.refuse(HEAD_TIMEOUT, None)
         else:
             self.transport.close()

@@ -11,7 +11,7 @@ class State(IntEnum):
     """What a connection does with the bytes that arrive."""
 
     IDLE = auto()
-    """Nothing of the next request has been received."""
+    """Nothing of the next request has been received, except for empty lines (RFC 9112 §2.2)."""
     HEAD = auto()
     """A part of a request's head has been received."""
     BODY = auto()
@@ -33,8 +33,6 @@ class Event(IntEnum):
 
     HEAD_BEGUN = auto()
     """Bytes arrived that are not yet a whole head."""
-    BLANK_DROPPED = auto()
-    """They turned out to be the empty line that RFC 9112 §2.2 says to ignore."""
     HEAD_ADMITTED = auto()
     """A head was admitted whose body is not complete."""
     REQUEST_READ = auto()
@@ -70,7 +68,7 @@ _AWAITS_HEAD: Final = {
 
 TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     State.IDLE: _AWAITS_HEAD | {Event.HEAD_BEGUN: State.HEAD},
-    State.HEAD: _AWAITS_HEAD | {Event.BLANK_DROPPED: State.IDLE},
+    State.HEAD: _AWAITS_HEAD,
     State.BODY: {
         Event.REQUEST_READ: State.SERVING,
         Event.CALL_CACHED: State.IDLE,

@@ -58,7 +58,7 @@ class ClientConnection(HttpConnection[ClientHead]):
         if cached is not None:
             if cached.is_under_way:
                 cached.fall_back()
-            elif self.state is _IDLE and cached.send_similar(data):
+            elif self.state is _IDLE and not self.parser.buffer and cached.send_similar(data):
                 return
         if self._delegated is not None:
             data = self._delegated.take(data)
@@ -169,6 +169,8 @@ class ClientConnection(HttpConnection[ClientHead]):
             return
         self._delegated = None
         delegated.dismiss()
+        if not self.transport.is_closing():
+            self.transport.resume_reading()  # aiohttp pauses it while nobody reads a large body
         if delegated.missing:
             self.move(Event.DELEGATE_DONE_EARLY)
             self.discard_body(delegated.missing)

@@ -104,6 +104,54 @@ def expire(connection: Connection) -> None:
     connection.deadline.expire(connection.deadline.at)
 
 
+def due_in(connection: Connection) -> int:
+    """Seconds, rounded, until the deadline."""
+    return round(connection.deadline.at - asyncio.get_running_loop().time())
+
+
+BLANK = pytest.mark.parametrize("pieces", [(b"\r\n",), (b"\r", b"\n"), (b"\r\n\r", b"\n\r", b"\n")])
+
+
+@BLANK
+async def test_empty_lines_before_the_first_request_change_no_deadline(pieces: tuple[bytes, ...]) -> None:
+    connection, transport = opened()
+    for piece in pieces:
+        connection.data_received(piece)
+        assert due_in(connection) == LIMITS.first_s
+    connection.data_received(GET[:5])
+    assert due_in(connection) == LIMITS.head_s
+    connection.data_received(GET[5:])
+    assert transport.sent.startswith(b"HTTP/1.1 200 ")
+
+
+@BLANK
+async def test_empty_lines_between_requests_do_not_prolong_the_idle_time(pieces: tuple[bytes, ...]) -> None:
+    connection, transport = opened()
+    connection.data_received(GET)
+    connection.deadline.set(7, connection.on_head_timeout)  # as if most of the time had passed
+    for piece in pieces:
+        connection.data_received(piece)
+        assert due_in(connection) == 7
+    connection.data_received(GET)
+    assert transport.sent.count(b"HTTP/1.1 200 ") == 2
+    assert due_in(connection) == LIMITS.keepalive_s
+
+
+@pytest.mark.parametrize("blank", [b"\r", b"\r\n"])
+async def test_a_client_that_sent_empty_lines_only_is_idle_and_not_late(blank: bytes) -> None:
+    connection, transport = opened()
+    connection.data_received(blank)
+    expire(connection)
+    assert (transport.sent, transport.ended) == (b"", ["close"])
+
+
+async def test_too_many_empty_lines_are_refused() -> None:
+    connection, transport = opened()
+    connection.data_received(b"\r\n" * 1000)
+    assert transport.sent.startswith(b"HTTP/1.1 400 ")
+    assert due_in(connection) == LIMITS.linger_s
+
+
 async def test_an_idle_connection_whose_client_does_not_read_is_aborted_in_the_end() -> None:
     """Closing waits until the client has read its responses."""
     connection, transport = opened()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import NamedTuple
 
 import pytest
@@ -10,7 +11,7 @@ from http_server.body_reader import BROKEN
 from http_server.head import MALFORMED, Framing, RequestHead, framing
 from http_server.head_reader import HeadReader, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
-from http_server.request_parser import RequestParser
+from http_server.request_parser import MAX_BLANK_BYTES, TOO_MANY_BLANK_LINES, RequestParser
 
 CAP = 100
 REFUSAL = AdmissionRefusal(403, "no")
@@ -77,6 +78,48 @@ def test_more_bytes_are_needed_until_a_head_is_complete(parser: RequestParser[He
     parser.receive(EMPTY[-1:])
     assert isinstance(parser.next_head(), ReadHead)
     assert parser.raw_head == EMPTY
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+def test_a_few_empty_lines_are_ignored_before_every_head(parser: RequestParser[Head], step: int) -> None:
+    blank = b"\r\n" * (MAX_BLANK_BYTES // 2)
+    assert requests(parser, (blank + EMPTY) * 3, step) == [("/c", b"")] * 3
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 1000])
+def test_many_empty_lines_are_refused_however_they_are_cut(parser: RequestParser[Head], step: int) -> None:
+    blank = b"\r\n" * (MAX_BLANK_BYTES // 2 + 1)
+    answers = []
+    for at in range(0, len(blank), step):
+        parser.receive(blank[at : at + step])
+        answers.append(parser.next_head())
+    assert set(answers[:-1]) <= {None}
+    assert answers[-1] == RefusedHead(TOO_MANY_BLANK_LINES)
+    assert TOO_MANY_BLANK_LINES.status == 400
+
+
+def test_megabytes_of_empty_lines_are_refused_at_once(parser: RequestParser[Head]) -> None:
+    """Stripping them one by one copied all others each time: hours for these."""
+    parser.receive(b"\r\n" * 4_000_000)
+    assert parser.next_head() == RefusedHead(TOO_MANY_BLANK_LINES)
+
+
+def test_a_discarded_body_is_skipped_and_not_kept(parser: RequestParser[Head]) -> None:
+    tracemalloc.start()
+    try:
+        parser.discard_body(64 * 1024 * 100)
+        for _ in range(100):
+            assert parser.buffer == b""
+            parser.receive(bytes(64 * 1024))
+            body = parser.next_body()
+        parser.receive(EMPTY)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert body == b""
+    assert isinstance(parser.next_head(), ReadHead)
+    assert kept < 64 * 1024
+    assert peak < 5 * 64 * 1024
 
 
 def test_what_cannot_become_a_head_is_refused_at_once(parser: RequestParser[Head]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -108,6 +109,36 @@ async def test_a_page_that_leaves_its_body_unread_ends_where_it_ends(monkeypatch
         raw = request("POST", "/allocate", served.host, body=smuggled) + served.post("Connection: close")
         statuses = [status for status, _ in await served.ask(raw)]
         assert (statuses, served.seen) == ([200, 200], [BODY])
+
+
+async def test_a_page_that_leaves_a_large_body_unread_does_not_stop_its_connection() -> None:
+    """aiohttp pauses a transport whose body nobody reads; the next request must be read all the same."""
+    async with serving() as served:
+        raw = request("POST", "/allocate", served.host, body=bytes(8_000_000))
+        statuses = [status for status, _ in await served.ask(raw + served.post("Connection: close"))]
+        assert (statuses, served.seen) == ([200, 200], [BODY])
+
+
+async def test_a_large_body_that_a_page_leaves_unread_is_dropped_and_not_kept() -> None:
+    piece, count = bytes(64 * 1024), 120
+    async with serving() as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        head = request("POST", "/allocate", served.host, f"Content-Length: {count * len(piece)}", body=b"")
+        tracemalloc.start()
+        try:
+            writer.write(head)
+            assert b"200 OK" in await reader.readuntil(b'{"page": true}')  # before any of the body
+            for _ in range(count):
+                writer.write(piece)
+                await writer.drain()
+            writer.write(served.post("Connection: close"))
+            assert b"200 OK" in await asyncio.wait_for(reader.read(), 10)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            writer.close()
+        assert served.seen == [BODY]
+        assert peak < count * len(piece) / 2
 
 
 @pytest.mark.parametrize("step", [1, 7, 64, 1000])

@@ -72,6 +72,19 @@ async def test_a_call_with_head_and_body_apart_is_answered(client: RawConnection
     assert len(known) == 2
 
 
+async def test_empty_lines_before_a_call_are_ignored(client: RawConnection, known: Known) -> None:
+    for identity, blank in enumerate((b"\r\n", b"\r\n\r\n", b"\r"), 5):
+        rest = b"\n" if blank == b"\r" else b""
+        assert (await client.send(blank, rest + call(client, identity))).message["id"] == identity
+        assert await is_cached(client, known)
+
+
+async def test_a_call_behind_half_an_empty_line_is_refused(client: RawConnection, known: Known) -> None:
+    """A cached call must not pass where a parsed one would not."""
+    assert (await client.send(b"\r", call(client, 5))).status == 400
+    assert known == []
+
+
 async def test_a_call_sent_byte_by_byte_is_answered(client: RawConnection, known: Known) -> None:
     raw = call(client, 5)
     assert (await client.send(*(raw[at : at + 1] for at in range(len(raw))))).message["id"] == 5

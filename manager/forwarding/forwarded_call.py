@@ -126,8 +126,14 @@ class ForwardedCall:
             self._figures.timings.record_call(self._began, self.sent_at, answered_at, now)
 
     def fail(self, refusal: Refusal) -> None:
-        """End the call and record the failure in the figures and the log."""
+        """End the call and record the failure in the figures and the log.
+
+        A stream that ends with its server did not fail: the server's exit is logged by its supervisor.
+        """
         if not self._is_open:
+            return
+        if self._is_stream and refusal.reason is Reason.WORKSPACE_SERVER_DIED:
+            self.end("ended")
             return
         self._figures.failed(refusal)
         self.end(refusal.reason.word)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientResponse
+from structlog.testing import capture_logs
 
 from protocol import names
 from support.clients.raw_clients import SessionClient
@@ -63,6 +65,41 @@ async def test_a_session_is_notified_when_another_server_takes_over(tmp_path: Pa
             await asyncio.sleep(1)  # the manager has begun to listen by then
             os.kill(await server_pid(gateway), signal.SIGKILL)
             await hears_of_tools(stream)
+
+
+@pytest.mark.parametrize("era", ["stateless", "session"])
+async def test_a_server_that_dies_while_a_client_listens_is_no_failed_call(tmp_path: Path, era: str) -> None:
+    """The exit is logged once; nothing was called, so no error is counted."""
+    with capture_logs() as log:
+        await kill_while_listening(tmp_path, era)
+    events = [line["event"] for line in log]
+    assert "tools.call" not in events
+    assert events.count("workspace.exited") == 1
+
+
+async def kill_while_listening(folder: Path, era: str) -> None:
+    """Kill the server of an open stream, and compare the errors that are counted then."""
+    async with running_gateway(folder) as gateway:
+        project = gateway.project("proj")
+        client = project.modern if era == "stateless" else await project.legacy()
+        await listed(client)
+        async with contextlib.AsyncExitStack() as opened:
+            if isinstance(client, SessionClient):
+                stream = await opened.enter_async_context(client.stream())
+                await asyncio.sleep(1)  # the manager has begun to listen by then
+            else:
+                wanted = {"notifications": {"toolsListChanged": True}}
+                stream = await opened.enter_async_context(client.open(client.body(names.LISTEN, wanted, 1)))
+                await next_message(stream)
+            os.kill(await server_pid(gateway), signal.SIGKILL)
+            if isinstance(client, SessionClient):
+                await hears_of_tools(stream)
+            else:
+                assert "error" in await next_message(stream)
+                await listed(client)  # the server runs again
+        async with gateway.http.get(gateway.manager.base + "/mcp/status") as response:
+            shown = await response.json()
+    assert [one["errors"] for one in shown["instanceDetails"]] == [0]
 
 
 async def server_pid(gateway: Gateway) -> int:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from manager.forwarding import forwarded_call
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
 from manager.settings import Settings
 from manager.supervision.instance import Figures
@@ -54,3 +55,32 @@ def test_failures_are_counted_by_reason() -> None:
         call_of(figures, None).fail(Refusal(reason, "why"))
     assert figures.failures == {"call_timed_out": 2, "overloaded": 1}
     assert (figures.errors, figures.last_error, figures.in_flight) == (3, "why", 0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_stream", "is_counted"),
+    [
+        (Reason.WORKSPACE_SERVER_DIED, True, False),
+        (Reason.WORKSPACE_SERVER_DIED, False, True),
+        (Reason.INVALID_UPSTREAM_ANSWER, True, True),
+    ],
+)
+def test_a_stream_that_ends_with_its_server_is_no_failed_call(
+    reason: Reason, is_stream: bool, is_counted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(forwarded_call, "logger", lambda: Lines(logged))
+    figures = Figures()
+    ForwardedCall(Admission(Settings()), figures, b"1", is_stream=is_stream).fail(Refusal(reason, "why"))
+    assert (figures.errors, len(logged), figures.streams) == (is_counted, is_counted, 0)
+    assert (figures.last_error is not None) == is_counted
+
+
+class Lines:
+    """A logger that keeps the events."""
+
+    def __init__(self, logged: list[str]) -> None:
+        self._logged = logged
+
+    def warning(self, event: str, **_: object) -> None:
+        self._logged.append(event)

@@ -16,6 +16,7 @@ from manager.admin.status import Status
 from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
 from manager.answers.handshake import Handshakes
+from manager.answers.list_budget import ListBudget
 from manager.answers.lists import Lists
 from manager.answers.roots import RootsRequests
 from manager.answers.server_discover import ServerDiscover
@@ -90,8 +91,10 @@ def assemble(
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
     roots = RootsRequests(os.urandom(32), time.time)
-    dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes, roots)
-    server_discover = ServerDiscover(workspaces, catalog)
+    budget = ListBudget(settings)
+    lists = Lists(forwarder, catalog, settings, budget)
+    dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
+    server_discover = ServerDiscover(workspaces, catalog, budget)
     clients = RecentClients()
     upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, registered_servers)
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)

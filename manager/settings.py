@@ -73,6 +73,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             description="Seconds a handshake's result waits for a new tools/list after list_changed.",
         ),
     ] = 0.4
+    first_list_s: Annotated[
+        str,
+        Meta(
+            pattern=r"^( *[^=,]+=[0-9]+(\.[0-9]+)? *(,|$))*$",
+            description="Seconds that clients wait for their first tool list, such as my-agent=20, other=5.",
+        ),
+    ] = ""
     roots_wait_s: Annotated[
         float, Meta(ge=0, le=60, description="Seconds a client has to answer a roots/list request.")
     ] = 5
@@ -153,6 +160,12 @@ def description(name: str) -> str:
     """The help text of a setting."""
     meta: Meta = FIELDS[name].type.__metadata__[0]
     return meta.description or ""
+
+
+def first_list_overrides(settings: Settings) -> dict[str, float]:
+    """The setting `first_list_s` as seconds by client name."""
+    pairs = (one.split("=") for one in settings.first_list_s.split(",") if one.strip())
+    return {name.strip(): float(seconds) for name, seconds in pairs}
 
 
 def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

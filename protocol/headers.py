@@ -30,6 +30,9 @@ PASS_THROUGH: Final = "Lm-Tools-Bridge-As-Is"  # noqa: S105  the header's name
 MCP
 server, requests pass through to it unchanged."""
 
+LIST_WAIT: Final = "Lm-Tools-Bridge-List-Wait"
+"""Tells a workspace server how many milliseconds a tool list may wait for sources without a known list."""
+
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
 """Headers that choose the tool mode of a request, each with the query parameter it overrides."""
 

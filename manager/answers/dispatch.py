@@ -78,6 +78,8 @@ class Dispatch:
             return result_format.refuse(exchange, located)
         exchange.decided(located)
         if isinstance(located, Located) and located.is_pure:
+            if exchange.message.method in LIST_METHODS:
+                return self._relayed(exchange, located, await self._lists.request(exchange, located))
             return await self.forward(exchange, located)
         return await self._at_shared_url(exchange, located)
 

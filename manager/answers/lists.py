@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from manager.answers import result_format
 from manager.answers.catalog import Catalog
 from manager.answers.exchange import Exchange, Located, Plain
+from manager.answers.list_budget import ListBudget
 from manager.answers.upstream_request import upstream_request
+from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
@@ -55,14 +58,17 @@ def fingerprint(entries: Sequence[bytes]) -> bytes:
 class Lists:
     """Merges a workspace's lists into the manager's."""
 
-    def __init__(self, forwarder: Forwarder, catalog: Catalog, settings: Settings) -> None:
+    def __init__(
+        self, forwarder: Forwarder, catalog: Catalog, settings: Settings, budget: ListBudget
+    ) -> None:
         self._forwarder = forwarder
         self._catalog = catalog
+        self._budget = budget
         self._limit = settings.response_limit
 
     async def merged(self, exchange: Exchange, located: Located) -> Plain:
         """The manager's entries, then the workspace's in its order; if it fails, an issue in their place."""
-        answer = await self._forwarder.send(located.workspace, upstream_request(exchange))
+        answer = await self.request(exchange, located)
         body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
         if isinstance(body, Refusal):
             return self._without_workspace(exchange, located, body.message)
@@ -72,6 +78,13 @@ class Lists:
                 return Plain(body)
             return self._without_workspace(exchange, located, "the workspace server refused the list")
         return self._merge(exchange, jsonrpc.members_of(message.get("result", b"{}")))
+
+    async def request(self, exchange: Exchange, located: Located) -> Answer | Refusal:
+        """Forward a list request, with the time that a tool list may wait for sources that are starting."""
+        outgoing = upstream_request(exchange)
+        if outgoing.method == names.TOOLS_LIST:
+            outgoing = replace(outgoing, headers=(*outgoing.headers, self._budget.header(exchange)))
+        return await self._forwarder.send(located.workspace, outgoing)
 
     def _merge(self, exchange: Exchange, result: Mapping[str, msgspec.Raw]) -> Plain:
         member, own = _OWN[exchange.message.method]

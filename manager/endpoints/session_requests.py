@@ -114,7 +114,7 @@ class SessionEndpoint:
 
     async def initialize(self, exchange: Exchange) -> Reply:
         """Open a session and answer `initialize`; a session id in the request is ignored."""
-        params = exchange.params
+        params, began = exchange.params, time.monotonic()
         requested = jsonrpc.text_of(params["protocolVersion"]) if "protocolVersion" in params else None
         client = params.get("clientInfo", msgspec.Raw(b"{}"))
         capabilities = jsonrpc.bytes_of(params.get("capabilities", msgspec.Raw(b"{}")))
@@ -123,6 +123,7 @@ class SessionEndpoint:
         session = await self.session_manager.open(negotiate(requested), client, capabilities, mode=mode)
         if session is None:
             return result_format.refuse(exchange, too_many())
+        session.opened_at = began
         exchange.session = session
         exchange.headers[headers.SESSION] = session.id
         if discovered is not None:

@@ -23,6 +23,7 @@ from workspace_server.calls import (
     nested_call,
     nested_search,
     outcomes,
+    source_wait,
     task_creation,
     unknown_tool,
 )
@@ -145,6 +146,8 @@ class Calls:
             return await self._search_tools(call)
         if call.name == execute_tool.NAME:
             return await self._execute_tool(call)
+        if call.find_tool() is None:
+            call = await source_wait.with_listed_source(call, self.toolset)
         offered = call.find_tool()
         return unknown_tool.answer(call) if offered is None else await self.run_tool(call, offered)
 
@@ -199,6 +202,7 @@ class Calls:
             return _failed(offered, fault)
 
     async def _search_tools(self, call: Call) -> Outcome:
+        call = await source_wait.with_all_sources(call, self.toolset)
         view, given = call.view, msgspec.json.decode(call.arguments)
         remote_hits = await nested_search.hits(view, given)
         searchable = (
@@ -212,9 +216,11 @@ class Calls:
         if not isinstance(inner, execute_tool.Unwrapped):
             return encode_result(execute_tool.problem_result(inner))
         wrapped = call.wrapped(inner.name, inner.arguments)
+        if inner.name != SEARCH and wrapped.find_tool() is None:
+            wrapped = await source_wait.with_listed_source(wrapped, self.toolset)
         if inner.name == SEARCH or wrapped.find_tool() is not None:
             return await self.run(wrapped)
-        view, name = call.view, inner.name
+        view, name = wrapped.view, inner.name
         if view.trust_path_for(name) is not None or view.source_without_list(name) is not None:
             return unknown_tool.answer(wrapped)
         return encode_result(execute_tool.not_found(name, view.nearest(name)))

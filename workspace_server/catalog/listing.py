@@ -17,7 +17,7 @@ from workspace_server.source import Source
 from workspace_server.tool import Tool
 
 FIRST_WAIT_S: Final = 2.0
-"""Time limit for a source without a known list."""
+"""Time limit for a source without a known list, unless a request names another."""
 WAIT_S: Final = 0.2
 """Time limit for a source with a known list."""
 _INACTIVE: Final = frozenset({"disabled", "pending_trust"})
@@ -68,14 +68,22 @@ class Listing:
         self._start(now)
         return self._begun
 
-    def pending(self, number: int, now: float) -> tuple[asyncio.Task[Sequence[Tool]] | None, float]:
-        """The task that this listing waits for (None if it is done), and the seconds left for it."""
+    def pending(
+        self, number: int, now: float, first_wait_s: float | None
+    ) -> tuple[asyncio.Task[Sequence[Tool]] | None, float]:
+        """The task that this listing waits for (None if it is done), and the seconds left for it.
+
+        Args:
+            first_wait_s: how long a listing without a known list may take from its start; None for
+                `FIRST_WAIT_S`.
+        """
         self._collect()
         if self._task is None:
             if self._closed or self._begun >= number:
                 return None, 0.0
             self._start(now)
-        return self._task, self._started + (FIRST_WAIT_S if self._listed is None else WAIT_S) - now
+        first_wait_s = FIRST_WAIT_S if first_wait_s is None else first_wait_s
+        return self._task, self._started + (first_wait_s if self._listed is None else WAIT_S) - now
 
     def update(self) -> bool:
         """Take in the current state of the source; returns whether anything changed since the last time."""

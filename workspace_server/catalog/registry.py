@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -113,6 +114,7 @@ class Registry:
         self._listener: Callable[[], None] | None = None
         self._overdue: set[asyncio.Task[Sequence[Tool]]] = set()
         self._closing: set[asyncio.Task[None]] = set()
+        self._change = asyncio.Event()  # set by the next change; then replaced
         self.internal_prefix = naming.INTERNAL_PREFIX
         self.replace(sources)
 
@@ -158,10 +160,14 @@ class Registry:
                 return False
         return True
 
-    async def snapshot(self) -> Snapshot:
-        """The current table. A source that does not answer in time appears with its last list."""
+    async def snapshot(self, first_wait_s: float | None = None) -> Snapshot:
+        """The current table. A source that does not answer in time appears with its last list.
+
+        Args:
+            first_wait_s: seconds that a source without a known list may take; None for `FIRST_WAIT_S`.
+        """
         listings = self._listings
-        await self._list(listings)
+        await self._list(listings, first_wait_s)
         changed = [listing.update() for listing in listings]
         if any(changed) or not self._is_current:
             self._snapshot, self._is_current = self._merge(), True
@@ -177,16 +183,24 @@ class Registry:
         self._is_current = False
         return Listing(source)
 
+    async def wait_for_change(self, seconds: float) -> None:
+        """Wait until a source reports a change or answers late, at most so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._change.wait()
+
     def _notify_listener(self) -> None:
+        self._change.set()
+        self._change = asyncio.Event()
         if self._listener is not None:
             self._listener()
 
-    async def _list(self, listings: Sequence[Listing]) -> None:
+    async def _list(self, listings: Sequence[Listing], first_wait_s: float | None) -> None:
         loop = asyncio.get_running_loop()
         begun = [(listing, listing.begin(loop.time())) for listing in listings]
         await asyncio.sleep(0)  # a source that answers from memory is done after one loop iteration
         while True:
-            waits = [listing.pending(number, loop.time()) for listing, number in begun]
+            waits = [listing.pending(number, loop.time(), first_wait_s) for listing, number in begun]
             pending = {task: seconds for task, seconds in waits if task is not None}
             in_time = {task: seconds for task, seconds in pending.items() if seconds > 0}
             if not in_time:

@@ -84,12 +84,16 @@ class Toolset:
         if len(self._notes) < MAX_NOTES:
             self._notes[issue.code, issue.tool_name] = issue
 
-    async def current(self) -> View:
-        """The view for a request that has just arrived."""
+    async def current(self, first_wait_s: float | None = None) -> View:
+        """The view for a request that has just arrived.
+
+        Args:
+            first_wait_s: seconds that a source without a known list may take; None for `FIRST_WAIT_S`.
+        """
         self._requested += 1
         number = self._requested
         configuration = await self._configure()
-        snapshot = await self._registry.snapshot()
+        snapshot = await self._registry.snapshot(first_wait_s)
         if snapshot is self._view.snapshot and configuration is self._view.configuration:
             return self._view
         view = views.build_view(snapshot, configuration)
@@ -97,6 +101,10 @@ class Toolset:
             self._newest, self._view = number, view
             self._schedule_announcement()
         return view
+
+    async def wait_for_change(self, seconds: float) -> None:
+        """Wait until a source reports a change or answers late, at most so many seconds."""
+        await self._registry.wait_for_change(seconds)
 
     def current_nowait(self) -> View | None:
         """The view for a request that has just arrived; None if a source has to be asked.

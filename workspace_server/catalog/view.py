@@ -97,7 +97,7 @@ class View:
             (len(prefix), source)
             for source in self.snapshot.sources
             if source.id not in listed
-            and source.state not in _FINAL
+            and (source.expects_tools or source.state not in _FINAL)
             and ((prefix := naming.prefix_of(source)) or naming.is_bare(source))
             and name.startswith(prefix)
         ]
@@ -126,13 +126,22 @@ class View:
         return [folded[match] for match in found]
 
     def listed(self, mode: Mode) -> list[Mapping[str, Any]]:
-        """The definitions that `tools/list` shows in this mode, in list order."""
+        """The definitions that `tools/list` shows in this mode, in list order.
+
+        With the meta-tools, if a model can reach tools that are not in the list.
+        """
         shown = _SHOWN[mode]
         definitions = [offered.definition for offered in self.tools if offered.tool.visibility in shown]
-        if mode is Mode.DISCOVERY or (mode is Mode.NORMAL and self._has_on_demand):
+        if mode is Mode.DISCOVERY or (mode is Mode.NORMAL and (self._has_on_demand or self.is_listing)):
             definitions.extend(META_TOOLS)
             definitions.sort(key=lambda definition: naming.sort_key(definition["name"]))
         return definitions
+
+    @property
+    def is_listing(self) -> bool:
+        """Whether a source has not listed its tools yet, but is expected to."""
+        waiting = {source.id for source in self.snapshot.sources if source.expects_tools}
+        return bool(waiting) and not waiting <= {offered.source.id for offered in self.snapshot.tools}
 
     def _is_internal(self, name: str) -> bool:
         return naming.is_internal_tool(name, self.configuration.internal_prefix)

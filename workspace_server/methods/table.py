@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names, tasks
+from protocol import headers, jsonrpc, names, tasks
 from protocol.inbound import Rejection
 from protocol.internal import result_trim as trims
 from protocol.internal.result_trim import ResultTrim
@@ -30,11 +30,13 @@ from workspace_server.naming import sort_key
 _NO_MEMBERS: Final[Mapping[str, Any]] = {}
 _UNUSUAL: Final = frozenset({"resultType", "ttlMs", "cacheScope", "_meta"})
 """Members of a result that the older revisions do not have, or define differently."""
+_LIST_WAIT_DIGITS: Final = 6
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 INSTRUCTIONS: Final = (
     "These are the tools of one project: some that look at its files, the project's own scripts, and the MCP"
     " servers configured for it. If tool_search is among them, there are more tools than those that"
-    " are listed: find them with it, and run them by name or through execute_tool."
+    " are listed, or a server is still starting: find its tools with tool_search, and run them by name or"
+    " through execute_tool, which waits for a server that is starting."
 )
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
@@ -52,6 +54,14 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     trim: ResultTrim | None = None
+
+
+def list_wait_s(header: Mapping[str, str]) -> float | None:
+    """How many seconds a tool list may wait for sources without a known list; None if it is not said."""
+    given = header.get(headers.LIST_WAIT, "")
+    if not (given.isascii() and given.isdigit() and len(given) <= _LIST_WAIT_DIGITS):
+        return None
+    return int(given) / 1000
 
 
 class Methods:
@@ -170,7 +180,7 @@ class Methods:
         return {"supportedVersions": list(MODERN_REVISIONS), **about, **_UNCACHED}
 
     async def _tools_list(self, request: McpRequest) -> Outcome:
-        view = await self._toolset.current()
+        view = await self._toolset.current(list_wait_s(request.header))
         definitions = view.listed(mode_of(request.header, request.query))
         result = self._page(request, "tools", definitions, "name")
         issues = self._toolset.issues() if request.value("cursor") is None else []

@@ -21,6 +21,7 @@ class Session:
         revision: the negotiated protocol revision.
         capabilities: the client's capabilities, as the JSON text that came.
         seen: monotonic time of the last request.
+        opened_at: monotonic time when its `initialize` arrived; None after a restart of the manager.
         used: whether anything but `initialize` was ever asked.
         workspace: id of the workspace it is bound to by a handshake.
         cwd: the folder it was bound with.
@@ -43,6 +44,7 @@ class Session:
     client_version: str | None
     capabilities: bytes
     seen: float
+    opened_at: float | None = None
     used: bool = False
     workspace: str | None = None
     cwd: str | None = None

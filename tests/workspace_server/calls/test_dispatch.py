@@ -14,6 +14,7 @@ from protocol.errors import Reason, Refusal
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
+from workspace_server.calls import source_wait
 from workspace_server.catalog import listing
 from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.tool import CallOutcome, RpcError, Tool, ToolError, ToolResult
@@ -223,13 +224,14 @@ async def test_calls_are_traced_only_when_asked_and_without_secrets(
         assert "canary" not in said.replace("got {'n': 1, 'api_key': 'canary'}", "")
 
 
-async def test_tool_of_a_source_that_is_still_starting_is_not_called_unknown(
+async def test_tool_of_a_source_that_does_not_start_in_time_is_not_called_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may be there in a moment."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(source_wait, "BACKOFF_WAIT_S", 0.01)
     slow = ScriptedSource([tool("x")], identity="stdio:slow", namespace="slow")
-    slow.state = "starting"
+    slow.state = "backoff"
     slow.gate.clear()
     async with serving([played(), slow]) as served:
         for name, arguments in (("slow__x", {}), ("execute_tool", {"name": "slow__x"})):

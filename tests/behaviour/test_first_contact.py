@@ -1,0 +1,104 @@
+"""The first list of a client: what is known at once for those that go on, all of it for those that wait."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from protocol import headers, names
+from support.clients.raw_clients import SessionClient
+from support.projects.gateway import Project, listed, running_gateway
+from support.servers.stdio_servers import program
+
+META_TOOLS = {"tool_search", "execute_tool"}
+
+
+@dataclass
+class SlowProject:
+    """A trusted project with a server that starts only when the test opens its gate."""
+
+    project: Project
+    gate: Path
+
+    async def client(self, name: str) -> SessionClient:
+        """A session of a client that calls itself so."""
+        client = SessionClient(self.project.gateway.http, self.project.url)
+        me = {"name": name, "version": "1"}
+        params = {"protocolVersion": client.revision, "capabilities": {}, "clientInfo": me}
+        answer = await client.ask(names.INITIALIZE, params)
+        client.session = answer.headers[headers.SESSION]
+        return client
+
+    def open(self) -> None:
+        self.gate.touch()
+
+
+@pytest.fixture
+async def slow(tmp_path: Path) -> AsyncIterator[SlowProject]:
+    gate = tmp_path / "gate"
+    body = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\nserve(echo)"
+    command, *arguments = program(body)
+    assert command == sys.executable
+    async with running_gateway(tmp_path) as gateway:
+        project = gateway.project("slow")
+        project.servers(slow={"command": command, "args": arguments})
+        await project.trust()
+        yield SlowProject(project, gate)
+
+
+async def test_a_client_that_goes_on_gets_what_is_known_and_a_way_to_the_rest(slow: SlowProject) -> None:
+    """Codex never lists again."""
+    client = await slow.client("codex-mcp-client")
+    async with asyncio.timeout(5):
+        shown = await listed(client)
+    assert "lm_readFile" in shown
+    assert shown.keys() >= META_TOOLS
+    assert "slow__echo" not in shown
+    asked = asyncio.create_task(client.call("execute_tool", {"name": "slow__echo", "arguments": {"n": 1}}))
+    searched = asyncio.create_task(client.call("tool_search", {"query": "echo"}))
+    slow.open()
+    async with asyncio.timeout(20):
+        assert '"n": 1' in (await asked).result["content"][0]["text"]
+        assert "slow__echo" in (await searched).result["content"][0]["text"]
+
+
+async def test_a_client_that_waits_gets_everything_in_its_first_list(slow: SlowProject) -> None:
+    client = await slow.client("gemini-cli-mcp-client")
+    asking = asyncio.create_task(listed(client))
+    asyncio.get_running_loop().call_later(2.5, slow.open)  # longer than any other list waits
+    async with asyncio.timeout(20):
+        shown = await asking
+    assert {"lm_readFile", "slow__echo"} <= shown.keys()
+    assert not META_TOOLS & shown.keys()
+
+
+async def test_a_call_by_name_waits_for_the_start_of_its_server_with_progress(slow: SlowProject) -> None:
+    client = await slow.client("other")
+    body = client.body(
+        names.TOOLS_CALL, {"name": "slow__echo", "arguments": {}, "_meta": {"progressToken": "p"}}, 7
+    )
+    async with asyncio.timeout(20), client.open(body) as response:
+        async for line in response.content:
+            if names.PROGRESS.encode() in line:
+                break
+        assert b'"progressToken":"p"' in line
+        slow.open()
+        rest = await response.read()
+    assert b'"result"' in rest
+
+
+async def test_a_late_list_is_announced_to_a_client_that_listens(slow: SlowProject) -> None:
+    client = await slow.client("other")
+    assert "slow__echo" not in await listed(client)
+    async with client.stream() as stream:
+        slow.open()
+        async with asyncio.timeout(20):
+            async for line in stream.content:
+                if names.TOOLS_CHANGED.encode() in line:
+                    break
+    assert "slow__echo" in await listed(client)

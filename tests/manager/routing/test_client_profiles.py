@@ -1,0 +1,86 @@
+"""The table of clients: how a client is found, and how long its lists may wait."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from manager.routing.client_profiles import (
+    LATER_LIST_S,
+    OTHER,
+    PROFILES,
+    ClientProfile,
+    first_list_s,
+    list_wait_s,
+    profile_of,
+)
+
+PAGE = Path(__file__).parents[3] / "docs/clients/profiles.md"
+
+
+def seconds(value: float | None) -> str:
+    return "none" if value is None else f"{value:g} s"
+
+
+def as_row(profile: ClientProfile) -> str:
+    """The row of a client in the documentation."""
+    cells = (
+        profile.title,
+        profile.measured or "assumed",
+        seconds(profile.first_list_s),
+        profile.hears_list_changed,
+        seconds(profile.silent_call_s),
+        seconds(profile.silent_stream_s),
+        "yes" if profile.is_extended_by_progress else "no",
+        profile.model_sees,
+        "none" if profile.longest_name is None else str(profile.longest_name),
+        f"`{profile.name_prefix}`",
+        "yes" if profile.reads_all_pages else "first only",
+        ", ".join(f"`{file}`" for file in profile.own_files) or "none",
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+@pytest.mark.parametrize("profile", [*PROFILES, OTHER], ids=lambda profile: profile.title)
+def test_the_page_of_the_profiles_shows_this_table(profile: ClientProfile) -> None:
+    assert as_row(profile) in PAGE.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("claude-code", "Claude Code"),
+        ("codex-mcp-client", "Codex"),
+        ("gemini-cli-mcp-client", "Gemini CLI"),
+        ("opencode", "opencode"),
+        ("Visual Studio Code - Insiders", "VS Code"),
+        ("cursor-vscode", "Cursor"),
+        ("somebody", "other clients"),
+        (None, "other clients"),
+    ],
+)
+def test_a_client_is_found_by_its_name(name: str | None, title: str) -> None:
+    assert profile_of(name).title == title
+
+
+def test_a_user_can_set_how_long_a_client_waits() -> None:
+    assert first_list_s("opencode", {"opencode": 3.0}) == 3.0
+    assert first_list_s("opencode", {"codex": 3.0}) == profile_of("opencode").first_list_s
+
+
+@pytest.mark.parametrize(
+    ("budget", "since", "wait"),
+    [
+        (0.9, 0.3, 0.6),
+        (0.9, 0.85, 0.1),
+        (0.9, 60.0, 0.9),
+        (50, 1.0, 49.0),
+        (50, 60.0, LATER_LIST_S),
+        (1.8, None, 0.9),
+    ],
+)
+def test_a_list_waits_for_what_is_left_of_the_clients_start(
+    budget: float, since: float | None, wait: float
+) -> None:
+    assert list_wait_s(budget, since) == pytest.approx(wait)

@@ -1,0 +1,81 @@
+"""Waits for sources that are starting, so that an early call of one of their tools succeeds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from msgspec.structs import replace
+
+from protocol import names
+from workspace_server.calls.call import Call
+from workspace_server.catalog.toolset import Toolset
+from workspace_server.catalog.view import View
+
+BACKOFF_WAIT_S: Final = 10.0
+"""Longest wait for a source that failed and is about to be started again."""
+SEARCH_WAIT_S: Final = 10.0
+"""Longest wait of a search for sources that have not listed their tools yet."""
+PROGRESS_S: Final = 2.0
+"""Seconds between two progress notifications to a caller that wants them."""
+
+
+async def with_listed_source(call: Call, toolset: Toolset) -> Call:
+    """Wait while the source that may have this unknown tool is starting.
+
+    Returns:
+        The call under the newest view, which contains the tool if its source has listed it within the time
+        limit of calls.
+    """
+    wait = _Wait(call, toolset)
+    limit_s = call.view.configuration.call_timeout_s
+
+    def seconds_left(view: View, waited_s: float) -> float:
+        source = view.source_without_list(call.name)
+        if source is None or not source.expects_tools:
+            return 0.0
+        return (min(limit_s, BACKOFF_WAIT_S) if source.state == "backoff" else limit_s) - waited_s
+
+    return await wait.while_positive(seconds_left)
+
+
+async def with_all_sources(call: Call, toolset: Toolset) -> Call:
+    """Wait, at most `SEARCH_WAIT_S`, until no source is starting; returns the call under the newest view."""
+
+    def seconds_left(view: View, waited_s: float) -> float:
+        return SEARCH_WAIT_S - waited_s if view.is_listing else 0.0
+
+    return await _Wait(call, toolset).while_positive(seconds_left)
+
+
+class _Wait:
+    """The wait of one call, with progress notifications."""
+
+    def __init__(self, call: Call, toolset: Toolset) -> None:
+        self._call = call
+        self._toolset = toolset
+        self._token = call.request.inbound.meta.get("progressToken")
+        self._began = time.monotonic()
+        self._count = 0
+
+    async def while_positive(self, seconds_left: Callable[[View, float], float]) -> Call:
+        """Wait while the seconds left, for a view and the seconds waited so far, are positive."""
+        view = self._call.view
+        while (left := seconds_left(view, time.monotonic() - self._began)) > 0:
+            await self._toolset.wait_for_change(min(left, PROGRESS_S))
+            view = await self._toolset.current(first_wait_s=0.0)
+            await self._notify()
+        return replace(self._call, view=view)
+
+    async def _notify(self) -> None:
+        waited_s = time.monotonic() - self._began
+        if self._token is None or waited_s < (self._count + 1) * PROGRESS_S:
+            return
+        self._count += 1
+        params = {
+            "progressToken": self._token,
+            "progress": self._count,
+            "message": f"waiting for the server of {self._call.name} to start ({waited_s:.0f} s)",
+        }
+        await self._call.request.notify(names.PROGRESS, params)

@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--real-servers", action="store_true", help=help_text)
     help_text = "also test with the official conformance suite; installs it with npm"
     parser.addoption("--conformance", action="store_true", help=help_text)
-    help_text = "also test with MCP clients that others wrote; installs them with npm and pip"
+    help_text = "also test with MCP clients and agents that others wrote; installs them with npm and pip"
     parser.addoption("--clients", action="store_true", help=help_text)
 
 

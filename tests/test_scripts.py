@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
         "scripts/test",
         "scripts/real-servers",
         "scripts/clients",
+        "scripts/agents",
         "scripts/conformance",
         ".ci/run",
     ],
@@ -98,6 +99,7 @@ def test_missing_python_is_said_with_the_next_step(checkout: Path) -> None:
     [
         (["scripts/real-servers"], "Node 18 or newer is not on the PATH"),
         (["scripts/clients"], "Node is not on the PATH"),
+        (["scripts/agents"], "Node is not on the PATH"),
         (["scripts/conformance", "--install"], "npm is not on the PATH"),
     ],
 )

@@ -96,10 +96,14 @@ async def all_listed(client: StatelessClient) -> None:
 
 
 def asked_directly(server: Entry, root: Path) -> contextlib.AbstractAsyncContextManager[Direct]:
-    """The SDK's client at a server of its own, or at the same one where that is reached over HTTP."""
+    """The SDK's client at a server of its own, or at the same one where that is reached over HTTP.
+
+    It declares the capabilities that a source declares, because a server may have tools for these alone.
+    """
     if "url" in server:
-        return direct(server["url"], "legacy", root=root)
-    return direct((server["command"], *server["args"]), "legacy", root=root, env=server.get("env"))
+        return direct(server["url"], "legacy", root=root, declines=True)
+    command = (server["command"], *server["args"])
+    return direct(command, "legacy", root=root, env=server.get("env"), declines=True)
 
 
 async def outcome(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:

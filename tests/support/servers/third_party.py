@@ -116,10 +116,12 @@ async def direct(
     *,
     root: Path | None = None,
     env: dict[str, str] | None = None,
+    declines: bool = False,
 ) -> AsyncIterator[Direct]:
     """The SDK's client, connected to a URL (one that ends in `/sse` by the older way) or to a command.
 
-    `root` is the one root it has, and the folder of the command, which gets the variables of `env`.
+    `root` is the one root it has, and the folder of the command, which gets the variables of `env`. A client that
+    `declines` can be asked for samples and by forms and pages, and refuses all of it.
     """
     import httpx2
     import mcp
@@ -139,8 +141,9 @@ async def direct(
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=30))
             server = streamable_http_client(url_or_command, http_client=http)
         roots = None if root is None else _roots(root)
+        callbacks: dict[str, Any] = {"list_roots_callback": roots, **(_declining() if declines else {})}
         client = await stack.enter_async_context(
-            mcp.Client(server, mode=mode, read_timeout_seconds=20, list_roots_callback=roots)
+            mcp.Client(server, mode=mode, read_timeout_seconds=20, **callbacks)
         )
         session: Any = client.session
         if session.protocol_version == MODERN:
@@ -166,3 +169,15 @@ def _roots(root: Path) -> Any:
         return mcp_types.ListRootsResult(roots=[mcp_types.Root(uri=root.as_uri(), name=root.name)])
 
     return answer
+
+
+def _declining() -> dict[str, Any]:
+    import mcp_types
+
+    async def sample(_: Any, __: Any) -> Any:
+        return mcp_types.ErrorData(code=-1, message="the user declined")
+
+    async def elicit(_: Any, __: Any) -> Any:
+        return mcp_types.ElicitResult(action="decline")
+
+    return {"sampling_callback": sample, "elicitation_callback": elicit}

@@ -113,7 +113,7 @@ def _parse(body: bytes) -> Message | Malformed:
     try:
         members = _members_decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        return Malformed(PARSE_ERROR, f"the body is not valid JSON: {error}")
+        return _not_json(error)
     if _repeats_a_member(body, members):
         return Malformed(
             INVALID_REQUEST, "a top-level member appears twice, or its name is written with escapes"
@@ -121,11 +121,17 @@ def _parse(body: bytes) -> Message | Malformed:
     return _shape(body, members)
 
 
+def _not_json(error: Exception) -> Malformed:
+    return Malformed(
+        PARSE_ERROR, f"the body is not valid JSON: {error}; send one JSON-RPC message as UTF-8 JSON"
+    )
+
+
 def _not_an_object(body: bytes, first: bytes) -> Malformed:
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError) as error:
-        return Malformed(PARSE_ERROR, f"the body is not valid JSON: {error}")
+        return _not_json(error)
     if first == b"[":
         return Malformed(INVALID_REQUEST, "send one message per request; arrays of messages are not accepted")
     return Malformed(INVALID_REQUEST, "expected one JSON-RPC message (a JSON object)")

@@ -115,6 +115,8 @@ async def test_an_unreadable_id_is_answered_with_null(play: RegisteredSetup, bod
         assert answer.status == 400
         assert b'"id":null' in answer.body
         assert answer.error["code"] in (-32700, -32600)
+        if answer.error["code"] == -32700:
+            assert "; send " in answer.error["message"]
 
 
 @pytest.mark.parametrize("body", [b'{"id":7}', b'{"jsonrpc":"1.0","id":7,"method":"ping"}'])

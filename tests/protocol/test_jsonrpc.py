@@ -108,6 +108,7 @@ def test_invalid_json_is_a_parse_error_without_id(body: bytes) -> None:
     problem = parse(body)
     assert isinstance(problem, Malformed)
     assert (problem.code, problem.id) == (jsonrpc.PARSE_ERROR, None)
+    assert problem.message.endswith("; send one JSON-RPC message as UTF-8 JSON"), "says what to do next"
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,7 @@ async def test_broken_or_contradicting_message_runs_no_tool(
         data = json.dumps(CALL) if body is None else body
         found, answer = await refused(served, "POST", "/mcp", data=data, headers=sent)
         assert (found, answer["error"]["code"]) == (status, code)
+        assert ("; send one JSON-RPC message" in answer["error"]["message"]) == (code == -32700)
         assert source.calls == []
 
 

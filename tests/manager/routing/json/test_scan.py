@@ -40,6 +40,7 @@ def test_harmful_text_is_refused(body: bytes, word: str) -> None:
     problem = check_json(body)
     assert problem is not None
     assert word in problem
+    assert "; send " in problem, "says what to do next"
 
 
 @pytest.mark.parametrize(

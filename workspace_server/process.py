@@ -98,7 +98,7 @@ async def serve(launch: LaunchInstructions, sock: socket.socket) -> None:
 async def serving(launch: LaunchInstructions, sock: socket.socket) -> AsyncIterator[tuple[Lifetime, Parts]]:
     """Serve on a listening socket for as long as the block lasts."""
     life = Lifetime(launch.grace_s)
-    parts = assemble(launch, os.environ)
+    parts = assemble(launch, {**launch.variables, **os.environ})
     connections = make_connections(launch, version(), parts.calls, life)
     try:
         await connections.listen(sock)

@@ -18,11 +18,10 @@ from typing import IO, Final
 
 import msgspec
 
+from manager.supervision import environment
 from manager.supervision.process import (
-    SECRETS,
     Process,
     ProcessSpec,
-    child_environment,
     open_log,
     start_time,
     write_launch_line,
@@ -172,6 +171,6 @@ class ForkServer:
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of the fork server, without secrets: `/proc` shows it for all forked servers."""
-    named = child_environment(environ).items()
-    shown = {name: value for name, value in named if not name.startswith(SECRETS)}
+    named = environment.inherited(environ).items()
+    shown = {name: value for name, value in named if not name.startswith(environment.SECRETS)}
     return {**shown, names.INSTANCE_VARIABLE: names.FORK_SERVER_INSTANCE}

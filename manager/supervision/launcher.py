@@ -15,7 +15,7 @@ from pathlib import Path
 
 from manager.port import reserve
 from manager.store import InstanceRow
-from manager.supervision import leftovers, process
+from manager.supervision import environment, leftovers, process
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.upstream.failures import UpstreamFailure
@@ -128,6 +128,7 @@ class Launcher:
             grace_s=dependencies.settings.grace_s,
             folders=dependencies.folders,
             manager_port=dependencies.port,
+            variables=environment.configuration_variables(dependencies.environ),
         )
         spec = process.ProcessSpec(
             launch.encode(instructions),

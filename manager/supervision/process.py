@@ -22,32 +22,20 @@ from pathlib import Path
 from typing import IO, Final
 
 from host.pidfd import open_pidfd
+from manager.supervision import environment
 from protocol import names
 
-_INHERITED: Final = (
-    "HOME", "LOGNAME", "USER", "PATH", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
-    "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "SYSTEMROOT",
-    "USERPROFILE", "TEMP", "DBUS_SESSION_BUS_ADDRESS", "CREDENTIALS_DIRECTORY",
-)  # fmt: skip
-SECRETS: Final = "LMTB_SECRET_"
+if sys.platform == "linux":
+    import fcntl
+
+_PIPE_BYTES: Final = 1024 * 1024
+_PIPE_DEFAULT: Final = 64 * 1024
 _LOG_LIMIT: Final = 1024 * 1024
 _POLL_S: Final = 0.5
 _REPORT_S: Final = 2.0
 TAIL_LINES: Final = 20
 _unreaped: Final[list[subprocess.Popen[bytes]]] = []
 """Child processes that no `Process` waits for any more. `spawn` reaps those that have exited."""
-
-
-def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a workspace server inherits: an allow-list, and secrets (`LMTB_SECRET_…`).
-
-    The server does not pass secrets on to its own child processes.
-    """
-    return {
-        name: value
-        for name, value in environ.items()
-        if (name in _INHERITED or name.startswith(("LC_", "LMTB_SECRET_"))) and not value.startswith("()")
-    }
 
 
 def start_time(pid: int) -> str | None:
@@ -94,7 +82,7 @@ class ProcessSpec:
     @property
     def environment(self) -> dict[str, str]:
         """The complete environment of the process."""
-        return {**child_environment(self.environ), names.INSTANCE_VARIABLE: self.instance}
+        return {**environment.inherited(self.environ), names.INSTANCE_VARIABLE: self.instance}
 
 
 class Process:
@@ -230,7 +218,13 @@ def spawn(spec: ProcessSpec) -> Process:
 
 
 def write_launch_line(pipe: IO[bytes], launch_line: bytes) -> None:
-    """Write the launch instructions to a server's standard input and close it."""
+    """Write the launch instructions to a server's standard input and close it.
+
+    A long line gets a larger pipe, so that writing does not wait for the server.
+    """
+    if sys.platform == "linux" and len(launch_line) >= _PIPE_DEFAULT:
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     with contextlib.suppress(BrokenPipeError), pipe:
         pipe.write(launch_line)
 

@@ -39,6 +39,8 @@ class LaunchInstructions(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         settings: settings of the workspace server itself.
         folders: the user's folders; None if the server must not read any of them.
         manager_port: the manager's port, to detect configured servers that lead back to the manager.
+        variables: environment variables of the manager that configurations can name. They are not in the
+            environment of the server, so that no child process inherits them.
     """
 
     workspace: str
@@ -51,6 +53,7 @@ class LaunchInstructions(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     settings: dict[str, Any] = {}
     folders: Folders | None = None
     manager_port: int = 0
+    variables: dict[str, str] = {}
 
 
 def encode(launch: LaunchInstructions) -> bytes:

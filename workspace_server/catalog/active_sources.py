@@ -225,5 +225,5 @@ def server_key(entry: StdioServer | RemoteServer) -> str:
 def _needs_shell(configuration: Configuration) -> bool:
     """Whether the configuration may start a program, or uses a variable that only the login shell may set."""
     unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
-    named = any(entry.enabled and entry.token_env for entry in configuration.remote)
+    named = any(entry.enabled and (entry.token_env or entry.defaulted) for entry in configuration.remote)
     return unresolved or named or any(entry.enabled for entry in configuration.stdio)

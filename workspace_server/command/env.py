@@ -40,7 +40,7 @@ def env(folders: UserFolders, *, root: Path, as_json: bool) -> None:
     mine = dict(os.environ)
     # without the manager's PATH, use the login shell's, which servers have at least
     search = asyncio.run(login_path({**mine, "PATH": folders.path or ""}))
-    found = compare(mine, environment.inherited(mine, search, str(folder)))
+    found = compare(mine, environment.inherited_by_server(mine, search, str(folder)))
     if as_json:
         print_json(found)
     else:

@@ -60,7 +60,8 @@ def all_items(
 def _needs_shell(configuration: Configuration) -> bool:
     """Whether the login shell's environment is needed, as in `catalog/active_sources.py`."""
     unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
-    return unresolved or any(server.enabled for server in configuration.stdio)
+    named = any(server.enabled and server.defaulted for server in configuration.remote)
+    return unresolved or named or any(server.enabled for server in configuration.stdio)
 
 
 def _scripts(root: Path, configuration: Configuration) -> Snapshot:

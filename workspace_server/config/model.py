@@ -39,6 +39,7 @@ class ServerEntry:
         timeout_s: longest duration of a call.
         task: whether a call may or must become a task.
         raw: the entry as written, before expansion.
+        defaulted: environment variables that are not set, so that their default in the entry is used.
         order: position among all servers of both kinds, in configuration order.
     """
 
@@ -56,6 +57,7 @@ class ServerEntry:
     task: TaskUse = "forbidden"
     visibilities: Mapping[str, Visibility] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    defaulted: tuple[str, ...] = ()
     order: int = 0
 
 

@@ -22,7 +22,7 @@ class Dependencies:
         workspace: the workspace's id.
         root: its folder, absolute and link-free.
         version: of this product.
-        environ: our own environment.
+        environ: our own environment, and the variables of the manager that configurations can name.
         config_dir, state_dir, runtime_dir: the user's folders.
         manager_port: the port clients reach the manager at, 0 where it is not known.
     """
@@ -59,6 +59,12 @@ class Dependencies:
         return {**self._shell.result(), **self.environ} if self._shell and asked else self.environ
 
     async def child_environment(self) -> Mapping[str, str]:
-        """What every child sees before anything is declared for it."""
+        """What every script sees before anything is declared for it."""
         shell = await self.shell()
         return environment.inherited(self.environ, shell.get("PATH"), self.root)
+
+    async def server_environment(self) -> Mapping[str, str]:
+        """What every stdio server sees before anything is declared for it."""
+        shell = await self.shell()
+        found = environment.inherited_by_server(self.environ, shell.get("PATH"), self.root)
+        return {name: shell[name] for name in environment.NETWORK if name in shell} | found

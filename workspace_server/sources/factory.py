@@ -84,7 +84,7 @@ class SourceFactory:
             return StdioSource(
                 entry,
                 root=dependencies.root,
-                environment=dependencies.child_environment,
+                environment=dependencies.server_environment,
                 version=dependencies.version,
                 cache=self._list_cache(),
             )

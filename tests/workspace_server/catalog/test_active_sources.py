@@ -186,6 +186,26 @@ async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tm
     assert seen == ["here"]
 
 
+async def test_a_default_is_used_only_if_the_login_shell_does_not_set_the_variable(tmp_path: Path) -> None:
+    (tmp_path / ".profile").write_text("export HOST=from-the-shell\n")
+    scene = Scene(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
+    scene.user(
+        '[[mcp.remote_servers]]\nnamespace = "r"\nurl = "https://${HOST:-default}/${OTHER_HOST:-default}"\n'
+    )
+    (entry,) = (await scene.sources.configure()).remote
+    assert (entry.url, entry.defaulted) == ("https://from-the-shell/default", ("OTHER_HOST",))
+
+
+async def test_servers_get_the_proxies_of_the_login_shell_and_scripts_do_not(tmp_path: Path) -> None:
+    """The manager's own proxies come first."""
+    (tmp_path / ".profile").write_text("export https_proxy=shell no_proxy=shell\n")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh", "no_proxy": "own"}
+    scene = Scene(tmp_path, environ)
+    found = await scene.around.server_environment()
+    assert (found["https_proxy"], found["no_proxy"]) == ("shell", "own")
+    assert not {"https_proxy", "no_proxy"} & (await scene.around.child_environment()).keys() 
+
+
 async def test_execute_code_is_there_only_when_the_user_switched_it_on(scene: Scene) -> None:
     folder = scene.root / ".lm-tools-bridge"
     folder.mkdir()

@@ -69,6 +69,7 @@ def test_every_key_of_a_stdio_server(home: ConfigHome) -> None:
         timeout_s=600.0,
         sharing="session",
         raw=raw,
+        defaulted=("NOPE",),
     )
     assert raw["env"]["A"] == "${TOKEN}"
     assert "s3cret" not in repr(found)
@@ -295,6 +296,7 @@ def test_a_placeholder_without_a_value_keeps_its_server_from_starting(
     (issue,) = found.issues
     assert (issue.level, issue.code) == ("error", "CONFIG_UNRESOLVED_VARIABLE")
     assert issue.message.startswith(f'{file}, entry "bad": {name} has no value')
+    assert ('"export NOPE=…"' in issue.message) is (name == "NOPE")
 
 
 def test_values_are_not_expanded_again(home: ConfigHome) -> None:

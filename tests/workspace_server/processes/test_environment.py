@@ -31,3 +31,10 @@ def test_given_path_replaces_ours() -> None:
         "PATH": "/given",
         "LMTB_WORKSPACE": "/w",
     }
+
+
+def test_a_stdio_server_gets_proxies_and_certificates_too() -> None:
+    given = {"HTTP_PROXY": "p", "no_proxy": "n", "NODE_EXTRA_CA_CERTS": "c", "ALL_PROXY": "()", "TOKEN": "t"}
+    found = environment.inherited_by_server(given, None, "/w")
+    assert found == {"HTTP_PROXY": "p", "no_proxy": "n", "NODE_EXTRA_CA_CERTS": "c", "LMTB_WORKSPACE": "/w"}
+    assert environment.inherited(given, None, "/w") == {"LMTB_WORKSPACE": "/w"}

@@ -74,8 +74,14 @@ def build_server(
         context.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", label)
     except UnresolvedPlaceholderError as missing:
         message = f"{display_name(missing.name)} has no value; the server is not started"
+        message += f": {how_to_set(missing.name)}" if missing.is_variable else ""
         context.notes.error("CONFIG_UNRESOLVED_VARIABLE", message, label)
     return None
+
+
+def how_to_set(variable: str) -> str:
+    """How the user sets an environment variable for servers, with the line to add."""
+    return f'add the line "export {display_name(variable)}=…" to ~/.profile and run lmtb stop'
 
 
 def warn_unknown_keys(keys: list[str], context: EntryContext, label: str | None = None) -> None:
@@ -98,6 +104,7 @@ class _Builder:
         self._label = label
         self._enabled = fields.flag("enabled", True)
         self._files: dict[str, bytes] = {}
+        self._defaulted: list[str] = []
 
     def build(self, kind: Kind) -> Server:
         built = self._stdio() if kind == "stdio" else self._remote()
@@ -157,6 +164,7 @@ class _Builder:
             "timeout_s": fields.number("timeout_s", 120.0, 1.0, longest),
             "task": task,
             "raw": self._raw,
+            "defaulted": tuple(dict.fromkeys(self._defaulted)),
         }
 
     def _named(self) -> dict[str, Any]:
@@ -179,6 +187,7 @@ class _Builder:
     def _expand(self, text: str, *, path: bool = False) -> str:
         """The text with its placeholders expanded; in a disabled entry, unresolved ones are kept."""
         values, rules = self._context.variables, self._context.rules
+        self._defaulted += values.defaulted(text, rules)
         try:
             expanded = values.expand_path(text, rules) if path else values.expand(text, rules)
         except UnresolvedPlaceholderError:

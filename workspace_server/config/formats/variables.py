@@ -20,6 +20,7 @@ from typing import Final
 
 _PLACEHOLDER: Final = re.compile(r"\$\{((?:[^{}]|\{[^{}]*\})*)\}")
 _VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_ROOT_VARIABLES: Final = ("PWD", "CLAUDE_PROJECT_DIR")
 _ONLY_EDITORS: Final = ("input:", "command:", "config:", "extensionInstallFolder:")
 _OPEN_FILE: Final = frozenset({
     "file", "fileWorkspaceFolder", "relativeFile", "relativeFileDirname", "fileBasename", "fileExtname",
@@ -29,11 +30,15 @@ _OPEN_FILE: Final = frozenset({
 
 
 class UnresolvedPlaceholderError(Exception):
-    """A placeholder without a value; the message is its name, e.g. `TOKEN` or `input:key`."""
+    """A placeholder without a value; the message is its name, e.g. `TOKEN` or `input:key`.
 
-    def __init__(self, name: str) -> None:
+    `is_variable`: it names an environment variable, so the user can set it.
+    """
+
+    def __init__(self, name: str, *, is_variable: bool = False) -> None:
         super().__init__(name)
         self.name = name
+        self.is_variable = is_variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,17 @@ class PlaceholderValues:
         if "${" in text:
             text = _PLACEHOLDER.sub(lambda found: self._value(found[1], rules), text)
         return text
+
+    def defaulted(self, text: str, rules: PlaceholderRules) -> tuple[str, ...]:
+        """The variables in `text` that are not set and have a default (`${X:-default}`)."""
+        if not rules.bare or ":-" not in text:
+            return ()
+        found = (_VARIABLE.fullmatch(one[1]) for one in _PLACEHOLDER.finditer(text))
+        return tuple(
+            one[1]
+            for one in found
+            if one is not None and one[2] is not None and one[1] not in {*self.environ, *_ROOT_VARIABLES}
+        )
 
     def expand_path(self, text: str, rules: PlaceholderRules) -> str:
         """`text` as `expand` returns it, with a leading `~` expanded if the client does so.
@@ -123,8 +139,8 @@ class PlaceholderValues:
 
     def _environment(self, name: str) -> str:
         # clients set these for the servers they start
-        if name in ("PWD", "CLAUDE_PROJECT_DIR"):
+        if name in _ROOT_VARIABLES:
             return os.fspath(self.root)
         if name not in self.environ:
-            raise UnresolvedPlaceholderError(name)
+            raise UnresolvedPlaceholderError(name, is_variable=True)
         return self.environ[name]

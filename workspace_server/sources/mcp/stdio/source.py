@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from host import redaction
 from workspace_server import log
+from workspace_server.config.formats.entries import how_to_set
 from workspace_server.config.model import StdioServer
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 from workspace_server.processes.confinement import Confinement
@@ -171,23 +172,35 @@ class StdioSource(McpSource):
             term_s=timeouts.term_s,
             hidden=self._server.env.values(),
         )
-        session = await Session.open(
-            transport,
-            source=self.id,
-            root=self._root,
-            timeout_s=timeouts.start_s,
-            on_change=self.list_changed,
-            on_update=self.resource_changed,
-            on_end=on_end,
-            version=self._version,
-            junk=self.junk,
-        )
+        try:
+            session = await Session.open(
+                transport,
+                source=self.id,
+                root=self._root,
+                timeout_s=timeouts.start_s,
+                on_change=self.list_changed,
+                on_update=self.resource_changed,
+                on_end=on_end,
+                version=self._version,
+                junk=self.junk,
+            )
+        except SessionFailed as failure:
+            raise self._explained(failure) from None
         try:
             await session.wait_for_roots()
         except BaseException:
             await session.close()
             raise
         return session
+
+    def _explained(self, failure: SessionFailed) -> SessionFailed:
+        """The failure of a start, with the variables that the entry names and that are not set."""
+        unset = self._server.defaulted
+        if not unset:
+            return failure
+        those = f"{', '.join(unset)} {'is' if len(unset) == 1 else 'are'} not set, so the default was used"
+        text = f"{failure.text}; {those}: {how_to_set(unset[0])}"
+        return SessionFailed(text, final=failure.final, retry_after_ms=failure.retry_after_ms)
 
     def _shown(self, lines: Sequence[str]) -> list[str]:
         return [redaction.mask(line, self._server.env.values()) for line in lines]

@@ -94,7 +94,10 @@ class StdioTransport:
         if code is None:
             return None
         words = "".join(self._child.stderr.lines(1)).strip()[:MAX_WORDS]
-        return f"{_ending(code)}: {redaction.mask(words, self._hidden)}" if words else _ending(code)
+        if not words:
+            return _ending(code)
+        shown = redaction.mask(words, self._hidden)
+        return f"{_ending(code)}; its last line on standard error was: {shown}"
 
 
 def _ending(code: int) -> str:

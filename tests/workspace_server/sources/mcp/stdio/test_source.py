@@ -247,7 +247,7 @@ async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
             status = source.status()
             assert (status["restarts"], status["pid"]) == (4, None)
             assert status["stderr"] == [f"line {n}" for n in range(10, 30)]
-            assert source.error == "exited with code 3: line 29"
+            assert source.error == "exited with code 3; its last line on standard error was: line 29"
 
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
@@ -339,4 +339,14 @@ async def test_last_words_of_a_server_say_why_it_ended(tmp_path: Path) -> None:
     body = 'print("fatal: no repository,", os.environ["KEY"], file=sys.stderr, flush=True)\nsys.exit(3)'
     async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
         await source.list_tools()
-        assert source.error == "exited with code 3: fatal: no repository, [hidden]"
+        assert source.error == "exited with code 3; its last line on standard error was: fatal: no repository, [hidden]"
+
+
+async def test_a_server_that_ends_at_once_is_told_which_variables_are_not_set(tmp_path: Path) -> None:
+    """Those that its entry names and whose default was used; one line to add."""
+    async with stdio_source("sys.exit(3)", tmp_path, defaulted=("TOKEN", "HOST")) as source:
+        await source.list_tools()
+        await eventually(lambda: source.error)
+        assert source.error is not None
+        assert source.error.startswith("exited with code 3; TOKEN, HOST are not set, so the default was used: ")
+        assert 'the line "export TOKEN=…" to ~/.profile' in source.error

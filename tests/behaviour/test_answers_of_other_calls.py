@@ -19,7 +19,7 @@ from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_answers import PROGRESS, SERVER
 from support.servers.scripted_workspace_server import (
     COMPLETE,
-    Play,
+    Answerer,
     Received,
     error,
     event,
@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {**COMPLETE, "_meta": SERVER}
 MIDDLING = {**COMPLETE, "text": "x" * 150_000, "_meta": SERVER}
 LARGE = {**COMPLETE, "text": "x" * 300_000, "_meta": SERVER}
 RESPONSE = b'{"jsonrpc":"2.0","id":%%(id)s,"result":%b}'
-SHAPES: dict[str, Play] = {
+SHAPES: dict[str, Answerer] = {
     "small": result(SMALL),
     "small, trimmed": trimmed(SMALL),
     "middling": result(MIDDLING),
@@ -58,7 +58,7 @@ CLIENTS = pytest.mark.parametrize(
 
 
 @pytest.fixture
-async def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RegisteredSetup]:
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)
     async with registered_setup(tmp_path, call_timeout_s=20) as running:
         yield running
@@ -67,8 +67,8 @@ async def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
 class OfAnotherCall:
     """Answers as another play does, but under this id; remembers the connections."""
 
-    def __init__(self, play: Play, identity: bytes = b"4711") -> None:
-        self._play = play
+    def __init__(self, answerer: Answerer, identity: bytes = b"4711") -> None:
+        self._answer = answerer
         self._identity = identity
         self.transports: list[asyncio.BaseTransport] = []
 
@@ -76,7 +76,7 @@ class OfAnotherCall:
         assert request.transport is not None
         self.transports.append(request.transport)
         body = json.dumps({**received.message, "id": json.loads(self._identity)}).encode()
-        return await self._play(request, Received(received.headers, received.target, body))
+        return await self._answer(request, Received(received.headers, received.target, body))
 
     async def is_closed(self) -> bool:
         """Whether the manager closed the connection of the last call."""
@@ -103,8 +103,8 @@ class Twice:
         return web.Response(body=body, content_type=self._kind)
 
 
-async def client_of(play: RegisteredSetup, era: str, accept: str) -> Client:
-    return play.modern(accept=accept) if era == "modern" else await play.legacy(accept=accept)
+async def client_of(setup: RegisteredSetup, era: str, accept: str) -> Client:
+    return setup.modern(accept=accept) if era == "modern" else await setup.legacy(accept=accept)
 
 
 def assert_refused(answer: Answer) -> None:
@@ -117,28 +117,28 @@ def assert_refused(answer: Answer) -> None:
 @pytest.mark.parametrize("is_warm", [False, True], ids=["first", "warm"])
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_an_answer_under_another_id_is_refused(
-    shape: str, is_warm: bool, era: str, accept: str, play: RegisteredSetup
+    shape: str, is_warm: bool, era: str, accept: str, setup: RegisteredSetup
 ) -> None:
     """The connection it came on is closed, and the next call succeeds."""
-    client = await client_of(play, era, accept)
+    client = await client_of(setup, era, accept)
     if is_warm:
         for _ in range(3):
             await client.call("t")
-    foreign = play.upstream.plays["t"] = OfAnotherCall(SHAPES[shape])
+    foreign = setup.upstream.answers["t"] = OfAnotherCall(SHAPES[shape])
     assert_refused(await client.call("t"))
     assert await foreign.is_closed()
-    del play.upstream.plays["t"]
+    del setup.upstream.answers["t"]
     assert (await client.call("t")).result["content"]
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_an_answer_under_another_id_is_refused_on_a_cached_route(
-    shape: str, era: str, play: RegisteredSetup
+    shape: str, era: str, setup: RegisteredSetup
 ) -> None:
-    client = await connected(play, era, "t")
+    client = await connected(setup, era, "t")
     await client.warm("t")
-    foreign = play.upstream.plays["t"] = OfAnotherCall(SHAPES[shape])
+    foreign = setup.upstream.answers["t"] = OfAnotherCall(SHAPES[shape])
     assert_refused(await client.call("t", 12))
     assert await foreign.is_closed()
     client.close()
@@ -148,19 +148,19 @@ async def test_an_answer_under_another_id_is_refused_on_a_cached_route(
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
 @pytest.mark.parametrize("size", [10, 300_000])
 async def test_an_answer_given_twice_reaches_nobody_else(
-    size: int, kind: str, era: str, accept: str, play: RegisteredSetup
+    size: int, kind: str, era: str, accept: str, setup: RegisteredSetup
 ) -> None:
     """While the second one is on its way, the connection may carry the next call already."""
-    client = await client_of(play, era, accept)
+    client = await client_of(setup, era, accept)
     body = RESPONSE % json.dumps({**SMALL, "text": "x" * size}).encode()
-    play.upstream.plays["twice"] = Twice(body if kind == JSON else event(body), kind)
+    setup.upstream.answers["twice"] = Twice(body if kind == JSON else event(body), kind)
     gate = asyncio.Event()
 
     async def slow(request: web.Request, received: Received) -> web.StreamResponse:
         await gate.wait()
         return await result(SMALL)(request, received)
 
-    play.upstream.plays["slow"] = slow
+    setup.upstream.answers["slow"] = slow
     assert (await client.call("twice", identity=70)).result["text"] == "x" * size
     first = await client.call("slow", identity=71)  # without the check: the second answer to 70
     assert_refused(first)
@@ -171,10 +171,10 @@ async def test_an_answer_given_twice_reaches_nobody_else(
 
 @CLIENTS
 async def test_an_answer_given_twice_to_an_idle_connection_closes_it(
-    era: str, accept: str, play: RegisteredSetup
+    era: str, accept: str, setup: RegisteredSetup
 ) -> None:
-    client = await client_of(play, era, accept)
-    play.upstream.plays["twice"] = Twice(RESPONSE % json.dumps(SMALL).encode())
+    client = await client_of(setup, era, accept)
+    setup.upstream.answers["twice"] = Twice(RESPONSE % json.dumps(SMALL).encode())
     for identity in range(70, 73):
         assert (await client.call("twice", identity=identity)).result["content"]
         await asyncio.sleep(LATE_S + 0.05)
@@ -182,13 +182,13 @@ async def test_an_answer_given_twice_to_an_idle_connection_closes_it(
 
 @pytest.mark.parametrize("form", [JSON, EVENTS])
 @pytest.mark.parametrize("size", [10, 300_000])
-async def test_a_list_under_another_id_is_not_shown(size: int, form: str, play: RegisteredSetup) -> None:
+async def test_a_list_under_another_id_is_not_shown(size: int, form: str, setup: RegisteredSetup) -> None:
     """The manager's own requests have ids, too."""
     stray = {"name": "stray", "description": "x" * size, "inputSchema": {"type": "object"}}
     text = json.dumps({"resultType": "complete", "tools": [stray]}).encode()
     made = result(text) if form == JSON else stream(event(RESPONSE % text))
-    foreign = play.upstream.plays[names.TOOLS_LIST] = OfAnotherCall(made, b'"another"')
-    for client in (await play.legacy(), play.modern(pure=False), play.modern()):
+    foreign = setup.upstream.answers[names.TOOLS_LIST] = OfAnotherCall(made, b'"another"')
+    for client in (await setup.legacy(), setup.modern(pure=False), setup.modern()):
         listed = await client.ask(names.TOOLS_LIST)
         assert b"stray" not in listed.body
         assert await foreign.is_closed()
@@ -204,19 +204,19 @@ async def test_a_list_under_another_id_is_not_shown(size: int, form: str, play: 
 @pytest.mark.parametrize("size", [10, 300_000])
 @CLIENTS
 async def test_the_id_counts_wherever_it_stands(
-    size: int, body: bytes, era: str, accept: str, play: RegisteredSetup
+    size: int, body: bytes, era: str, accept: str, setup: RegisteredSetup
 ) -> None:
     """Servers may write the members of a response in any order, with white space, and the id with escapes."""
-    client = await client_of(play, era, accept)
+    client = await client_of(setup, era, accept)
     text = body % (b"x" * size)
 
     async def written(request: web.Request, received: Received) -> web.StreamResponse:
         identity = received.id.replace(b"a", b"\\u0061")
         return web.Response(body=text.replace(b"%(id)s", identity), content_type=JSON)
 
-    play.upstream.plays["t"] = written
+    setup.upstream.answers["t"] = written
     for identity in (7, "abc"):
         answer = await client.call("t", identity=identity)
         assert answer.result["text"] == "x" * size
-    play.upstream.plays["t"] = OfAnotherCall(written)
+    setup.upstream.answers["t"] = OfAnotherCall(written)
     assert_refused(await client.call("t"))

@@ -29,7 +29,7 @@ from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_answers import PROGRESS, SERVER
 from support.servers.scripted_workspace_server import (
     COMPLETE,
-    Play,
+    Answerer,
     Received,
     error,
     event,
@@ -60,16 +60,16 @@ def response(value: Any) -> bytes:
     return event(b'{"jsonrpc":"2.0","id":%(id)s,"result":' + compact(value) + b"}")
 
 
-def one_piece(events: bytes) -> Play:
+def one_piece(events: bytes) -> Answerer:
     """An event stream whose head, events and end leave in one piece."""
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": EVENTS})
         await answer.prepare(request)
         await answer.write_eof(events.replace(b"%(id)s", received.id))
         return answer
 
-    return play
+    return answer
 
 
 class Shape(NamedTuple):
@@ -79,8 +79,8 @@ class Shape(NamedTuple):
         is_small_result: whether the route cache can write it, in a form that the client accepts.
     """
 
-    plain: Play
-    trimmed: Play | None
+    plain: Answerer
+    trimmed: Answerer | None
     is_events: bool = False
     is_small_result: bool = False
 
@@ -118,7 +118,7 @@ SHAPES = {
 class Connections:
     """Plays an answer, and remembers which connections carried a call."""
 
-    play: Play
+    answerer: Answerer
 
     def __init__(self) -> None:
         self.used: list[asyncio.Transport] = []
@@ -128,7 +128,7 @@ class Connections:
         assert request.transport is not None
         self.is_fresh.append(not any(one is request.transport for one in self.used))
         self.used.append(request.transport)
-        return await self.play(request, received)
+        return await self.answerer(request, received)
 
 
 class Path(NamedTuple):
@@ -190,11 +190,11 @@ class Caller:
         self._recorder = recorder
         self._upstream = upstream
 
-    async def call(self, play: Play, path: Path) -> tuple[list[str], Any]:
+    async def call(self, answerer: Answerer, path: Path) -> tuple[list[str], Any]:
         """Call by this path; returns the steps that the call took, and what the client got."""
         recorder, client, upstream = self._recorder, self._client, self._upstream
         await self._prepare(path.connection)
-        upstream.play = held(recorder.in_task, play) if path.is_late else play
+        upstream.answerer = held(recorder.in_task, answerer) if path.is_late else answerer
         upstream.is_fresh.clear()
         recorder.clear()
         identity = next(self.ids)
@@ -243,7 +243,7 @@ def comparable(answer: Answer, identity: int) -> dict[str, Any]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # no call waits for a check of the folder
         patch.setattr(deadline, "GRAIN_S", 0.001)  # patience of 0 s is over at once
@@ -262,17 +262,17 @@ def recorder() -> Iterator[PathRecorder]:
 
 @contextlib.asynccontextmanager
 async def caller(
-    play: RegisteredSetup, recorder: PathRecorder, kind: str, accept: str
+    setup: RegisteredSetup, recorder: PathRecorder, kind: str, accept: str
 ) -> AsyncIterator[Caller]:
     """A client of this kind; where it accepts JSON, its calls have a cached route."""
     era = "legacy" if kind == "session" else "modern"
-    client = await connected(play, era, "t", accept=accept)
+    client = await connected(setup, era, "t", accept=accept)
     try:
         if JSON in accept:
             await client.warm("t")
         else:
             await client.call("t")  # the recorder gets to know the pool
-        upstream = play.upstream.plays["t"] = Connections()
+        upstream = setup.upstream.answers["t"] = Connections()
         yield Caller(client, recorder, upstream)
     finally:
         client.close()
@@ -282,11 +282,11 @@ async def caller(
 @pytest.mark.parametrize("kind", ["session", "stateless"])
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_every_path_gives_the_same_answer(
-    shape: str, kind: str, accept: str, play: RegisteredSetup, recorder: PathRecorder
+    shape: str, kind: str, accept: str, setup: RegisteredSetup, recorder: PathRecorder
 ) -> None:
     """Status, content type, header fields and messages, with the result trim stated or not."""
     made = SHAPES[shape]
-    async with caller(play, recorder, kind, accept) as client:
+    async with caller(setup, recorder, kind, accept) as client:
         _, expected = await client.call(made.plain, REFERENCE)
         for is_trimmed, answer in ((False, made.plain), (True, made.trimmed)):
             for path in PATHS if JSON in accept else PATHS_WITHOUT_JSON:

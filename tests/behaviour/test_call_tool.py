@@ -19,30 +19,30 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 @dataclass
 class Pair:
-    """Two workspaces: `play.upstream` answers `from: one`, `two` answers `from: two`."""
+    """Two workspaces: `setup.upstream` answers `from: one`, `two` answers `from: two`."""
 
-    play: RegisteredSetup
+    setup: RegisteredSetup
     two: ScriptedWorkspaceServer
     ids: tuple[str, str]
 
     async def client(self, era: str) -> Client:
-        return await self.play.legacy() if era == "legacy" else self.play.modern(pure=False)
+        return await self.setup.legacy() if era == "legacy" else self.setup.modern(pure=False)
 
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     folder = tmp_path.resolve()
     (folder / "two").mkdir()
-    async with registered_setup(folder) as play:
-        two = ScriptedWorkspaceServer(folder / "two", play.manager.paths.control_socket)
+    async with registered_setup(folder) as setup:
+        two = ScriptedWorkspaceServer(folder / "two", setup.manager.paths.control_socket)
         async with two.serving():
             one_id, two_id = [
-                (await play.modern(pure=False).handshake(cwd)).payload["workspace"]
-                for cwd in (play.upstream.root, two.root)
+                (await setup.modern(pure=False).handshake(cwd)).payload["workspace"]
+                for cwd in (setup.upstream.root, two.root)
             ]
-            play.upstream.plays["echo"] = result({"content": [], "from": "one"})
-            two.plays["echo"] = result({"content": [], "from": "two"})
-            yield Pair(play, two, (one_id, two_id))
+            setup.upstream.answers["echo"] = result({"content": [], "from": "one"})
+            two.answers["echo"] = result({"content": [], "from": "two"})
+            yield Pair(setup, two, (one_id, two_id))
 
 
 @ERAS
@@ -71,7 +71,7 @@ async def test_invalid_arguments_are_refused_without_forwarding(
     refusal = (await (await pair.client(era)).call(names.CALL_TOOL, arguments)).refusal
     assert (refusal["code"], refusal["reason"]) == (-32602, "invalid_arguments")
     assert refusal["message"] == message
-    assert pair.play.upstream.called() == []
+    assert pair.setup.upstream.called() == []
 
 
 @ERAS
@@ -81,7 +81,7 @@ async def test_both_names_work_and_missing_arguments_are_empty(pair: Pair, era: 
     client = await pair.client(era)
     answer = await client.call(name, {"name": "\techo ", "workspace": pair.ids[0]})
     assert answer.result["from"] == "one"
-    (call,) = pair.play.upstream.called("echo")
+    (call,) = pair.setup.upstream.called("echo")
     assert call.params["arguments"] == {}
     assert call.params.keys() == {"name", "arguments", "_meta"}
 
@@ -132,7 +132,7 @@ async def test_an_unmatched_claim_is_refused_even_in_a_bound_session(
     client = await pair.client(era)
     refusal = (await client.call(names.CALL_TOOL, {"name": "echo", **claims})).refusal
     assert (refusal["code"], refusal["reason"]) == (code, word)
-    assert pair.play.upstream.called("echo") == []
+    assert pair.setup.upstream.called("echo") == []
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
@@ -140,19 +140,19 @@ async def test_a_server_that_comes_back_elsewhere_is_found_without_a_handshake(
     pair: Pair, wrapped: bool
 ) -> None:
     """The binding follows the workspace, not the address."""
-    client = await pair.play.legacy(bound=False)
-    root = pair.play.upstream.root.parent / "moving"
+    client = await pair.setup.legacy(bound=False)
+    root = pair.setup.upstream.root.parent / "moving"
     root.mkdir()
     name, arguments = (names.CALL_TOOL, {"name": "echo"}) if wrapped else ("echo", {})
-    before = ScriptedWorkspaceServer(root, pair.play.manager.paths.control_socket)
+    before = ScriptedWorkspaceServer(root, pair.setup.manager.paths.control_socket)
     async with before.serving():
-        before.plays["echo"] = result({"content": [], "from": "before"})
+        before.answers["echo"] = result({"content": [], "from": "before"})
         await client.handshake(root)
         assert (await client.call(name, arguments)).result["from"] == "before"
-    after = ScriptedWorkspaceServer(root, pair.play.manager.paths.control_socket)
+    after = ScriptedWorkspaceServer(root, pair.setup.manager.paths.control_socket)
     after.session_id, after.nonce, after.secret = before.session_id, before.nonce, before.secret
     async with after.serving():
-        after.plays["echo"] = result({"content": [], "from": "after"})
+        after.answers["echo"] = result({"content": [], "from": "after"})
         assert (await client.call(name, arguments)).result["from"] == "after"
     assert after.port != before.port
 
@@ -160,15 +160,15 @@ async def test_a_server_that_comes_back_elsewhere_is_found_without_a_handshake(
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
 async def test_another_program_on_the_old_port_gets_no_call(pair: Pair, wrapped: bool) -> None:
     """A refusal, and not one byte of the call reaches the other server."""
-    client = await pair.play.legacy(bound=False)
-    root = pair.play.upstream.root.parent / "gone"
+    client = await pair.setup.legacy(bound=False)
+    root = pair.setup.upstream.root.parent / "gone"
     root.mkdir()
     name, arguments = (names.CALL_TOOL, {"name": "echo"}) if wrapped else ("echo", {})
-    gone = ScriptedWorkspaceServer(root, pair.play.manager.paths.control_socket)
+    gone = ScriptedWorkspaceServer(root, pair.setup.manager.paths.control_socket)
     async with gone.serving():
         await client.handshake(root)
         assert (await client.call(name, arguments)).result["content"]
-    stranger = ScriptedWorkspaceServer(pair.two.root, pair.play.manager.paths.control_socket)
+    stranger = ScriptedWorkspaceServer(pair.two.root, pair.setup.manager.paths.control_socket)
     stranger.port = gone.port
     async with stranger.serving(registered=False):
         refusal = (await client.call(name, arguments)).refusal

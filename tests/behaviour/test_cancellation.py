@@ -22,7 +22,7 @@ WITHIN_S = within(1.0)
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path) as running:
         yield running
 
@@ -46,19 +46,19 @@ async def read(client: SessionClient, identity: Any, begun: asyncio.Event) -> li
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
 async def test_a_stateless_client_that_disconnects_cancels_its_call(
-    play: RegisteredSetup, wrapped: bool, has_begun: bool
+    setup: RegisteredSetup, wrapped: bool, has_begun: bool
 ) -> None:
     """Within a second; nobody else is touched."""
-    client = play.modern(pure=not wrapped)
-    play.upstream.plays["slow"] = STARTED if has_begun else never
-    inner = {"name": "slow", "arguments": {}, "cwd": str(play.upstream.root)}
+    client = setup.modern(pure=not wrapped)
+    setup.upstream.answers["slow"] = STARTED if has_begun else never
+    inner = {"name": "slow", "arguments": {}, "cwd": str(setup.upstream.root)}
     call = client.call(names.CALL_TOOL, inner) if wrapped else client.call("slow")
     leaving = asyncio.create_task(call)
     gate = asyncio.Event()
-    play.upstream.plays["other"] = held(gate, result({"content": []}))
-    staying = asyncio.create_task(play.modern().call("other"))
-    received = await play.upstream.arrival("slow")
-    other = await play.upstream.arrival("other")
+    setup.upstream.answers["other"] = held(gate, result({"content": []}))
+    staying = asyncio.create_task(setup.modern().call("other"))
+    received = await setup.upstream.arrival("slow")
+    other = await setup.upstream.arrival("other")
     leaving.cancel()
     await asyncio.wait_for(received.gone.wait(), WITHIN_S)
     assert not other.gone.is_set()
@@ -69,17 +69,17 @@ async def test_a_stateless_client_that_disconnects_cancels_its_call(
 @pytest.mark.parametrize("accept", [JSON, EVENTS])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
 async def test_a_session_client_that_disconnects_does_not_cancel_its_call(
-    play: RegisteredSetup, accept: str, has_begun: bool
+    setup: RegisteredSetup, accept: str, has_begun: bool
 ) -> None:
     """In a session, a disconnect is no cancellation; the id stays pending until the call is done."""
-    client = await play.legacy(accept=accept)
+    client = await setup.legacy(accept=accept)
     gate = asyncio.Event()
     response = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":{"content":[]}}')
     done = stream(event(PROGRESS), gate, response) if has_begun else held(gate, result({"content": []}))
-    play.upstream.plays["slow"] = done
+    setup.upstream.answers["slow"] = done
     begun = asyncio.Event()
     leaving = asyncio.create_task(read(client, 5, begun))
-    received = await play.upstream.arrival("slow")
+    received = await setup.upstream.arrival("slow")
     if has_begun and accept == EVENTS:
         await asyncio.wait_for(begun.wait(), WITHIN_S)
     leaving.cancel()
@@ -91,21 +91,21 @@ async def test_a_session_client_that_disconnects_does_not_cancel_its_call(
         while (await client.ask("ping", identity=5)).status == 400:
             await asyncio.sleep(0.01)
     assert not received.gone.is_set()
-    assert len(play.upstream.called("slow")) == 1
+    assert len(setup.upstream.called("slow")) == 1
 
 
 @pytest.mark.parametrize("accept", [JSON, EVENTS])
 @pytest.mark.parametrize("identity", [5, "five é"])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
 async def test_a_cancel_notification_ends_the_call_without_a_response(
-    play: RegisteredSetup, accept: str, identity: Any, has_begun: bool
+    setup: RegisteredSetup, accept: str, identity: Any, has_begun: bool
 ) -> None:
     """The server sees it within a second; no response follows; the id is free again."""
-    client = await play.legacy(accept=accept)
-    play.upstream.plays["slow"] = STARTED if has_begun else never
+    client = await setup.legacy(accept=accept)
+    setup.upstream.answers["slow"] = STARTED if has_begun else never
     begun = asyncio.Event()
     call = asyncio.create_task(read(client, identity, begun))
-    received = await play.upstream.arrival("slow")
+    received = await setup.upstream.arrival("slow")
     if has_begun and accept == EVENTS:
         await asyncio.wait_for(begun.wait(), WITHIN_S)
     await cancel(client, identity)
@@ -115,13 +115,13 @@ async def test_a_cancel_notification_ends_the_call_without_a_response(
     assert (await client.call("echo", identity=identity)).result["content"]
 
 
-async def test_a_cancel_notification_affects_only_its_session_and_id(play: RegisteredSetup) -> None:
+async def test_a_cancel_notification_affects_only_its_session_and_id(setup: RegisteredSetup) -> None:
     """The same id elsewhere, the number spelt as text, and rubbish end nothing."""
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = held(gate, result({"content": []}))
-    client, other = await play.legacy(), await play.legacy()
+    setup.upstream.answers["slow"] = held(gate, result({"content": []}))
+    client, other = await setup.legacy(), await setup.legacy()
     call = asyncio.create_task(client.call("slow", identity=5))
-    received = await play.upstream.arrival("slow")
+    received = await setup.upstream.arrival("slow")
     await cancel(other, 5)
     for identity in ("5", 6, None, [5], {"id": 5}, 5.0, True):
         await cancel(client, identity)
@@ -132,13 +132,13 @@ async def test_a_cancel_notification_affects_only_its_session_and_id(play: Regis
     assert not received.gone.is_set()
 
 
-async def test_deleting_a_session_cancels_its_calls(play: RegisteredSetup) -> None:
-    client = await play.legacy()
-    play.upstream.plays["slow"] = never
+async def test_deleting_a_session_cancels_its_calls(setup: RegisteredSetup) -> None:
+    client = await setup.legacy()
+    setup.upstream.answers["slow"] = never
     call = asyncio.create_task(client.call("slow"))
-    received = await play.upstream.arrival("slow")
+    received = await setup.upstream.arrival("slow")
     sent = {headers.SESSION: client.session or ""}
-    async with play.http.delete(client.url, headers=sent) as response:
+    async with setup.http.delete(client.url, headers=sent) as response:
         assert json.loads(await response.read())["deleted"] is True
     await asyncio.wait_for(received.gone.wait(), WITHIN_S)
     assert (await asyncio.wait_for(call, WITHIN_S)).body == b""
@@ -146,20 +146,20 @@ async def test_deleting_a_session_cancels_its_calls(play: RegisteredSetup) -> No
 
 async def test_cancelled_calls_free_their_places(tmp_path: Path) -> None:
     """The slot is free; admission counts only what runs."""
-    async with registered_setup(tmp_path, workspace_in_flight_limit=5) as play:
-        play.upstream.plays["slow"] = never
+    async with registered_setup(tmp_path, workspace_in_flight_limit=5) as setup:
+        setup.upstream.answers["slow"] = never
         for _ in range(3):
-            calls = [asyncio.create_task(play.modern().call("slow")) for _ in range(5)]
-            before = len(play.upstream.called("slow"))
+            calls = [asyncio.create_task(setup.modern().call("slow")) for _ in range(5)]
+            before = len(setup.upstream.called("slow"))
             async with asyncio.timeout(5):
-                while len(play.upstream.called("slow")) < before + 5:
+                while len(setup.upstream.called("slow")) < before + 5:
                     await asyncio.sleep(0.005)
-            refused = (await play.modern().call("echo")).refusal
+            refused = (await setup.modern().call("echo")).refusal
             assert (refused["code"], refused["delivered"]) == (47105, "no")
             assert refused["retryAfterMs"] > 0
             for call in calls:
                 call.cancel()
             async with asyncio.timeout(WITHIN_S):
-                for received in play.upstream.called("slow"):
+                for received in setup.upstream.called("slow"):
                     await received.gone.wait()
-        assert (await play.modern().call("echo")).result["content"]
+        assert (await setup.modern().call("echo")).result["content"]

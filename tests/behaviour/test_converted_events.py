@@ -28,15 +28,15 @@ CLIENTS = pytest.mark.parametrize(
 
 
 @pytest.fixture
-async def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RegisteredSetup]:
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)  # so that nothing is looked at between the calls
     async with registered_setup(tmp_path, call_timeout_s=20) as running:
         yield running
 
 
-async def client_of(play: RegisteredSetup, era: str, accept: str) -> Client:
+async def client_of(setup: RegisteredSetup, era: str, accept: str) -> Client:
     """One whose calls need no task."""
-    client = play.modern(accept=accept) if era == "modern" else await play.legacy(accept=accept)
+    client = setup.modern(accept=accept) if era == "modern" else await setup.legacy(accept=accept)
     await client.call("echo")
     return client
 
@@ -45,8 +45,8 @@ def said(size: int) -> dict[str, Any]:
     return {**COMPLETE, "text": "x" * size, "_meta": SERVER}
 
 
-async def figures(play: RegisteredSetup) -> dict[str, Any]:
-    async with play.http.get(f"{play.manager.base}/mcp/status") as status:
+async def figures(setup: RegisteredSetup) -> dict[str, Any]:
+    async with setup.http.get(f"{setup.manager.base}/mcp/status") as status:
         [shown] = (await status.json())["workspaceDetails"]
     return dict(shown)
 
@@ -55,17 +55,17 @@ async def figures(play: RegisteredSetup) -> dict[str, Any]:
 @pytest.mark.parametrize("size", [300, 300_000])
 @pytest.mark.parametrize("end", ["never", "at once"])
 async def test_a_result_is_complete_before_the_stream_ends(
-    era: str, accept: str, size: int, end: str, play: RegisteredSetup
+    era: str, accept: str, size: int, end: str, setup: RegisteredSetup
 ) -> None:
     """An event that is whole is an answer, whatever becomes of its stream then."""
-    client = await client_of(play, era, accept)
+    client = await client_of(setup, era, accept)
     text = trimmed_event(said(size))
-    play.upstream.plays["t"] = stream(text, None) if end == "never" else cut(text.replace(b"%(id)s", b"7"))
+    setup.upstream.answers["t"] = stream(text, None) if end == "never" else cut(text.replace(b"%(id)s", b"7"))
     async with asyncio.timeout(10):
         answer = await client.call("t", identity=7)
     assert answer.result["text"] == "x" * size
     assert answer.is_stream == (era == "modern" and accept == BOTH)
-    shown = await figures(play)
+    shown = await figures(setup)
     assert (shown["errors"], shown["inFlight"], shown["lastError"]) == (0, 0, None)
     assert (await client.call("echo")).result["content"]
 
@@ -74,30 +74,30 @@ async def test_a_result_is_complete_before_the_stream_ends(
 @pytest.mark.parametrize("more", [b": keep-alive\n\n", event(PROGRESS), event(RESPONSE)])
 @pytest.mark.parametrize("is_apart", [True, False])
 async def test_bytes_after_the_response_do_no_harm(
-    era: str, accept: str, more: bytes, is_apart: bool, play: RegisteredSetup
+    era: str, accept: str, more: bytes, is_apart: bool, setup: RegisteredSetup
 ) -> None:
     """A small answer is held, and then read as ever."""
-    client = await client_of(play, era, accept)
+    client = await client_of(setup, era, accept)
     first = trimmed_event(said(300))
-    play.upstream.plays["t"] = stream(first, more) if is_apart else stream(first + more)
+    setup.upstream.answers["t"] = stream(first, more) if is_apart else stream(first + more)
     answer = await client.post(client.body(names.TOOLS_CALL, {"name": "t"}, 7))
     message = answer.messages[0] if answer.is_stream else answer.message
     assert message["result"]["text"] == "x" * 300
     assert (message["result"].keys() == {"content", "text"}) is (era == "legacy")
-    shown = await figures(play)
+    shown = await figures(setup)
     assert (shown["errors"], shown["inFlight"]) == (0, 0)
 
 
 @pytest.mark.parametrize("accept", [BOTH, JSON])
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_half_a_response_is_not_complete_for_an_http_1_0_client(
-    era: str, accept: str, play: RegisteredSetup
+    era: str, accept: str, setup: RegisteredSetup
 ) -> None:
     """HTTP/1.0 tells the end of what has no length by the end of the connection."""
-    await client_of(play, era, accept)
-    client = await connected(play, era, "t")
+    await client_of(setup, era, accept)
+    client = await connected(setup, era, "t")
     client.lines = [f"Accept: {accept}" if one.startswith("Accept:") else one for one in client.lines]
-    play.upstream.plays["t"] = cut(trimmed_event(said(400_000)).replace(b"%(id)s", b"7")[:390_000])
+    setup.upstream.answers["t"] = cut(trimmed_event(said(400_000)).replace(b"%(id)s", b"7")[:390_000])
     client.writer.write(client.request(client.body("t", 7)).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
     got = await client.reader.read()
     head, _, body = got.partition(b"\r\n\r\n")
@@ -110,14 +110,14 @@ async def test_half_a_response_is_not_complete_for_an_http_1_0_client(
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_keep_alives_continue_during_a_small_event(
-    era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+    era: str, setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody in between takes the connection for dead."""
     monkeypatch.setattr(keep_alives, "SILENCE_S", 0.2)
     monkeypatch.setattr(direct_relay, "PATIENCE_S", 0.1)
-    client = await client_of(play, era, BOTH)
+    client = await client_of(setup, era, BOTH)
     text, gate = trimmed_event(said(200_000)), asyncio.Event()
-    play.upstream.plays["t"] = stream(text[:60_000], gate, text[60_000:])
+    setup.upstream.answers["t"] = stream(text[:60_000], gate, text[60_000:])
     async with client.open(client.body(names.TOOLS_CALL, {"name": "t"}, 7)) as answer:
         assert answer.content_type == EVENTS
         first = await answer.content.readuntil(b"\n\n")
@@ -127,21 +127,21 @@ async def test_keep_alives_continue_during_a_small_event(
     assert b'"text":"%b"' % (b"x" * 200_000) in rest
 
 
-async def test_a_call_continues_when_its_session_client_leaves(play: RegisteredSetup) -> None:
+async def test_a_call_continues_when_its_session_client_leaves(setup: RegisteredSetup) -> None:
     """As long as nothing of the answer is out."""
-    await client_of(play, "legacy", BOTH)
-    client = await connected(play, "legacy", "t")
+    await client_of(setup, "legacy", BOTH)
+    client = await connected(setup, "legacy", "t")
     text, gate = trimmed_event(said(200_000)), asyncio.Event()
-    play.upstream.plays["t"] = stream(text[:60_000], gate, text[60_000:])
+    setup.upstream.answers["t"] = stream(text[:60_000], gate, text[60_000:])
     client.writer.write(client.request(client.body("t", 7)))
-    received = await play.upstream.arrival("t")
+    received = await setup.upstream.arrival("t")
     client.close()
-    assert (await (await client_of(play, "legacy", BOTH)).call("echo")).result["content"]
+    assert (await (await client_of(setup, "legacy", BOTH)).call("echo")).result["content"]
     assert not received.gone.is_set()
     gate.set()
-    while (await figures(play))["inFlight"]:
+    while (await figures(setup))["inFlight"]:
         await asyncio.sleep(0.01)
-    assert (await figures(play))["errors"] == 0
+    assert (await figures(setup))["errors"] == 0
     assert not received.gone.is_set()
 
 
@@ -152,8 +152,8 @@ async def test_an_event_above_the_limit_is_refused_before_any_part_is_sent(
 ) -> None:
     """However its pieces fall, no answer has a hole in it."""
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)
-    async with registered_setup(tmp_path, call_timeout_s=20, response_limit=64 * 1024) as play:
-        client = await client_of(play, era, accept)
+    async with registered_setup(tmp_path, call_timeout_s=20, response_limit=64 * 1024) as setup:
+        client = await client_of(setup, era, accept)
         text = trimmed_event(said(size)).replace(b"%(id)s", b"7")
 
         async def in_pieces(request: web.Request, received: Received) -> web.StreamResponse:
@@ -165,7 +165,7 @@ async def test_an_event_above_the_limit_is_refused_before_any_part_is_sent(
                     await asyncio.sleep(0)
             return response
 
-        play.upstream.plays["t"] = in_pieces
+        setup.upstream.answers["t"] = in_pieces
         answer = await client.call("t", identity=7)
         assert answer.refusal["code"] == 47106
         assert (await client.call("echo")).result["content"]

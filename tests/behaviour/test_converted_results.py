@@ -36,16 +36,16 @@ ACCEPTS = pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path) as running:
         yield running
 
 
 @ACCEPTS
-async def test_a_session_gets_the_same_result_as_from_parsing(play: RegisteredSetup, accept: str) -> None:
+async def test_a_session_gets_the_same_result_as_from_parsing(setup: RegisteredSetup, accept: str) -> None:
     """Without type of the result, and without who answered."""
-    client = await play.legacy(accept=accept)
-    play.upstream.plays |= {
+    client = await setup.legacy(accept=accept)
+    setup.upstream.answers |= {
         "trimmed": trimmed(LARGE),
         "event": stream(trimmed_event(LARGE)),
         "read": result(json.dumps(LARGE).encode()),
@@ -61,10 +61,10 @@ async def test_a_session_gets_the_same_result_as_from_parsing(play: RegisteredSe
 
 @FORMS
 @pytest.mark.parametrize("size", [3_000_000, 300_000, 300])
-async def test_the_kept_members_keep_their_bytes(form: str, size: int, play: RegisteredSetup) -> None:
-    client = await play.legacy()
+async def test_the_kept_members_keep_their_bytes(form: str, size: int, setup: RegisteredSetup) -> None:
+    client = await setup.legacy()
     said = {**LARGE, "text": "x" * size}
-    play.upstream.plays["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
+    setup.upstream.answers["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
     answer = await client.call("t", identity="a")
     kept = {name: value for name, value in said.items() if name not in ("resultType", "_meta")}
     text = json.dumps(kept, separators=(",", ":")).encode()
@@ -88,35 +88,35 @@ async def begun(form: str, count: int, request: web.Request, received: Received)
 def broken_off_after(form: str, count: int) -> Any:
     """The beginning of such a response, and an end of the connection."""
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         response = await begun(form, count, request, received)
         assert request.transport is not None
         request.transport.close()
         return response
 
-    return play
+    return answer
 
 
 @FORMS
-async def test_a_result_that_breaks_off_is_never_taken_as_complete(form: str, play: RegisteredSetup) -> None:
+async def test_a_result_that_breaks_off_is_never_taken_as_complete(form: str, setup: RegisteredSetup) -> None:
     """Told where nothing is out yet, else an unclean end. Events of a session are collected."""
-    client = await play.legacy()
+    client = await setup.legacy()
     for count in (20,) if form == JSON else (20, 200_000, 3_000_000):
-        play.upstream.plays["early"] = broken_off_after(form, count)
+        setup.upstream.answers["early"] = broken_off_after(form, count)
         answer = await client.call("early")
         assert (answer.refusal["code"], answer.refusal["delivered"]) == (47103, "unknown")
         assert (await client.call("echo")).result["content"]
     if form == EVENTS:
         return
-    play.upstream.plays["late"] = broken_off_after(form, 3_000_000)
+    setup.upstream.answers["late"] = broken_off_after(form, 3_000_000)
     with pytest.raises(ClientPayloadError):
         await client.call("late")
     assert (await client.call("echo")).result["content"]
 
 
-async def test_a_result_cancelled_in_its_body_ends_there(play: RegisteredSetup) -> None:
+async def test_a_result_cancelled_in_its_body_ends_there(setup: RegisteredSetup) -> None:
     """Nothing more is said, least of all something that would be taken for the rest of the body."""
-    client = await play.legacy()
+    client = await setup.legacy()
     gate = asyncio.Event()
 
     async def half(request: web.Request, received: Received) -> web.StreamResponse:
@@ -124,7 +124,7 @@ async def test_a_result_cancelled_in_its_body_ends_there(play: RegisteredSetup) 
         await gate.wait()
         return response
 
-    play.upstream.plays["t"] = half
+    setup.upstream.answers["t"] = half
     body = client.body(names.TOOLS_CALL, {"name": "t"}, 7)
     async with client.open(body) as answer:
         assert answer.status == 200, "the head is there, and some of the body"
@@ -137,18 +137,18 @@ async def test_a_result_cancelled_in_its_body_ends_there(play: RegisteredSetup) 
 
 @contextlib.asynccontextmanager
 async def unhurried(
-    play: RegisteredSetup, client: Client, body: bytes
+    setup: RegisteredSetup, client: Client, body: bytes
 ) -> AsyncIterator[asyncio.StreamReader]:
     """The body that answers a request, on a connection that takes little ahead."""
     with socket.socket() as plain:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
-        plain.connect(("127.0.0.1", play.manager.port))
+        plain.connect(("127.0.0.1", setup.manager.port))
         reader, writer = await asyncio.open_connection(sock=plain, limit=65536)
-        fields = {"Host": f"127.0.0.1:{play.manager.port}", "Content-Length": str(len(body))}
+        fields = {"Host": f"127.0.0.1:{setup.manager.port}", "Content-Length": str(len(body))}
         lines = [f"{name}: {value}" for name, value in (client.header(body) | fields).items()]
         writer.write(
             "\r\n".join(
-                [f"POST {client.url.removeprefix(play.manager.base)} HTTP/1.1", *lines, "", ""]
+                [f"POST {client.url.removeprefix(setup.manager.base)} HTTP/1.1", *lines, "", ""]
             ).encode()
             + body
         )
@@ -160,10 +160,10 @@ async def unhurried(
             writer.transport.abort()
 
 
-async def read_slowly(play: RegisteredSetup, client: Client, body: bytes) -> None:
+async def read_slowly(setup: RegisteredSetup, client: Client, body: bytes) -> None:
     """Read 20 MB so slowly that the time limit of the call passes meanwhile."""
     began, size = time.monotonic(), 0
-    async with unhurried(play, client, body) as reader:
+    async with unhurried(setup, client, body) as reader:
         while size < 20_000_000:
             size += len(await reader.readexactly(100_000))
             if time.monotonic() - began < 1.5 * CALL_TIMEOUT_S:
@@ -176,36 +176,36 @@ async def test_a_slow_client_gets_everything_and_a_stalled_one_is_dropped(
 ) -> None:
     """The time of a call is the server's, which has answered."""
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)  # so that nothing is looked at between the calls
-    async with registered_setup(tmp_path, call_timeout_s=CALL_TIMEOUT_S) as play:
-        client = play.modern() if era == "modern" else await play.legacy()
+    async with registered_setup(tmp_path, call_timeout_s=CALL_TIMEOUT_S) as setup:
+        client = setup.modern() if era == "modern" else await setup.legacy()
         said = {**LARGE, "text": "x" * 20_000_000}
-        play.upstream.plays["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
+        setup.upstream.answers["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
         assert (await client.call("echo")).result["content"]
         body = client.body(names.TOOLS_CALL, {"name": "t"}, 7)
-        await read_slowly(play, client, body)
-        async with unhurried(play, client, body) as reader:
-            while not await play_is_idle(play):
+        await read_slowly(setup, client, body)
+        async with unhurried(setup, client, body) as reader:
+            while not await play_is_idle(setup):
                 await asyncio.sleep(0.05)
             with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
                 await reader.readexactly(20_000_000)
-        async with play.http.get(f"{play.manager.base}/mcp/status") as status:
+        async with setup.http.get(f"{setup.manager.base}/mcp/status") as status:
             [shown] = (await status.json())["workspaceDetails"]
         assert (shown["errors"], shown["lastError"]) == (0, None)
 
 
-async def play_is_idle(play: RegisteredSetup) -> bool:
-    async with play.http.get(f"{play.manager.base}/mcp/status") as status:
+async def play_is_idle(setup: RegisteredSetup) -> bool:
+    async with setup.http.get(f"{setup.manager.base}/mcp/status") as status:
         return bool((await status.json())["figures"]["inFlight"] == 0)
 
 
-async def test_a_response_with_another_id_is_refused(play: RegisteredSetup) -> None:
-    client = await play.legacy()
+async def test_a_response_with_another_id_is_refused(setup: RegisteredSetup) -> None:
+    client = await setup.legacy()
 
     async def other(request: web.Request, received: Received) -> web.StreamResponse:
         body = b'{"jsonrpc":"2.0","id":8,"result":{"text":"%b"}}' % (b"x" * 300_000)
         return web.Response(body=body, content_type=JSON, headers={headers.RESULT_TRIM: "0 0"})
 
-    play.upstream.plays["t"] = other
+    setup.upstream.answers["t"] = other
     answer = await client.call("t", identity=7)
     assert answer.error["data"]["reason"] == "invalid_upstream_answer"
     assert (await client.call("echo")).result["content"]

@@ -192,7 +192,7 @@ async def test_a_workspaces_listen_stream_is_forwarded_until_the_client_leaves(t
     second = {"jsonrpc": "2.0", "method": names.TOOLS_CHANGED, "params": {"_meta": {"k": 2}}}
     async with registered_setup(tmp_path) as stage:
         never = asyncio.Event()
-        stage.upstream.plays[names.LISTEN] = stream(event(first), later, event(second), never)
+        stage.upstream.answers[names.LISTEN] = stream(event(first), later, event(second), never)
         async with listening(stage.modern(), KINDS, "l") as response:
             assert await events(response, 1) == [first]
             later.set()

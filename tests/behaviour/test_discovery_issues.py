@@ -13,7 +13,7 @@ from protocol import names
 from support.clients.raw_clients import SessionClient
 from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import (
-    Play,
+    Answerer,
     broken_off,
     error,
     event,
@@ -44,13 +44,13 @@ SHOWN = {"name": "good", "description": "Input: { a?: string }."}
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path.resolve(), call_timeout_s=0.5) as running:
         yield running
 
 
-async def discovery(play: RegisteredSetup) -> dict[str, Any]:
-    payload = (await play.modern(pure=False).handshake(play.upstream.root)).payload
+async def discovery(setup: RegisteredSetup) -> dict[str, Any]:
+    payload = (await setup.modern(pure=False).handshake(setup.upstream.root)).payload
     assert payload["ok"] is True
     steps = " ".join(payload["guidance"]["nextSteps"])
     found: dict[str, Any] = payload["discovery"]
@@ -74,10 +74,12 @@ async def discovery(play: RegisteredSetup) -> dict[str, Any]:
         (result({"tools": None}), "TOOLS_LIST_INVALID_RESULT"),
     ],
 )
-async def test_a_failed_list_makes_discovery_partial(play: RegisteredSetup, listing: Play, code: str) -> None:
+async def test_a_failed_list_makes_discovery_partial(
+    setup: RegisteredSetup, listing: Answerer, code: str
+) -> None:
     """The handshake itself succeeds."""
-    play.upstream.plays[names.TOOLS_LIST] = listing
-    found = await discovery(play)
+    setup.upstream.answers[names.TOOLS_LIST] = listing
+    found = await discovery(setup)
     assert found["partial"] is True
     assert found["bridgedTools"] == []
     (issue,) = found["issues"]
@@ -85,9 +87,9 @@ async def test_a_failed_list_makes_discovery_partial(play: RegisteredSetup, list
     assert issue == {"level": "error", "category": "tools/list", "code": code, "message": MESSAGES[code]}
 
 
-async def test_the_servers_error_message_becomes_details(play: RegisteredSetup) -> None:
-    play.upstream.plays[names.TOOLS_LIST] = error(-32000, "the list is closed")
-    assert (await discovery(play))["issues"][0]["details"] == "the list is closed"
+async def test_the_servers_error_message_becomes_details(setup: RegisteredSetup) -> None:
+    setup.upstream.answers[names.TOOLS_LIST] = error(-32000, "the list is closed")
+    assert (await discovery(setup))["issues"][0]["details"] == "the list is closed"
 
 
 @pytest.mark.parametrize(
@@ -105,22 +107,22 @@ async def test_the_servers_error_message_becomes_details(play: RegisteredSetup) 
     ],
 )
 async def test_an_invalid_tool_is_dropped_everywhere(
-    play: RegisteredSetup, entry: Any, code: str, tool: str | None
+    setup: RegisteredSetup, entry: Any, code: str, tool: str | None
 ) -> None:
     """The first of a name stays."""
-    play.upstream.tools = [GOOD, entry]
-    found = await discovery(play)
+    setup.upstream.tools = [GOOD, entry]
+    found = await discovery(setup)
     assert found["bridgedTools"] == [SHOWN]
     assert found["partial"] is False
     expected = {"level": "warning", "category": "tools/list", "code": code, "message": MESSAGES[code]}
     assert found["issues"] == [expected | ({} if tool is None else {"toolName": tool})]
-    client = await play.legacy()
+    client = await setup.legacy()
     listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
     assert [one["name"] for one in listed] == [names.HANDSHAKE, names.CALL_TOOL, "good"]
     assert listed[2] == GOOD
 
 
-def text(value: str) -> Play:
+def text(value: str) -> Answerer:
     return result({"contents": [{"uri": "x", "text": value}]})
 
 
@@ -143,12 +145,12 @@ def text(value: str) -> Play:
     ],
 )
 async def test_an_unreadable_schema_causes_a_warning_and_no_hint(
-    play: RegisteredSetup, reading: Play, code: str
+    setup: RegisteredSetup, reading: Answerer, code: str
 ) -> None:
     """The tool itself stays, and so do the others."""
-    play.upstream.tools = [{"name": "bare", "description": "Bare."}, GOOD]
-    play.upstream.plays[names.RESOURCES_READ] = reading
-    found = await discovery(play)
+    setup.upstream.tools = [{"name": "bare", "description": "Bare."}, GOOD]
+    setup.upstream.answers[names.RESOURCES_READ] = reading
+    found = await discovery(setup)
     assert found["bridgedTools"] == [{"name": "bare", "description": "Bare."}, SHOWN]
     assert found["partial"] is False
     (issue,) = found["issues"]
@@ -167,14 +169,14 @@ def issue_of(level: str, category: str, code: str, **more: str) -> dict[str, str
     return {"level": level, "category": category, "code": code, "message": f"says {code}", **more}
 
 
-async def test_issues_of_the_workspaces_sources_keep_their_order(play: RegisteredSetup) -> None:
+async def test_issues_of_the_workspaces_sources_keep_their_order(setup: RegisteredSetup) -> None:
     """Errors first, then category, tool and code; what is malformed is left out."""
     trust = issue_of("warning", "trust", "TRUST_PENDING", details="lmtb trust /p")
     down = issue_of("error", "source", "SOURCE_UNAVAILABLE", details="git")
     clash = issue_of("warning", "names", "TOOL_NAME_CLASH", toolName="b")
     told = [trust, clash, {**clash, "toolName": "a"}, down, {"level": "loud"}, {"level": ["error"]}, 5, None]
-    play.upstream.plays[names.TOOLS_LIST] = result({"tools": [GOOD], "_meta": {names.META_ISSUES: told}})
-    payload = (await play.modern(pure=False).handshake(play.upstream.root)).payload
+    setup.upstream.answers[names.TOOLS_LIST] = result({"tools": [GOOD], "_meta": {names.META_ISSUES: told}})
+    payload = (await setup.modern(pure=False).handshake(setup.upstream.root)).payload
     assert payload["discovery"]["issues"] == [down, {**clash, "toolName": "a"}, clash, trust]
     assert payload["discovery"]["partial"] is True
     assert any("lmtb trust" in step for step in payload["guidance"]["nextSteps"])
@@ -187,30 +189,30 @@ async def listed(client: SessionClient) -> tuple[list[str], list[str]]:
     return [one["name"] for one in found["tools"]], [one["code"] for one in issues]
 
 
-async def test_a_later_failure_shows_the_last_list_with_an_issue(play: RegisteredSetup) -> None:
+async def test_a_later_failure_shows_the_last_list_with_an_issue(setup: RegisteredSetup) -> None:
     """Tools never vanish silently."""
     own = [names.HANDSHAKE, names.CALL_TOOL]
-    play.upstream.tools = [GOOD]
-    client = await play.legacy()
+    setup.upstream.tools = [GOOD]
+    client = await setup.legacy()
     assert await listed(client) == ([*own, "good"], [])
-    play.upstream.plays[names.TOOLS_LIST] = error(-32603, "out of order")
+    setup.upstream.answers[names.TOOLS_LIST] = error(-32603, "out of order")
     shown, issues = await listed(client)
     assert shown == [*own, "good"]
     assert len(issues) == 1
-    found = await discovery(play)
+    found = await discovery(setup)
     assert found["bridgedTools"] == [SHOWN]
     assert (found["partial"], len(found["issues"])) == (True, 1)
-    del play.upstream.plays[names.TOOLS_LIST]
+    del setup.upstream.answers[names.TOOLS_LIST]
     assert await listed(client) == ([*own, "good"], [])
 
 
-async def test_a_first_failure_shows_the_managers_tools_with_an_issue(play: RegisteredSetup) -> None:
+async def test_a_first_failure_shows_the_managers_tools_with_an_issue(setup: RegisteredSetup) -> None:
     """At `/mcp` as an issue with the reason, at the workspace's URL as an error."""
-    play.upstream.plays[names.TOOLS_LIST] = fixed(b"<html>", 502, "text/html")
-    client = await play.legacy()
+    setup.upstream.answers[names.TOOLS_LIST] = fixed(b"<html>", 502, "text/html")
+    client = await setup.legacy()
     shown, issues = await listed(client)
     assert shown == [names.HANDSHAKE, names.CALL_TOOL]
     assert issues == ["TOOLS_LIST_FETCH_FAILED"]
-    pure = await play.modern().ask(names.TOOLS_LIST)
+    pure = await setup.modern().ask(names.TOOLS_LIST)
     assert pure.error["code"] == -32603
     assert json.dumps(pure.error["data"]["details"]) == '{"httpStatus": 502}'

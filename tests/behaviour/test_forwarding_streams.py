@@ -24,7 +24,7 @@ WRAPPED = pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrap
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path) as running:
         yield running
 
@@ -46,12 +46,12 @@ def progress(count: int, token: str = "tok") -> dict[str, object]:
 @ERAS
 @WRAPPED
 async def test_each_event_is_forwarded_before_the_next_one_arrives(
-    play: RegisteredSetup, era: str, wrapped: bool
+    setup: RegisteredSetup, era: str, wrapped: bool
 ) -> None:
     """Progress comes back on the request's own stream with the client's token."""
-    client = await play.legacy() if era == "legacy" else play.modern()
+    client = await setup.legacy() if era == "legacy" else setup.modern()
     gates = [asyncio.Event() for _ in range(3)]
-    play.upstream.plays["slow"] = stream(
+    setup.upstream.answers["slow"] = stream(
         event(progress(0)),
         gates[0],
         event(progress(1)),
@@ -72,12 +72,12 @@ async def test_each_event_is_forwarded_before_the_next_one_arrives(
     assert response.headers["X-Accel-Buffering"] == "no"
 
 
-async def test_an_event_cut_into_single_bytes_arrives_whole(play: RegisteredSetup) -> None:
+async def test_an_event_cut_into_single_bytes_arrives_whole(setup: RegisteredSetup) -> None:
     """An incomplete event is never forwarded; stateless clients also get comments and ids."""
-    client = play.modern()
+    client = setup.modern()
     whole = b": hello\n\nid: 7\n" + event(progress(1)) + event(RESPONSE)
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = stream(whole[:25], gate, whole[25:])
+    setup.upstream.answers["slow"] = stream(whole[:25], gate, whole[25:])
     body = client.body(names.TOOLS_CALL, {"name": "slow"}, 4)
     async with asyncio.timeout(5), client.open(body) as response:
         assert await response.content.readuntil(b"\n\n") == b": hello\n\n"
@@ -93,10 +93,10 @@ BIG = (
 )
 
 
-async def test_a_large_response_is_forwarded_before_it_is_complete(play: RegisteredSetup) -> None:
+async def test_a_large_response_is_forwarded_before_it_is_complete(setup: RegisteredSetup) -> None:
     """The manager's memory does not grow with it; whatever else may come is held back as ever."""
-    client, gate = play.modern(), asyncio.Event()
-    play.upstream.plays["slow"] = stream(event(progress(1)) + BIG, gate, b'"}}\n\n')
+    client, gate = setup.modern(), asyncio.Event()
+    setup.upstream.answers["slow"] = stream(event(progress(1)) + BIG, gate, b'"}}\n\n')
     body = client.body(names.TOOLS_CALL, {"name": "slow"}, 4)
     async with asyncio.timeout(5), client.open(body) as response:
         assert (await next_event(response)).data == json.dumps(progress(1)).encode()
@@ -106,10 +106,10 @@ async def test_a_large_response_is_forwarded_before_it_is_complete(play: Registe
         assert await response.content.read() == b'"}}\n\n'
 
 
-async def test_a_large_response_that_breaks_off_is_no_response(play: RegisteredSetup) -> None:
+async def test_a_large_response_that_breaks_off_is_no_response(setup: RegisteredSetup) -> None:
     """Part of it is sent already, so only closing the connection reports the failure."""
-    client = play.modern()
-    play.upstream.plays["slow"] = cut(BIG.replace(b"%(id)s", b"4"))
+    client = setup.modern()
+    setup.upstream.answers["slow"] = cut(BIG.replace(b"%(id)s", b"4"))
     async with (
         asyncio.timeout(5),
         client.open(client.body(names.TOOLS_CALL, {"name": "slow"}, 4)) as response,
@@ -121,21 +121,21 @@ async def test_a_large_response_that_breaks_off_is_no_response(play: RegisteredS
 @ERAS
 @pytest.mark.parametrize("accept", [JSON, "*/*", None, "application/*"])
 async def test_a_json_only_client_gets_json_from_a_streaming_server(
-    play: RegisteredSetup, era: str, accept: str | None
+    setup: RegisteredSetup, era: str, accept: str | None
 ) -> None:
     """The response alone, its bytes untouched."""
-    client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
-    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    client = await setup.legacy(accept=accept) if era == "legacy" else setup.modern(accept=accept)
+    setup.upstream.answers["slow"] = stream(event(progress(1)), event(RESPONSE))
     answer = await client.call("slow", identity=5)
     assert answer.headers["Content-Type"].startswith(JSON)
     assert (answer.status, answer.body) == (200, response_of(era, b"5"))
 
 
 @ERAS
-async def test_an_events_only_client_gets_events_from_a_json_server(play: RegisteredSetup, era: str) -> None:
+async def test_an_events_only_client_gets_events_from_a_json_server(setup: RegisteredSetup, era: str) -> None:
     """Line breaks between members must not split the event."""
-    client = await play.legacy(accept=EVENTS) if era == "legacy" else play.modern(accept=EVENTS)
-    play.upstream.plays["slow"] = result(b'{ "content":[],\r\n "resultType":"complete", "n":1.10 }')
+    client = await setup.legacy(accept=EVENTS) if era == "legacy" else setup.modern(accept=EVENTS)
+    setup.upstream.answers["slow"] = result(b'{ "content":[],\r\n "resultType":"complete", "n":1.10 }')
     answer = await client.call("slow", identity=5)
     assert answer.headers["Content-Type"].startswith(EVENTS)
     assert answer.messages == [{"jsonrpc": "2.0", "id": 5, "result": answer.result}]
@@ -148,28 +148,28 @@ async def test_an_events_only_client_gets_events_from_a_json_server(play: Regist
 @ERAS
 @pytest.mark.parametrize("accept", [BOTH, JSON])
 async def test_a_multi_line_event_is_read_as_one_message(
-    play: RegisteredSetup, era: str, accept: str
+    setup: RegisteredSetup, era: str, accept: str
 ) -> None:
     """Two data lines are one message; CR LF ends are as good as LF."""
-    client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
+    client = await setup.legacy(accept=accept) if era == "legacy" else setup.modern(accept=accept)
     head, tail = RESPONSE.split(b',"result"')
-    play.upstream.plays["slow"] = stream(b"data: " + head + b'\r\ndata: ,"result"' + tail + b"\r\n\r\n")
+    setup.upstream.answers["slow"] = stream(b"data: " + head + b'\r\ndata: ,"result"' + tail + b"\r\n\r\n")
     answer = await client.call("slow")
     assert answer.result["content"] == []
 
 
 async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(
-    play: RegisteredSetup,
+    setup: RegisteredSetup,
 ) -> None:
     tools = json.dumps(
         {"resultType": "complete", "tools": [{"name": "a", "inputSchema": {"type": "object"}}]}
     )
     listing = b'{"jsonrpc":"2.0","id":%(id)s,"result":' + tools.encode() + b"}"
-    play.upstream.plays[names.TOOLS_LIST] = stream(event(progress(1)), event(listing))
+    setup.upstream.answers[names.TOOLS_LIST] = stream(event(progress(1)), event(listing))
     schema = b'{"contents":[{"uri":"x","text":"{\\"inputSchema\\":{}}"}]}'
-    play.upstream.plays[names.RESOURCES_READ] = result(schema)
-    client = await play.legacy(bound=False)
-    payload = (await client.handshake(play.upstream.root)).payload
+    setup.upstream.answers[names.RESOURCES_READ] = result(schema)
+    client = await setup.legacy(bound=False)
+    payload = (await client.handshake(setup.upstream.root)).payload
     assert payload["discovery"]["partial"] is False
     assert payload["discovery"]["bridgedTools"] == [{"name": "a", "description": ""}]
     listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
@@ -177,7 +177,7 @@ async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(
 
 
 @ERAS
-async def test_a_client_that_does_not_read_slows_its_server_down(play: RegisteredSetup, era: str) -> None:
+async def test_a_client_that_does_not_read_slows_its_server_down(setup: RegisteredSetup, era: str) -> None:
     """Back-pressure, not growing buffers."""
     written = 0
 
@@ -191,8 +191,8 @@ async def test_a_client_that_does_not_read_slows_its_server_down(play: Registere
         await response.write(event(RESPONSE.replace(b"%(id)s", received.id)))
         return response
 
-    client = await play.legacy() if era == "legacy" else play.modern()
-    play.upstream.plays["flood"] = flood
+    client = await setup.legacy() if era == "legacy" else setup.modern()
+    setup.upstream.answers["flood"] = flood
     async with client.open(client.body(names.TOOLS_CALL, {"name": "flood"}, 1)) as response:
         before = -1
         while before != written:

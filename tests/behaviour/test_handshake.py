@@ -22,16 +22,16 @@ TOOLS = [
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path.resolve()) as running:
         running.upstream.tools = TOOLS
         yield running
 
 
 @ERAS
-async def test_the_manager_s_two_tools_come_first(play: RegisteredSetup, era: str) -> None:
+async def test_the_manager_s_two_tools_come_first(setup: RegisteredSetup, era: str) -> None:
     """With these schemas, hints and nothing else that a client could misread."""
-    client = await play.legacy() if era == "legacy" else play.modern(pure=False)
+    client = await setup.legacy() if era == "legacy" else setup.modern(pure=False)
     listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
     handshake, call_tool = listed[:2]
     assert [tool["name"] for tool in listed[2:]] == (["beta", "Alpha"] if era == "legacy" else [])
@@ -57,10 +57,10 @@ async def test_the_manager_s_two_tools_come_first(play: RegisteredSetup, era: st
 
 @ERAS
 @pytest.mark.parametrize("name", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
-async def test_the_tool_answers_to_both_names(play: RegisteredSetup, era: str, name: str) -> None:
+async def test_the_tool_answers_to_both_names(setup: RegisteredSetup, era: str, name: str) -> None:
     """Unknown further arguments are ignored."""
-    client = await play.legacy(bound=False) if era == "legacy" else play.modern(pure=False)
-    answer = await client.call(name, {"cwd": str(play.upstream.root), "later": {"unknown": 1}})
+    client = await setup.legacy(bound=False) if era == "legacy" else setup.modern(pure=False)
+    answer = await client.call(name, {"cwd": str(setup.upstream.root), "later": {"unknown": 1}})
     assert answer.payload["ok"] is True
     assert ("mcpSessionId" in answer.payload) == (era == "legacy")
     assert answer.headers[headers.WORKSPACE_SOURCE] == "argument"
@@ -68,26 +68,26 @@ async def test_the_tool_answers_to_both_names(play: RegisteredSetup, era: str, n
 
 
 @pytest.mark.parametrize("method", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
-async def test_the_bare_method_answers_the_payload_itself(play: RegisteredSetup, method: str) -> None:
+async def test_the_bare_method_answers_the_payload_itself(setup: RegisteredSetup, method: str) -> None:
     """Legacy only; a refusal is a JSON-RPC error."""
-    client = await play.legacy(bound=False)
-    bare = (await client.ask(method, {"cwd": str(play.upstream.root)})).result
-    wrapped = (await client.handshake(play.upstream.root)).payload
+    client = await setup.legacy(bound=False)
+    bare = (await client.ask(method, {"cwd": str(setup.upstream.root)})).result
+    wrapped = (await client.handshake(setup.upstream.root)).payload
     assert bare == wrapped
     refused = await client.ask(method, {"cwd": "relative"})
     assert (refused.status, refused.error["code"]) == (200, -32602)
     assert refused.error["data"]["reason"] == "invalid_cwd"
     assert (await client.ask(method)).error["data"]["reason"] == "invalid_arguments"
-    modern = await play.modern(pure=False).ask(method, {"cwd": str(play.upstream.root)})
+    modern = await setup.modern(pure=False).ask(method, {"cwd": str(setup.upstream.root)})
     assert (modern.status, modern.error["code"]) == (404, -32601)
 
 
-async def test_the_payload_has_workspace_target_health_and_guidance(play: RegisteredSetup) -> None:
-    client = await play.legacy(bound=False)
-    deep = play.upstream.root / "src" / "deep"
+async def test_the_payload_has_workspace_target_health_and_guidance(setup: RegisteredSetup) -> None:
+    client = await setup.legacy(bound=False)
+    deep = setup.upstream.root / "src" / "deep"
     deep.mkdir(parents=True)
-    (play.upstream.root / "link").symlink_to(deep)
-    answer = await client.handshake(play.upstream.root / "link")
+    (setup.upstream.root / "link").symlink_to(deep)
+    answer = await client.handshake(setup.upstream.root / "link")
     payload = answer.payload
     assert payload.keys() == {
         *("ok", "mcpSessionId", "workspace", "cwd", "target", "online", "health", "discovery", "guidance")
@@ -96,10 +96,10 @@ async def test_the_payload_has_workspace_target_health_and_guidance(play: Regist
     assert payload["mcpSessionId"] == client.session == answer.headers[headers.SESSION]
     assert payload["cwd"] == str(deep)
     assert payload["target"] == {
-        "sessionId": play.upstream.session_id,
+        "sessionId": setup.upstream.session_id,
         "host": "127.0.0.1",
-        "port": play.upstream.port,
-        "workspaceFolders": [str(play.upstream.root)],
+        "port": setup.upstream.port,
+        "workspaceFolders": [str(setup.upstream.root)],
         "workspaceFile": None,
     }
     assert payload["health"] == {
@@ -122,14 +122,14 @@ async def test_the_payload_has_workspace_target_health_and_guidance(play: Regist
     steps = payload["guidance"]["nextSteps"]
     assert payload["workspace"] in steps[0]
     assert any("lm-tools://schema/{name}" in step for step in steps)
-    assert not {play.upstream.nonce, play.upstream.secret} & set(answer.body.decode().split('"'))
+    assert not {setup.upstream.nonce, setup.upstream.secret} & set(answer.body.decode().split('"'))
 
 
 @ERAS
-async def test_the_text_repeats_the_payload_line_by_line(play: RegisteredSetup, era: str) -> None:
-    play.upstream.tools = [*TOOLS, {"name": "lmToolsBridge.callTool"}, {"name": " "}]
-    client = await play.legacy(bound=False) if era == "legacy" else play.modern(pure=False)
-    answer = await client.handshake(play.upstream.root)
+async def test_the_text_repeats_the_payload_line_by_line(setup: RegisteredSetup, era: str) -> None:
+    setup.upstream.tools = [*TOOLS, {"name": "lmToolsBridge.callTool"}, {"name": " "}]
+    client = await setup.legacy(bound=False) if era == "legacy" else setup.modern(pure=False)
+    answer = await client.handshake(setup.upstream.root)
     payload = answer.payload
     (content,) = answer.result["content"]
     assert content["type"] == "text"
@@ -137,8 +137,8 @@ async def test_the_text_repeats_the_payload_line_by_line(play: RegisteredSetup, 
         "Workspace handshake summary",
         "ok: true",
         f"workspace: {payload['workspace']}",
-        f"cwd: {play.upstream.root}",
-        f"target: 127.0.0.1:{play.upstream.port}",
+        f"cwd: {setup.upstream.root}",
+        f"target: 127.0.0.1:{setup.upstream.port}",
         "workspaceFolders: 1",
         "online: true",
         "discovery.partial: false",
@@ -155,18 +155,18 @@ async def test_the_text_repeats_the_payload_line_by_line(play: RegisteredSetup, 
     ]
 
 
-async def test_the_text_of_a_workspace_without_tools(play: RegisteredSetup) -> None:
-    play.upstream.tools = []
-    client = await play.legacy(bound=False)
-    text = (await client.handshake(play.upstream.root)).result["content"][0]["text"]
+async def test_the_text_of_a_workspace_without_tools(setup: RegisteredSetup) -> None:
+    setup.upstream.tools = []
+    client = await setup.legacy(bound=False)
+    text = (await client.handshake(setup.upstream.root)).result["content"][0]["text"]
     assert "\nbridgedTools: 0\ntools:\n  (none)\nIssues: none\nGuidance:\n" in text
 
 
 @pytest.mark.parametrize(("accept", "is_stream"), [(EVENTS, True), (JSON, False), (None, False)])
-async def test_the_form_of_the_answer(play: RegisteredSetup, accept: str | None, is_stream: bool) -> None:
+async def test_the_form_of_the_answer(setup: RegisteredSetup, accept: str | None, is_stream: bool) -> None:
     """One JSON object an event, the stream ends after the result, no `[DONE]`."""
-    client = await play.legacy(bound=False, accept=accept)
-    answer = await client.handshake(play.upstream.root)
+    client = await setup.legacy(bound=False, accept=accept)
+    answer = await client.handshake(setup.upstream.root)
     assert answer.is_stream == is_stream
     assert answer.payload["ok"] is True
     assert b"[DONE]" not in answer.body
@@ -177,30 +177,30 @@ async def test_the_form_of_the_answer(play: RegisteredSetup, accept: str | None,
         assert len(frames) == len(answer.messages)
 
 
-async def test_every_handshake_checks_the_servers_health(play: RegisteredSetup) -> None:
+async def test_every_handshake_checks_the_servers_health(setup: RegisteredSetup) -> None:
     """A real request, not what was known before."""
-    client = await play.legacy(bound=False)
+    client = await setup.legacy(bound=False)
     for _ in range(3):
-        before = play.upstream.health_asked
-        await client.handshake(play.upstream.root)
-        assert play.upstream.health_asked > before
+        before = setup.upstream.health_asked
+        await client.handshake(setup.upstream.root)
+        assert setup.upstream.health_asked > before
 
 
 async def test_a_second_handshake_rebinds_and_keeps_pending_calls(
-    play: RegisteredSetup, tmp_path: Path
+    setup: RegisteredSetup, tmp_path: Path
 ) -> None:
     """Idempotent for the same workspace; another one moves the binding, not what is under way."""
     other_root = tmp_path.resolve() / "other"
     other_root.mkdir()
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = held(gate, result({"content": [], "from": "first"}))
-    async with ScriptedWorkspaceServer(other_root, play.manager.paths.control_socket).serving() as other:
-        other.plays["slow"] = result({"content": [], "from": "other"})
-        client = await play.legacy()
-        first = (await client.handshake(play.upstream.root)).payload
-        assert (await client.handshake(play.upstream.root)).payload == first
+    setup.upstream.answers["slow"] = held(gate, result({"content": [], "from": "first"}))
+    async with ScriptedWorkspaceServer(other_root, setup.manager.paths.control_socket).serving() as other:
+        other.answers["slow"] = result({"content": [], "from": "other"})
+        client = await setup.legacy()
+        first = (await client.handshake(setup.upstream.root)).payload
+        assert (await client.handshake(setup.upstream.root)).payload == first
         under_way = asyncio.create_task(client.call("slow"))
-        await play.upstream.arrival("slow")
+        await setup.upstream.arrival("slow")
         assert (await client.handshake(other_root)).payload["workspace"] != first["workspace"]
         assert (await client.call("slow")).result["from"] == "other"
         gate.set()
@@ -208,10 +208,10 @@ async def test_a_second_handshake_rebinds_and_keeps_pending_calls(
         assert (await client.call(names.CALL_TOOL, {"name": "slow"})).result["from"] == "other"
 
 
-async def test_a_stateless_handshake_binds_nothing(play: RegisteredSetup) -> None:
+async def test_a_stateless_handshake_binds_nothing(setup: RegisteredSetup) -> None:
     """The guidance shows the handle, which the next call must carry."""
-    client = play.modern(pure=False)
-    payload = (await client.handshake(play.upstream.root)).payload
+    client = setup.modern(pure=False)
+    payload = (await client.handshake(setup.upstream.root)).payload
     assert f'"workspace": "{payload["workspace"]}"' in payload["guidance"]["nextSteps"][0]
     assert (await client.call(names.CALL_TOOL, {"name": "x"})).refusal["code"] == 47100
     assert (await client.call("x")).refusal["code"] == 47100

@@ -22,21 +22,21 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path.resolve()) as running:
         yield running
 
 
-async def client_of(play: RegisteredSetup, era: str) -> Client:
-    return await play.legacy() if era == "legacy" else play.modern(pure=False)
+async def client_of(setup: RegisteredSetup, era: str) -> Client:
+    return await setup.legacy() if era == "legacy" else setup.modern(pure=False)
 
 
 @ERAS
 @pytest.mark.parametrize("arguments", [{}, *({"cwd": cwd} for cwd in NO_CWD)])
 async def test_a_missing_cwd_is_refused_without_a_search(tmp_path: Path, era: str, arguments: Any) -> None:
     """At once, although the manager would wait for servers that register."""
-    async with registered_setup(tmp_path, match_wait_s=5) as play:
-        client = await client_of(play, era)
+    async with registered_setup(tmp_path, match_wait_s=5) as setup:
+        client = await client_of(setup, era)
         began = time.monotonic()
         refusal = (await client.call(names.HANDSHAKE, arguments)).refusal
         assert time.monotonic() - began < within(1)
@@ -63,10 +63,10 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize(("cwd", "problem"), IMPOSSIBLE)
 async def test_an_invalid_cwd_is_refused_at_once(tmp_path: Path, era: str, cwd: str, problem: str) -> None:
     """Nothing started, binding untouched."""
-    async with registered_setup(tmp_path.resolve(), match_wait_s=5) as play:
+    async with registered_setup(tmp_path.resolve(), match_wait_s=5) as setup:
         (tmp_path / "file.txt").write_text("x")
-        client = await client_of(play, era)
-        before = await play.upstream.control("GET", "/list")
+        client = await client_of(setup, era)
+        before = await setup.upstream.control("GET", "/list")
         began = time.monotonic()
         refusal = (await client.handshake(cwd.replace("{folder}", str(tmp_path)))).refusal
         assert time.monotonic() - began < within(1)
@@ -74,7 +74,7 @@ async def test_an_invalid_cwd_is_refused_at_once(tmp_path: Path, era: str, cwd: 
         assert refusal["message"].startswith("cwd is ")
         assert len(refusal["message"]) < 300
         assert refusal["details"]["problem"] == problem
-        after = await play.upstream.control("GET", "/list")
+        after = await setup.upstream.control("GET", "/list")
         assert [one["sessionId"] for one in after["instances"]] == [
             one["sessionId"] for one in before["instances"]
         ]
@@ -82,20 +82,20 @@ async def test_an_invalid_cwd_is_refused_at_once(tmp_path: Path, era: str, cwd: 
             assert (await client.call("echo")).headers[headers.WORKSPACE_SOURCE] == "session"
 
 
-async def test_for_a_file_the_next_step_names_its_folder(play: RegisteredSetup) -> None:
-    file = play.upstream.root / "notes.md"
+async def test_for_a_file_the_next_step_names_its_folder(setup: RegisteredSetup) -> None:
+    file = setup.upstream.root / "notes.md"
     file.write_text("x")
-    refusal = (await play.modern(pure=False).handshake(file)).refusal
-    assert str(play.upstream.root) in refusal["nextStep"]
+    refusal = (await setup.modern(pure=False).handshake(file)).refusal
+    assert str(setup.upstream.root) in refusal["nextStep"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
-async def test_an_unreadable_folder_is_reported_as_unreadable(play: RegisteredSetup) -> None:
-    closed = play.upstream.root / "closed"
+async def test_an_unreadable_folder_is_reported_as_unreadable(setup: RegisteredSetup) -> None:
+    closed = setup.upstream.root / "closed"
     (closed / "inner").mkdir(parents=True)
     closed.chmod(0)
     try:
-        refusal = (await play.modern(pure=False).handshake(closed / "inner")).refusal
+        refusal = (await setup.modern(pure=False).handshake(closed / "inner")).refusal
     finally:
         closed.chmod(0o700)
     assert refusal["details"]["problem"] == "unreadable"
@@ -103,13 +103,13 @@ async def test_an_unreadable_folder_is_reported_as_unreadable(play: RegisteredSe
 
 @ERAS
 async def test_a_folder_outside_any_workspace_is_not_matched(
-    play: RegisteredSetup, tmp_path: Path, era: str
+    setup: RegisteredSetup, tmp_path: Path, era: str
 ) -> None:
     """47101: up to ten known workspaces are named."""
     nowhere = tmp_path.resolve() / "nowhere"
     nowhere.mkdir()
-    client = await client_of(play, era)
-    known = (await client.handshake(play.upstream.root)).payload["workspace"]
+    client = await client_of(setup, era)
+    known = (await client.handshake(setup.upstream.root)).payload["workspace"]
     refusal = (await client.handshake(nowhere)).refusal
     assert (refusal["code"], refusal["reason"]) == (47101, "workspace_not_matched")
     assert refusal["message"] == f"workspace not matched: {nowhere}"
@@ -117,8 +117,8 @@ async def test_a_folder_outside_any_workspace_is_not_matched(
 
 
 @pytest.mark.parametrize("cwd", ["relative", "/proc", None], ids=["impossible", "not matched", "absent"])
-async def test_a_failed_handshake_leaves_the_old_binding(play: RegisteredSetup, cwd: str | None) -> None:
-    client = await play.legacy()
+async def test_a_failed_handshake_leaves_the_old_binding(setup: RegisteredSetup, cwd: str | None) -> None:
+    client = await setup.legacy()
     assert (await client.handshake(cwd)).refusal
     for name, arguments in (("echo", {}), (names.CALL_TOOL, {"name": "echo"})):
         answer = await client.call(name, arguments)
@@ -127,43 +127,43 @@ async def test_a_failed_handshake_leaves_the_old_binding(play: RegisteredSetup, 
 
 
 @ERAS
-async def test_a_registered_server_that_does_not_answer_is_offline(play: RegisteredSetup, era: str) -> None:
+async def test_a_registered_server_that_does_not_answer_is_offline(setup: RegisteredSetup, era: str) -> None:
     """It is only marked, never restarted; the binding stays, and so does the workspace's name."""
-    client = await client_of(play, era)
-    workspace = (await client.handshake(play.upstream.root)).payload["workspace"]
-    play.upstream.is_healthy = False
-    refusal = (await client.handshake(play.upstream.root)).refusal
+    client = await client_of(setup, era)
+    workspace = (await client.handshake(setup.upstream.root)).payload["workspace"]
+    setup.upstream.is_healthy = False
+    refusal = (await client.handshake(setup.upstream.root)).refusal
     assert (refusal["code"], refusal["reason"]) == (47102, "workspace_server_offline")
     assert refusal["message"].startswith("resolved MCP server is offline: ")
     assert refusal["details"]["workspace"] == workspace
     assert refusal["details"]["cause"] in {"unhealthy", "identity_mismatch"}
     assert refusal["retryAfterMs"] > 0
-    play.upstream.is_healthy = True
-    assert (await client.handshake(play.upstream.root)).payload["workspace"] == workspace
+    setup.upstream.is_healthy = True
+    assert (await client.handshake(setup.upstream.root)).payload["workspace"] == workspace
 
 
-async def test_another_program_on_the_port_gets_nothing(play: RegisteredSetup) -> None:
+async def test_another_program_on_the_port_gets_nothing(setup: RegisteredSetup) -> None:
     """Another nonce, so no byte of a call and no secret goes there."""
-    client = await play.legacy()
-    before = len(play.upstream.received)
-    play.upstream.nonce = "another"
-    refusal = (await client.handshake(play.upstream.root)).refusal
+    client = await setup.legacy()
+    before = len(setup.upstream.received)
+    setup.upstream.nonce = "another"
+    refusal = (await client.handshake(setup.upstream.root)).refusal
     assert refusal["code"] == 47102
     assert refusal["details"]["cause"] == "identity_mismatch"
-    assert len(play.upstream.received) == before
+    assert len(setup.upstream.received) == before
 
 
-async def test_a_path_and_a_cwd_that_disagree_are_refused(play: RegisteredSetup, tmp_path: Path) -> None:
+async def test_a_path_and_a_cwd_that_disagree_are_refused(setup: RegisteredSetup, tmp_path: Path) -> None:
     """On `/w/…` with another workspace; on `/mcp?cwd=` the argument wins."""
     other = make_project(tmp_path.resolve() / "other")
-    one = (await play.modern(pure=False).handshake(play.upstream.root)).payload["workspace"]
-    two = (await play.upstream.control("POST", "/resolve", {"cwd": str(other)}))["match"]["workspace"]
-    at_path = StatelessClient(play.http, f"{play.manager.base}/w/{two}/mcp")
-    refusal = (await at_path.handshake(play.upstream.root)).refusal
+    one = (await setup.modern(pure=False).handshake(setup.upstream.root)).payload["workspace"]
+    two = (await setup.upstream.control("POST", "/resolve", {"cwd": str(other)}))["match"]["workspace"]
+    at_path = StatelessClient(setup.http, f"{setup.manager.base}/w/{two}/mcp")
+    refusal = (await at_path.handshake(setup.upstream.root)).refusal
     assert refusal["code"] == 47110
     assert refusal["message"] == f"conflicting workspace: {two} and {one}"
-    at_query = StatelessClient(play.http, f"{play.manager.address}?cwd={other}")
-    assert (await at_query.handshake(play.upstream.root)).payload["workspace"] == one
+    at_query = StatelessClient(setup.http, f"{setup.manager.address}?cwd={other}")
+    assert (await at_query.handshake(setup.upstream.root)).payload["workspace"] == one
     named = {"name": "echo", "workspace": one}
     assert (await at_path.call(names.CALL_TOOL, named)).refusal["code"] == 47110
     assert (await at_query.call(names.CALL_TOOL, named)).headers[headers.WORKSPACE_ID] == one

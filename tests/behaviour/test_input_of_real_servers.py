@@ -51,7 +51,7 @@ def call(m):
         late.clear()
     else:
         ask(id, name)
-def heard(m):
+def other(m):
     if m.get("id") in asked:
         answer(asked.pop(m["id"]), text(json.dumps(m.get("result", m.get("error")), ensure_ascii=False)))
     elif m.get("method") == "notifications/cancelled":

@@ -23,7 +23,7 @@ from protocol.internal import request_state
 from support.clients.raw_clients import EVENTS, JSON, Answer, SessionClient
 from support.http.event_stream import next_message, priming
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import Play, Received, error, event, result, stream
+from support.servers.scripted_workspace_server import Answerer, Received, error, event, result, stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -87,14 +87,14 @@ def asking(requests: dict[str, Any] | None, state: str | None = "st-é") -> dict
     return {key: member for key, member in value.items() if member is not None}
 
 
-def in_turn(*plays: Play) -> Play:
+def in_turn(*answers: Answerer) -> Answerer:
     """One after the other, the last one for ever."""
-    left = list(plays)
+    left = list(answers)
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         return await (left.pop(0) if len(left) > 1 else left[0])(request, received)
 
-    return play
+    return answer
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -104,20 +104,20 @@ async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Regis
 
 
 @pytest.fixture
-def play(whole: RegisteredSetup) -> RegisteredSetup:
+def setup(whole: RegisteredSetup) -> RegisteredSetup:
     """The registered_setup with nothing scripted yet."""
-    whole.upstream.plays.clear()
+    whole.upstream.answers.clear()
     whole.upstream.received.clear()
     return whole
 
 
 async def askable(
-    play: RegisteredSetup, kind: type[SessionClient] = AskableClient, *, pure: bool = True
+    setup: RegisteredSetup, kind: type[SessionClient] = AskableClient, *, pure: bool = True
 ) -> SessionClient:
     """A client at the workspace's URL, or at `/mcp` with a bound session."""
-    client = await kind.connect(play.http, play.pure_url if pure else play.manager.address)
+    client = await kind.connect(setup.http, setup.pure_url if pure else setup.manager.address)
     if not pure:
-        assert (await client.handshake(play.upstream.root)).payload["ok"]
+        assert (await client.handshake(setup.upstream.root)).payload["ok"]
     return client
 
 
@@ -136,9 +136,9 @@ def calling_tool(client: SessionClient, **members: Any) -> contextlib.AbstractAs
     return calling(client, names.TOOLS_CALL, {"name": "ask", "arguments": {"a": [1]}, **members})
 
 
-def repeated(play: RegisteredSetup) -> tuple[Received, Received]:
+def repeated(setup: RegisteredSetup) -> tuple[Received, Received]:
     """The request and its repetition, as they arrived."""
-    sent = [one for one in play.upstream.received if one.message["method"] in names.INPUT_METHODS]
+    sent = [one for one in setup.upstream.received if one.message["method"] in names.INPUT_METHODS]
     assert len(sent) == 2
     return sent[0], sent[1]
 
@@ -158,11 +158,11 @@ def repeated(play: RegisteredSetup) -> tuple[Received, Received]:
     ids=["tool", "wrapped tool", "prompt", "resource"],
 )
 async def test_an_input_request_is_sent_on_the_stream_and_answered_upstream(
-    play: RegisteredSetup, method: str, params: dict[str, Any], pure: bool
+    setup: RegisteredSetup, method: str, params: dict[str, Any], pure: bool
 ) -> None:
     """Answer and state as they came, everything else of the request once more."""
-    play.upstream.plays["ask"] = in_turn(result(asking({"who": ELICIT})), result(DONE))
-    client = await askable(play, pure=pure)
+    setup.upstream.answers["ask"] = in_turn(result(asking({"who": ELICIT})), result(DONE))
+    client = await askable(setup, pure=pure)
     async with calling(client, method, {**params, "_meta": {"progressToken": "t"}}, identity="é") as call:
         question = await call.next()
         assert {key: question[key] for key in ("jsonrpc", "method", "params")} == {"jsonrpc": "2.0", **ELICIT}
@@ -170,17 +170,17 @@ async def test_an_input_request_is_sent_on_the_stream_and_answered_upstream(
         (response,) = await call.rest()
     content = {key: value for key, value in DONE.items() if key != "resultType"}
     assert response == {"jsonrpc": "2.0", "id": "é", "result": content}
-    first, second = repeated(play)
+    first, second = repeated(setup)
     assert b'"inputResponses":{"who":' + ACCEPTED + b"}" in second.body
     added = {"inputResponses": {"who": json.loads(ACCEPTED)}, "requestState": "st-é"}
     assert second.message == {**first.message, "params": {**first.params, **added}}
     assert second.header("Mcp-Name") == first.header("Mcp-Name") == "ask"
 
 
-async def test_input_requests_are_sent_together_and_answered_in_any_order(play: RegisteredSetup) -> None:
+async def test_input_requests_are_sent_together_and_answered_in_any_order(setup: RegisteredSetup) -> None:
     asked = asking({"a": ELICIT, "b": SAMPLE, "c": ROOTS}, state=None)
-    play.upstream.plays["ask"] = in_turn(result(asked), result(DONE))
-    async with calling_tool(await askable(play)) as call:
+    setup.upstream.answers["ask"] = in_turn(result(asked), result(DONE))
+    async with calling_tool(await askable(setup)) as call:
         questions = [await call.next() for _ in range(3)]
         assert [one["method"] for one in questions] == [names.ELICIT, names.SAMPLE, names.ROOTS_LIST]
         assert len({one["id"] for one in questions}) == 3
@@ -188,52 +188,52 @@ async def test_input_requests_are_sent_together_and_answered_in_any_order(play: 
             await call.answer(one, b'{"n":%d}' % number)
         (response,) = await call.rest()
     assert response["result"]["content"] == DONE["content"]
-    params = repeated(play)[1].params
+    params = repeated(setup)[1].params
     assert list(params["inputResponses"].items()) == [("a", {"n": 0}), ("b", {"n": 1}), ("c", {"n": 2})]
     assert "requestState" not in params, "a server that keeps no state gets none"
 
 
 async def test_several_round_trips_keep_their_notifications_and_answers(
-    play: RegisteredSetup,
+    setup: RegisteredSetup,
 ) -> None:
     """2026-07-28: answers are those of the last round only, and so is the state."""
     response = b'{"jsonrpc":"2.0","id":%%(id)s,"result":%s}'
     legs = [asking({"a": ELICIT}, "one"), asking({"b": ELICIT}, None), DONE]
-    play.upstream.plays["ask"] = in_turn(
+    setup.upstream.answers["ask"] = in_turn(
         *(
             stream(event(PROGRESS % number), event(response % json.dumps(leg).encode()))
             for number, leg in enumerate(legs)
         )
     )
-    async with calling_tool(await askable(play), _meta={"progressToken": "t"}) as call:
+    async with calling_tool(await askable(setup), _meta={"progressToken": "t"}) as call:
         for number in range(2):
             assert (await call.next())["params"]["progress"] == number
             await call.answer(await call.next())
         last = await call.rest()
     assert [one.get("params", {}).get("progress") for one in last] == [2, None]
     assert last[-1]["id"] == "call-1"
-    sent = [one.params for one in play.upstream.called("ask")]
+    sent = [one.params for one in setup.upstream.called("ask")]
     assert [list(one.get("inputResponses", {})) for one in sent] == [[], ["a"], ["b"]]
     assert [one.get("requestState") for one in sent] == [None, "one", None]
 
 
-async def test_a_request_is_repeated_if_the_server_requires_only_that(play: RegisteredSetup) -> None:
+async def test_a_request_is_repeated_if_the_server_requires_only_that(setup: RegisteredSetup) -> None:
     """The client hears nothing of it; `requestState` alone is no question."""
-    play.upstream.plays["ask"] = in_turn(result(asking(None, "later")), result(DONE))
-    client = await askable(play)
+    setup.upstream.answers["ask"] = in_turn(result(asking(None, "later")), result(DONE))
+    client = await askable(setup)
     answer = await client.call("ask")
     assert not answer.is_stream
     assert answer.result["content"] == DONE["content"]
-    assert repeated(play)[1].params["requestState"] == "later"
+    assert repeated(setup)[1].params["requestState"] == "later"
 
 
-async def test_url_elicitation_gets_an_elicitation_id(play: RegisteredSetup) -> None:
+async def test_url_elicitation_gets_an_elicitation_id(setup: RegisteredSetup) -> None:
     """2025-11-25 requires `elicitationId`, 2026-07-28 has none; one that is there stays."""
     page = {"mode": "url", "message": "Sign in", "url": "https://x.test/"}
     named = {**page, "elicitationId": "of the server"}
     requests = {"a": {"method": names.ELICIT, "params": page}, "b": {"method": names.ELICIT, "params": named}}
-    play.upstream.plays["ask"] = in_turn(result(asking(requests)), result(DONE))
-    async with calling_tool(await askable(play)) as call:
+    setup.upstream.answers["ask"] = in_turn(result(asking(requests)), result(DONE))
+    async with calling_tool(await askable(setup)) as call:
         first, second = await call.next(), await call.next()
         identity = first["params"].pop("elicitationId")
         assert (first["params"], len(identity)) == (page, 36)
@@ -243,29 +243,29 @@ async def test_url_elicitation_gets_an_elicitation_id(play: RegisteredSetup) -> 
         await call.rest()
 
 
-async def test_unknown_responses_and_those_of_other_sessions_are_ignored(play: RegisteredSetup) -> None:
+async def test_unknown_responses_and_those_of_other_sessions_are_ignored(setup: RegisteredSetup) -> None:
     """An answer counts in its own session and once."""
-    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
-    client, stranger = await askable(play), await askable(play)
+    setup.upstream.answers["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client, stranger = await askable(setup), await askable(setup)
     async with calling_tool(client) as call:
         question = await call.next()
         await Calling(stranger, call.response).answer(question, b'{"action":"accept","of":"stranger"}')
-        await Calling(SessionClient(play.http, play.pure_url), call.response).answer(question)
+        await Calling(SessionClient(setup.http, setup.pure_url), call.response).answer(question)
         await call.answer({"id": "lmtb-unknown"})
         await call.answer({"id": 1})
         await call.answer(question)
         await call.answer(question, b'{"action":"decline"}')
         await call.rest()
-    assert repeated(play)[1].params["inputResponses"] == {"a": json.loads(ACCEPTED)}
+    assert repeated(setup)[1].params["inputResponses"] == {"a": json.loads(ACCEPTED)}
 
 
 # Clients that do not answer -------------------------------------------------------------------------------
 
 
-async def test_a_client_that_answers_with_an_error_ends_its_call(play: RegisteredSetup) -> None:
+async def test_a_client_that_answers_with_an_error_ends_its_call(setup: RegisteredSetup) -> None:
     """As the official TypeScript server does it: a tool result with the client's words, the siblings taken back."""
-    play.upstream.plays["ask"] = result(asking({"a": ELICIT, "b": SAMPLE}))
-    async with calling_tool(await askable(play)) as call:
+    setup.upstream.answers["ask"] = result(asking({"a": ELICIT, "b": SAMPLE}))
+    async with calling_tool(await askable(setup)) as call:
         first, second = await call.next(), await call.next()
         await call.fail(second, -1, "User rejected sampling")
         taken_back, response = await call.rest()
@@ -277,14 +277,14 @@ async def test_a_client_that_answers_with_an_error_ends_its_call(play: Registere
         "unknown",
     )
     assert "User rejected sampling" in response["result"]["content"][0]["text"]
-    assert len(play.upstream.called("ask")) == 1, "nothing is sent again"
+    assert len(setup.upstream.called("ask")) == 1, "nothing is sent again"
 
 
-async def test_a_call_that_waits_for_approval_is_not_delivered(play: RegisteredSetup) -> None:
+async def test_a_call_that_waits_for_approval_is_not_delivered(setup: RegisteredSetup) -> None:
     """Nobody has to check what became of it."""
     state = f"{request_state.prefix('ws')}{request_state.APPROVAL}.sealed"
-    play.upstream.plays["ask"] = result(asking({"a": ELICIT}, state))
-    async with calling_tool(await askable(play)) as call:
+    setup.upstream.answers["ask"] = result(asking({"a": ELICIT}, state))
+    async with calling_tool(await askable(setup)) as call:
         await call.fail(await call.next(), -1, "no")
         (response,) = await call.rest()
     refused = response["result"]["structuredContent"]["error"]
@@ -292,27 +292,27 @@ async def test_a_call_that_waits_for_approval_is_not_delivered(play: RegisteredS
     assert refused["nextStep"] == "call again when its question can be answered"
 
 
-async def test_a_prompt_whose_input_request_fails_is_an_error(play: RegisteredSetup) -> None:
-    play.upstream.plays["ask"] = result(asking({"a": ELICIT}))
-    async with calling(await askable(play), names.PROMPTS_GET, {"name": "ask"}) as call:
+async def test_a_prompt_whose_input_request_fails_is_an_error(setup: RegisteredSetup) -> None:
+    setup.upstream.answers["ask"] = result(asking({"a": ELICIT}))
+    async with calling(await askable(setup), names.PROMPTS_GET, {"name": "ask"}) as call:
         await call.fail(await call.next(), -32601, "no handler")
         (response,) = await call.rest()
     assert response["error"]["code"] == 47122
     assert response["error"]["data"]["details"]["error"] == {"code": -32601, "message": "no handler"}
 
 
-async def test_a_suspended_call_receives_its_clients_error(play: RegisteredSetup) -> None:
+async def test_a_suspended_call_receives_its_clients_error(setup: RegisteredSetup) -> None:
     """A server with sessions decides what the error means, as if connected to the client directly."""
     state = f"{request_state.prefix('ws')}{request_state.SUSPENDED}.sealed"
-    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT, "b": ROOTS}, state)), result(DONE))
-    async with calling_tool(await askable(play)) as call:
+    setup.upstream.answers["ask"] = in_turn(result(asking({"a": ELICIT, "b": ROOTS}, state)), result(DONE))
+    async with calling_tool(await askable(setup)) as call:
         first, second = await call.next(), await call.next()
         await call.fail(first, -1, "not now")
         await call.answer(second, b'{"roots":[]}')
         (response,) = await call.rest()
     assert response["result"]["content"] == DONE["content"]
     failed = {"_meta": {names.META_ERROR: {"code": -1, "message": "not now"}}}
-    assert repeated(play)[1].params["inputResponses"] == {"a": failed, "b": {"roots": []}}
+    assert repeated(setup)[1].params["inputResponses"] == {"a": failed, "b": {"roots": []}}
 
 
 @pytest.mark.parametrize(
@@ -324,29 +324,29 @@ async def test_a_suspended_call_receives_its_clients_error(play: RegisteredSetup
     ],
 )
 async def test_a_client_is_asked_only_for_what_it_declared(
-    play: RegisteredSetup, question: dict[str, Any], missing: str
+    setup: RegisteredSetup, question: dict[str, Any], missing: str
 ) -> None:
     """And the refusal says what is missing."""
 
     class FormsOnly(SessionClient):
         capabilities: Mapping[str, Any] = {"elicitation": {}}
 
-    play.upstream.plays["ask"] = result(asking({"a": ELICIT, "b": question}))
-    answer = await (await askable(play, FormsOnly)).call("ask")
+    setup.upstream.answers["ask"] = result(asking({"a": ELICIT, "b": question}))
+    answer = await (await askable(setup, FormsOnly)).call("ask")
     assert (answer.is_stream, answer.refusal["code"]) == (False, 47122)
     assert missing in answer.refusal["message"]
 
 
 async def test_a_json_only_client_is_asked_nothing(
-    play: RegisteredSetup,
+    setup: RegisteredSetup,
 ) -> None:
     """Questions go out on the request's stream, so there is no way to ask it."""
-    client = await askable(play)
+    client = await askable(setup)
     client.accept = JSON
-    play.upstream.plays["ask"] = result(asking({"a": ELICIT}))
+    setup.upstream.answers["ask"] = result(asking({"a": ELICIT}))
     answer = await client.call("ask")
     assert (answer.headers["Content-Type"], answer.refusal["reason"]) == (JSON, "question_unanswered")
-    (received,) = play.upstream.called("ask")
+    (received,) = setup.upstream.called("ask")
     assert received.params["_meta"][names.META_CAPABILITIES] == {}
 
 
@@ -361,67 +361,67 @@ async def test_a_json_only_client_is_asked_nothing(
     ],
     ids=["nothing", "no questions", "a strange method", "no method", "too many"],
 )
-async def test_an_invalid_input_request_is_refused(play: RegisteredSetup, asked: dict[str, Any]) -> None:
-    play.upstream.plays["ask"] = result(asked)
-    answer = await (await askable(play)).call("ask")
+async def test_an_invalid_input_request_is_refused(setup: RegisteredSetup, asked: dict[str, Any]) -> None:
+    setup.upstream.answers["ask"] = result(asked)
+    answer = await (await askable(setup)).call("ask")
     assert (answer.error["code"], answer.error["data"]["reason"]) == (-32603, "invalid_upstream_answer")
 
 
-async def test_the_number_of_round_trips_is_limited(play: RegisteredSetup) -> None:
-    play.upstream.plays["ask"] = result(asking({"a": ROOTS}))
-    async with calling_tool(await askable(play)) as call:
+async def test_the_number_of_round_trips_is_limited(setup: RegisteredSetup) -> None:
+    setup.upstream.answers["ask"] = result(asking({"a": ROOTS}))
+    async with calling_tool(await askable(setup)) as call:
         for _ in range(MAX_ROUND_TRIPS):
             await call.answer(await call.next(), b'{"roots":[]}')
         (response,) = await call.rest()
     assert response["result"]["structuredContent"]["error"]["reason"] == "question_unanswered"
-    assert len(play.upstream.called("ask")) == MAX_ROUND_TRIPS + 1
+    assert len(setup.upstream.called("ask")) == MAX_ROUND_TRIPS + 1
 
 
 # Cancelling and leaving -----------------------------------------------------------------------------------
 
 
-async def test_cancelling_cancels_the_input_request_and_ends_the_call(play: RegisteredSetup) -> None:
+async def test_cancelling_cancels_the_input_request_and_ends_the_call(setup: RegisteredSetup) -> None:
     """Nothing more is said but that; the late answer is dropped, the id is free."""
-    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
-    client = await askable(play)
+    setup.upstream.answers["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client = await askable(setup)
     async with calling_tool(client) as call:
         question = await call.next()
         await client.notify(names.CANCELLED, {"requestId": "call-1"})
         (taken_back,) = await call.rest()
         await call.answer(question)
     assert (taken_back["method"], taken_back["params"]) == (names.CANCELLED, {"requestId": question["id"]})
-    assert len(play.upstream.called("ask")) == 1
+    assert len(setup.upstream.called("ask")) == 1
     assert (await client.call("ask", identity="call-1")).result["content"] == DONE["content"]
 
 
-async def test_cancelling_after_an_answer_cancels_the_repeated_request(play: RegisteredSetup) -> None:
-    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), stream(event(PROGRESS % 1), None))
-    client = await askable(play)
+async def test_cancelling_after_an_answer_cancels_the_repeated_request(setup: RegisteredSetup) -> None:
+    setup.upstream.answers["ask"] = in_turn(result(asking({"a": ELICIT})), stream(event(PROGRESS % 1), None))
+    client = await askable(setup)
     async with calling_tool(client) as call:
         await call.answer(await call.next())
         await call.next()
         await client.notify(names.CANCELLED, {"requestId": "call-1"})
         assert await call.response.read() == b""
-    await asyncio.wait_for(play.upstream.called("ask")[1].gone.wait(), 5)
+    await asyncio.wait_for(setup.upstream.called("ask")[1].gone.wait(), 5)
 
 
-async def test_a_client_that_disconnects_can_still_answer(play: RegisteredSetup) -> None:
+async def test_a_client_that_disconnects_can_still_answer(setup: RegisteredSetup) -> None:
     """Leaving is no cancellation."""
-    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
-    client = await askable(play)
+    setup.upstream.answers["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client = await askable(setup)
     async with calling_tool(client) as call:
         question = await call.next()
     assert (await client.ask(names.PING)).result == {}
     await call.answer(question)
     async with asyncio.timeout(5):
-        while len(play.upstream.called("ask")) < 2:
+        while len(setup.upstream.called("ask")) < 2:
             await asyncio.sleep(0.01)
 
 
-async def test_an_input_request_is_replayed_after_a_reconnect(play: RegisteredSetup) -> None:
+async def test_an_input_request_is_replayed_after_a_reconnect(setup: RegisteredSetup) -> None:
     """The same question, once, and then the answer of the call."""
-    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
-    client = await askable(play)
+    setup.upstream.answers["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client = await askable(setup)
     async with calling_tool(client) as call:
         first = await priming(call.response)
         question = await call.next()
@@ -433,29 +433,31 @@ async def test_an_input_request_is_replayed_after_a_reconnect(play: RegisteredSe
         await call.answer(question)
         assert (await next_message(again))["result"]["content"] == DONE["content"]
         assert await again.content.read() == b""
-    repeated(play)
+    repeated(setup)
 
 
 # Other differences between the protocol revisions --------------------------------------------------------
 
 
 @pytest.mark.parametrize("as_stream", [False, True], ids=["json", "stream"])
-async def test_results_have_no_members_of_later_revisions(play: RegisteredSetup, as_stream: bool) -> None:
+async def test_results_have_no_members_of_later_revisions(setup: RegisteredSetup, as_stream: bool) -> None:
     """All else byte for byte."""
     text = b'{"ttlMs":0,"content":[],"resultType":"complete","n":1.10,"_meta":{"%s":{},"z":1}}'
     text %= names.META_SERVER.encode()
     response = b'{"jsonrpc":"2.0","id":%(id)s,"result":' + text + b"}"
-    play.upstream.plays["plain"] = stream(event(PROGRESS % 0), event(response)) if as_stream else result(text)
-    answer = await (await askable(play)).call("plain")
+    setup.upstream.answers["plain"] = (
+        stream(event(PROGRESS % 0), event(response)) if as_stream else result(text)
+    )
+    answer = await (await askable(setup)).call("plain")
     assert answer.is_stream is as_stream
     assert b'"result":{"content":[],"n":1.10,"_meta":{"z":1}}}' in answer.body
 
 
-async def test_lists_of_bound_sessions_have_no_members_of_later_revisions(play: RegisteredSetup) -> None:
-    play.upstream.plays[names.PROMPTS_LIST] = result(
+async def test_lists_of_bound_sessions_have_no_members_of_later_revisions(setup: RegisteredSetup) -> None:
+    setup.upstream.answers[names.PROMPTS_LIST] = result(
         {"resultType": "complete", "ttlMs": 5, "cacheScope": "public", "prompts": [], "x": 1}
     )
-    answer = await (await askable(play, pure=False)).ask(names.PROMPTS_LIST)
+    answer = await (await askable(setup, pure=False)).ask(names.PROMPTS_LIST)
     assert answer.result == {"prompts": [], "x": 1}
 
 
@@ -464,18 +466,18 @@ async def test_lists_of_bound_sessions_have_no_members_of_later_revisions(play: 
     [(200, -32602, -32002), (400, -32021, -32602), (404, -32601, -32601), (400, -32042, -32042)],
 )
 async def test_errors_have_the_codes_of_the_clients_revision(
-    play: RegisteredSetup, status: int, sent: int, expected: int
+    setup: RegisteredSetup, status: int, sent: int, expected: int
 ) -> None:
     """400 and 404 would end the session."""
     data = {"uri": "a://b", "requiredCapabilities": {"sampling": {}}}
-    play.upstream.plays["a://b"] = error(sent, "no", data, status)
-    answer = await (await askable(play)).ask(names.RESOURCES_READ, {"uri": "a://b"})
+    setup.upstream.answers["a://b"] = error(sent, "no", data, status)
+    answer = await (await askable(setup)).ask(names.RESOURCES_READ, {"uri": "a://b"})
     assert (answer.status, answer.error["code"], answer.error["data"]) == (200, expected, data)
 
 
 @pytest.mark.parametrize("method", sorted(names.MODERN_ONLY))
 async def test_methods_of_later_revisions_are_unknown_in_a_session(
-    play: RegisteredSetup, method: str
+    setup: RegisteredSetup, method: str
 ) -> None:
-    answer = await (await askable(play)).ask(method)
+    answer = await (await askable(setup)).ask(method)
     assert (answer.status, answer.error["code"]) == (200, jsonrpc.METHOD_NOT_FOUND)

@@ -64,9 +64,9 @@ MODERN = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path_factory.mktemp("ids")) as running:
-        running.upstream.plays = {
+        running.upstream.answers = {
             "fails": error(-32077, "no", status=400),
             "dies": broken_off(b'{"jsonrpc":"2.0",', 1000),
             "raves": fixed(b"<html>", 502, "text/html"),
@@ -74,10 +74,10 @@ async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Regist
         yield running
 
 
-async def client_of(play: RegisteredSetup, case: Case) -> Client:
+async def client_of(setup: RegisteredSetup, case: Case) -> Client:
     if not case.is_legacy:
-        return play.modern(pure=case.is_bound)
-    legacy = await play.legacy(bound=case.is_bound)
+        return setup.modern(pure=case.is_bound)
+    legacy = await setup.legacy(bound=case.is_bound)
     if case.forged is not None:
         legacy.session = case.forged or None
     return legacy
@@ -86,8 +86,8 @@ async def client_of(play: RegisteredSetup, case: Case) -> Client:
 @pytest.mark.parametrize(
     "case", [*LEGACY.values(), *MODERN.values()], ids=[*LEGACY, *(f"stateless: {one}" for one in MODERN)]
 )
-async def test_every_error_has_the_id_of_its_request(play: RegisteredSetup, case: Case) -> None:
-    client = await client_of(play, case)
+async def test_every_error_has_the_id_of_its_request(setup: RegisteredSetup, case: Case) -> None:
+    client = await client_of(setup, case)
     for identity in IDS:
         body = client.body(case.method, case.params, "ID").replace(b'"ID"', identity.encode())
         answer = await client.post(body)
@@ -108,9 +108,9 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("body", UNREADABLE)
-async def test_an_unreadable_id_is_answered_with_null(play: RegisteredSetup, body: bytes) -> None:
+async def test_an_unreadable_id_is_answered_with_null(setup: RegisteredSetup, body: bytes) -> None:
     """Present and null, as JSON-RPC 2.0 requires, whatever the headers are."""
-    for client in (await play.legacy(), SessionClient(play.http, play.manager.address)):
+    for client in (await setup.legacy(), SessionClient(setup.http, setup.manager.address)):
         answer = await client.post(body)
         assert answer.status == 400
         assert b'"id":null' in answer.body
@@ -120,6 +120,6 @@ async def test_an_unreadable_id_is_answered_with_null(play: RegisteredSetup, bod
 
 
 @pytest.mark.parametrize("body", [b'{"id":7}', b'{"jsonrpc":"1.0","id":7,"method":"ping"}'])
-async def test_an_invalid_message_can_still_have_an_id(play: RegisteredSetup, body: bytes) -> None:
-    answer = await SessionClient(play.http, play.manager.address).post(body)
+async def test_an_invalid_message_can_still_have_an_id(setup: RegisteredSetup, body: bytes) -> None:
+    answer = await SessionClient(setup.http, setup.manager.address).post(body)
     assert (answer.status, answer.message["id"], answer.error["code"]) == (400, 7, -32600)

@@ -125,7 +125,7 @@ async def test_delete_ends_a_session_with_its_calls_and_stream(tmp_path: Path) -
     """The server sees the cancellation, the id is unknown from then on."""
     async with registered_setup(tmp_path) as stage:
         stage.upstream.tools = [WORK]
-        stage.upstream.plays["work"] = never
+        stage.upstream.answers["work"] = never
         client, other = await stage.legacy(), await stage.legacy()
         async with client.stream() as stream:
             call = asyncio.create_task(client.call("work"))
@@ -197,7 +197,7 @@ async def test_a_pending_id_cannot_be_reused(tmp_path: Path, again: object) -> N
     async with registered_setup(tmp_path) as stage:
         gate = asyncio.Event()
         stage.upstream.tools = [WORK]
-        stage.upstream.plays["work"] = held(gate, result(COMPLETE))
+        stage.upstream.answers["work"] = held(gate, result(COMPLETE))
         client, other = await stage.legacy(), await stage.legacy()
         first = asyncio.create_task(client.call("work", identity=identity))
         await stage.upstream.arrival("work")

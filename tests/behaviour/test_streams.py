@@ -38,7 +38,7 @@ class Oldest(SessionClient):
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path) as running:
         yield running
 
@@ -63,12 +63,12 @@ def calling(client: SessionClient, tool: str, identity: Any = 7) -> Any:
 
 @pytest.mark.parametrize("is_early", [True, False], ids=["before the answer", "after the answer"])
 async def test_a_call_survives_a_broken_connection_and_its_answer_is_replayed(
-    play: RegisteredSetup, is_early: bool
+    setup: RegisteredSetup, is_early: bool
 ) -> None:
     """Only later events of that stream, then its end."""
-    client = await play.legacy()
+    client = await setup.legacy()
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = stream(event(progress(1)), event(progress(2)), gate, event(RESPONSE))
+    setup.upstream.answers["slow"] = stream(event(progress(1)), event(progress(2)), gate, event(RESPONSE))
     async with calling(client, "slow") as response:
         first = await next_event(response)
         await next_event(response)
@@ -83,7 +83,7 @@ async def test_a_call_survives_a_broken_connection_and_its_answer_is_replayed(
         last = await next_event(again)
         assert json.loads(last.data) == {"jsonrpc": "2.0", "id": 7, "result": {"content": []}}
         assert await again.content.read() == b""
-    assert len(play.upstream.called("slow")) == 1
+    assert len(setup.upstream.called("slow")) == 1
     async with client.stream(last.id) as nothing:
         assert (nothing.status, await nothing.read()) == (204, b""), "so that nobody comes again and again"
 
@@ -96,12 +96,12 @@ async def answered(client: SessionClient, identity: int) -> None:
 
 
 async def test_a_stream_can_be_resumed_from_its_priming_event(
-    play: RegisteredSetup,
+    setup: RegisteredSetup,
 ) -> None:
     """The priming event exists since MCP 2025-11-25."""
-    client = await play.legacy()
+    client = await setup.legacy()
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
+    setup.upstream.answers["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
     async with calling(client, "slow") as response:
         identity = await priming(response)
         break_off(response)
@@ -115,11 +115,11 @@ async def test_a_stream_can_be_resumed_from_its_priming_event(
 
 @pytest.mark.parametrize(("kind", "numbered"), [(Oldest, False), (Older, True)])
 async def test_older_revisions_get_no_event_without_data(
-    play: RegisteredSetup, kind: type[SessionClient], numbered: bool
+    setup: RegisteredSetup, kind: type[SessionClient], numbered: bool
 ) -> None:
     """Their parsers fail on it; they have event ids since 2025-03-26."""
-    client = await kind.connect(play.http, play.pure_url)
-    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    client = await kind.connect(setup.http, setup.pure_url)
+    setup.upstream.answers["slow"] = stream(event(progress(1)), event(RESPONSE))
     answer = await client.call("slow")
     assert answer.body.count(b"data: ") == answer.body.count(b"data: {") == 2
     assert b"retry" not in answer.body
@@ -128,26 +128,26 @@ async def test_older_revisions_get_no_event_without_data(
         assert await is_silent(standing)
 
 
-async def test_stateless_streams_have_no_event_ids(play: RegisteredSetup) -> None:
-    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
-    answer = await play.modern().call("slow", identity=7)
+async def test_stateless_streams_have_no_event_ids(setup: RegisteredSetup) -> None:
+    setup.upstream.answers["slow"] = stream(event(progress(1)), event(RESPONSE))
+    answer = await setup.modern().call("slow", identity=7)
     assert answer.body == event(progress(1)) + event(RESPONSE.replace(b"%(id)s", b"7"))
 
 
-async def test_event_ids_differ_between_the_streams_of_a_session(play: RegisteredSetup) -> None:
-    client = await play.legacy()
-    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+async def test_event_ids_differ_between_the_streams_of_a_session(setup: RegisteredSetup) -> None:
+    client = await setup.legacy()
+    setup.upstream.answers["slow"] = stream(event(progress(1)), event(RESPONSE))
     ids = [one.id for _ in range(3) for one in (await client.call("slow")).events]
     async with client.stream() as standing:
         ids.append(await priming(standing))
     assert len(set(ids)) == len(ids) == 7
 
 
-async def test_the_replay_buffer_is_bounded_and_keeps_the_answer(play: RegisteredSetup) -> None:
-    client = await play.legacy()
+async def test_the_replay_buffer_is_bounded_and_keeps_the_answer(setup: RegisteredSetup) -> None:
+    client = await setup.legacy()
     gate = asyncio.Event()
     flood = b"".join(event(progress(count)) for count in range(1000))
-    play.upstream.plays["slow"] = stream(event(progress(-1)), gate, flood, event(RESPONSE))
+    setup.upstream.answers["slow"] = stream(event(progress(-1)), gate, flood, event(RESPONSE))
     async with calling(client, "slow") as response:
         first = await next_event(response)
         break_off(response)
@@ -159,20 +159,20 @@ async def test_the_replay_buffer_is_bounded_and_keeps_the_answer(play: Registere
     assert counts == [*range(745, 1000), None]
 
 
-async def test_only_the_session_itself_can_resume_its_stream(play: RegisteredSetup) -> None:
+async def test_only_the_session_itself_can_resume_its_stream(setup: RegisteredSetup) -> None:
     """Another session learns only that the stream does not exist."""
-    client, other = await play.legacy(), await play.legacy()
-    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    client, other = await setup.legacy(), await setup.legacy()
+    setup.upstream.answers["slow"] = stream(event(progress(1)), event(RESPONSE))
     first, _ = (await client.call("slow", identity="mine")).events
     async with other.stream(first.id) as again:
         (lost,) = sse.Decoder().feed(await again.read())
     assert json.loads(lost.data)["error"]["code"] == 47112
 
 
-async def test_resuming_an_unknown_stream_without_a_request_gets_204(play: RegisteredSetup) -> None:
+async def test_resuming_an_unknown_stream_without_a_request_gets_204(setup: RegisteredSetup) -> None:
     """Ids that are too long are not named; who made one up learns no more."""
-    client = await play.legacy()
-    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    client = await setup.legacy()
+    setup.upstream.answers["slow"] = stream(event(progress(1)), event(RESPONSE))
     first, _ = (await client.call("slow", identity="x" * 100)).events
     async with client.stream(first.id) as again:
         assert (await next_message(again))["id"] == "x" * 100
@@ -180,10 +180,10 @@ async def test_resuming_an_unknown_stream_without_a_request_gets_204(play: Regis
         assert (again.status, await again.read()) == (204, b"")
 
 
-async def test_a_cancelled_calls_stream_cannot_be_resumed(play: RegisteredSetup) -> None:
+async def test_a_cancelled_calls_stream_cannot_be_resumed(setup: RegisteredSetup) -> None:
     """Its client comes back once, because the stream ended without a response, and not again."""
-    client = await play.legacy()
-    play.upstream.plays["slow"] = stream(event(progress(1)), None)
+    client = await setup.legacy()
+    setup.upstream.answers["slow"] = stream(event(progress(1)), None)
     async with calling(client, "slow") as response:
         last = await next_event(response)
         await client.notify(names.CANCELLED, {"requestId": 7})
@@ -192,11 +192,11 @@ async def test_a_cancelled_calls_stream_cannot_be_resumed(play: RegisteredSetup)
         assert again.status == 204
 
 
-async def test_a_second_connection_takes_over_a_resumed_stream(play: RegisteredSetup) -> None:
+async def test_a_second_connection_takes_over_a_resumed_stream(setup: RegisteredSetup) -> None:
     """A client knows before the manager that its connection is dead."""
-    client = await play.legacy()
+    client = await setup.legacy()
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
+    setup.upstream.answers["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
     async with calling(client, "slow") as dead:
         first = await next_event(dead)
         async with client.stream(first.id) as again:
@@ -207,10 +207,10 @@ async def test_a_second_connection_takes_over_a_resumed_stream(play: RegisteredS
 
 
 async def test_the_error_of_a_dead_server_can_be_replayed(
-    play: RegisteredSetup,
+    setup: RegisteredSetup,
 ) -> None:
-    client = await play.legacy()
-    play.upstream.plays["slow"] = cut(event(progress(1)))
+    client = await setup.legacy()
+    setup.upstream.answers["slow"] = cut(event(progress(1)))
     first, last = (await client.call("slow")).events
     assert json.loads(last.data)["result"]["structuredContent"]["error"]["code"] == 47103
     async with client.stream(first.id) as again:
@@ -220,13 +220,13 @@ async def test_the_error_of_a_dead_server_can_be_replayed(
 # Server stream -----------------------------------------------------------------------------------------------
 
 
-async def test_notifications_during_a_broken_connection_are_delivered_later(play: RegisteredSetup) -> None:
+async def test_notifications_during_a_broken_connection_are_delivered_later(setup: RegisteredSetup) -> None:
     """What was missed, and nothing twice."""
-    client = await play.legacy(bound=False)
-    play.upstream.tools = [{"name": "a", "inputSchema": {"type": "object"}}]
+    client = await setup.legacy(bound=False)
+    setup.upstream.tools = [{"name": "a", "inputSchema": {"type": "object"}}]
     async with client.stream() as standing:
         identity = await priming(standing)
-        await client.handshake(play.upstream.root)
+        await client.handshake(setup.upstream.root)
         assert await next_methods(standing, 3) == list(names.LISTS_CHANGED)
         break_off(standing)
     async with client.stream(identity) as again:
@@ -237,9 +237,9 @@ async def test_notifications_during_a_broken_connection_are_delivered_later(play
         assert (await next_event(again)).id == ids[2]
 
 
-async def test_an_unknown_event_id_announces_all_lists_as_changed(play: RegisteredSetup) -> None:
+async def test_an_unknown_event_id_announces_all_lists_as_changed(setup: RegisteredSetup) -> None:
     """Too old, of another manager, or made up."""
-    client = await play.legacy()
+    client = await setup.legacy()
     for unknown in ("abcd.0-7", "rubbish"):
         async with client.stream(unknown) as standing:
             assert standing.status == 200
@@ -264,13 +264,13 @@ async def gone(client: SessionClient) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_long_silent_call_is_kept_alive(
-    play: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream is opened, comments keep it, and the answer comes as its last event."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.05)
-    client = await play.legacy() if era == "legacy" else play.modern()
+    client = await setup.legacy() if era == "legacy" else setup.modern()
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = held(gate, result({"content": []}))
+    setup.upstream.answers["slow"] = held(gate, result({"content": []}))
     async with calling(client, "slow") as response:
         assert response.content_type == EVENTS
         if era == "legacy":
@@ -284,14 +284,14 @@ async def test_a_long_silent_call_is_kept_alive(
 
 
 async def test_a_json_only_client_gets_nothing_before_its_response(
-    play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.01)
-    client = await play.legacy(accept=JSON)
+    client = await setup.legacy(accept=JSON)
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = held(gate, result({"content": []}))
+    setup.upstream.answers["slow"] = held(gate, result({"content": []}))
     call = asyncio.create_task(client.call("slow"))
-    await play.upstream.arrival("slow")
+    await setup.upstream.arrival("slow")
     await asyncio.sleep(0.05)
     gate.set()
     assert not (await call).is_stream
@@ -307,7 +307,7 @@ async def test_a_new_manager_answers_that_a_response_is_lost(tmp_path: Path) -> 
     async with raw_http() as http:
         async with running_manager(tmp_path / "manager", drain_s=0) as manager:
             upstream = ScriptedWorkspaceServer(root, manager.paths.control_socket)
-            upstream.plays["slow"] = stream(event(progress(1)), None)
+            upstream.answers["slow"] = stream(event(progress(1)), None)
             async with upstream.serving():
                 client = await SessionClient.connect(http, manager.address)
                 await client.handshake(root)

@@ -20,14 +20,14 @@ from support.servers.scripted_workspace_server import ScriptedWorkspaceServer, e
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def listened(play: RegisteredSetup) -> ListenStreams:
-    return ListenStreams(play.upstream)
+def listened(setup: RegisteredSetup) -> ListenStreams:
+    return ListenStreams(setup.upstream)
 
 
 async def subscribe(client: SessionClient, *uris: str) -> None:
@@ -40,10 +40,10 @@ def updated(uri: str) -> dict[str, Any]:
 
 
 async def test_each_session_is_notified_of_its_subscribed_resources(
-    play: RegisteredSetup, listened: ListenStreams
+    setup: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """Over one upstream listen stream for all sessions; the notification has no subscription id."""
-    one, two, none = await play.legacy(), await play.legacy(), await play.legacy()
+    one, two, none = await setup.legacy(), await setup.legacy(), await setup.legacy()
     await subscribe(one, "x:1", "x:both")
     await subscribe(two, "x:2", "x:both")
     await listened.until(lambda: listened.resources == [{"x:1", "x:2", "x:both"}])
@@ -56,10 +56,10 @@ async def test_each_session_is_notified_of_its_subscribed_resources(
 
 
 async def test_a_subscription_takes_effect_before_it_is_answered(
-    play: RegisteredSetup, listened: ListenStreams
+    setup: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """The server has acknowledged it by then; updates before the server stream opens are sent once, later."""
-    client = await play.legacy()
+    client = await setup.legacy()
     await subscribe(client, "x:1", "x:2")
     for uri in ("x:1", "x:2", "x:1"):
         await listened.say(names.RESOURCE_UPDATED, {"uri": uri})
@@ -73,10 +73,10 @@ async def test_a_subscription_takes_effect_before_it_is_answered(
 
 
 async def test_nothing_is_missed_while_the_listen_stream_is_renewed(
-    play: RegisteredSetup, listened: ListenStreams
+    setup: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """The old stream stays open until the new one is acknowledged."""
-    client = await play.legacy()
+    client = await setup.legacy()
     await subscribe(client, "x:0")
     async with client.stream() as stream:
         for number in range(1, 20):
@@ -87,24 +87,24 @@ async def test_nothing_is_missed_while_the_listen_stream_is_renewed(
     assert len(listened.open) <= 2
 
 
-async def test_unused_subscriptions_end_upstream(play: RegisteredSetup, listened: ListenStreams) -> None:
-    one, two = await play.legacy(), await play.legacy()
+async def test_unused_subscriptions_end_upstream(setup: RegisteredSetup, listened: ListenStreams) -> None:
+    one, two = await setup.legacy(), await setup.legacy()
     await subscribe(one, "x:1", "x:2")
     await subscribe(two, "x:2", "x:3")
     await listened.until(lambda: listened.resources == [{"x:1", "x:2", "x:3"}])
     assert (await one.ask(names.UNSUBSCRIBE, {"uri": "x:1"})).result == {}
     assert (await one.ask(names.UNSUBSCRIBE, {"uri": "never subscribed"})).result == {}
     await listened.until(lambda: listened.resources == [{"x:2", "x:3"}])
-    async with play.http.delete(two.url, headers={"Mcp-Session-Id": two.session or ""}) as gone:
+    async with setup.http.delete(two.url, headers={"Mcp-Session-Id": two.session or ""}) as gone:
         assert gone.status == 200
     await listened.until(lambda: listened.resources == [{"x:2"}])
 
 
 async def test_at_a_workspaces_url_its_resources_are_subscribed(
-    play: RegisteredSetup, listened: ListenStreams
+    setup: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """A workspace's URL needs no handshake."""
-    client = await SessionClient.connect(play.http, play.pure_url)
+    client = await SessionClient.connect(setup.http, setup.pure_url)
     await subscribe(client, "x:1")
     async with client.stream() as stream:
         await listened.say(names.RESOURCE_UPDATED, {"uri": "x:1/part"})
@@ -112,10 +112,10 @@ async def test_at_a_workspaces_url_its_resources_are_subscribed(
 
 
 async def test_concurrent_subscriptions_are_answered_individually(
-    play: RegisteredSetup, listened: ListenStreams
+    setup: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """A pending subscription keeps waiting when another one renews the stream."""
-    client = await play.legacy()
+    client = await setup.legacy()
     listened.attentive.clear()
     listened.refused = {"x:2"}
     requests = [asyncio.create_task(client.ask(names.SUBSCRIBE, {"uri": f"x:{one}"})) for one in range(4)]
@@ -128,10 +128,10 @@ async def test_concurrent_subscriptions_are_answered_individually(
 
 
 async def test_a_slow_acknowledgement_counts_as_given(
-    play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.preferences.CONFIRM_S", 0.05)
-    client = await play.legacy()
+    client = await setup.legacy()
     listened.attentive.clear()
     await subscribe(client, "x:1")
     listened.attentive.set()
@@ -141,19 +141,19 @@ async def test_a_slow_acknowledgement_counts_as_given(
         assert await next_message(stream) == updated("x:1")
 
 
-async def test_without_server_support_subscriptions_are_refused(play: RegisteredSetup) -> None:
+async def test_without_server_support_subscriptions_are_refused(setup: RegisteredSetup) -> None:
     """A server without listen streams: an error is better than missing updates."""
-    client = await play.legacy()
-    play.upstream.plays[names.LISTEN] = error(jsonrpc.METHOD_NOT_FOUND, "no", status=404)
+    client = await setup.legacy()
+    setup.upstream.answers[names.LISTEN] = error(jsonrpc.METHOD_NOT_FOUND, "no", status=404)
     answer = await client.ask(names.SUBSCRIBE, {"uri": "x:1"})
     assert answer.error["code"] == jsonrpc.INVALID_PARAMS
 
 
 async def test_the_number_of_subscriptions_is_limited(
-    play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.session_manager.MAX_SUBSCRIPTIONS", 2)
-    client, other = await play.legacy(), await play.legacy()
+    client, other = await setup.legacy(), await setup.legacy()
     await subscribe(client, "x:1", "x:2", "x:2")
     assert (await client.ask(names.SUBSCRIBE, {"uri": "x:3"})).error["code"] == jsonrpc.INVALID_PARAMS
     await subscribe(other, "x:3")
@@ -161,8 +161,8 @@ async def test_the_number_of_subscriptions_is_limited(
     await subscribe(client, "x:3")
 
 
-async def test_an_invalid_subscription_is_refused(play: RegisteredSetup, listened: ListenStreams) -> None:
-    client, unbound = await play.legacy(), await play.legacy(bound=False)
+async def test_an_invalid_subscription_is_refused(setup: RegisteredSetup, listened: ListenStreams) -> None:
+    client, unbound = await setup.legacy(), await setup.legacy(bound=False)
     listened.refused = {"x:constant"}
     refused = await client.ask(names.SUBSCRIBE, {"uri": "x:constant"})
     assert (refused.error["code"], refused.error["message"]) == (
@@ -173,7 +173,7 @@ async def test_an_invalid_subscription_is_refused(play: RegisteredSetup, listene
         for method in (names.SUBSCRIBE, names.UNSUBSCRIBE):
             assert (await client.ask(method, params)).error["code"] == jsonrpc.INVALID_PARAMS
     assert (await unbound.ask(names.SUBSCRIBE, {"uri": "x:1"})).error["code"] == 47100
-    nowhere = await SessionClient.connect(play.http, play.manager.address + "?cwd=relative")
+    nowhere = await SessionClient.connect(setup.http, setup.manager.address + "?cwd=relative")
     refused = await nowhere.ask(names.SUBSCRIBE, {"uri": "x:1"})
     assert refused.error["data"]["reason"] == "invalid_cwd"
     await subscribe(client, "x:1")
@@ -181,10 +181,10 @@ async def test_an_invalid_subscription_is_refused(play: RegisteredSetup, listene
 
 
 async def test_a_restarted_server_is_resubscribed_and_all_may_have_changed(
-    play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.upstream_listener.RETRY_S", 0.05)
-    client = await play.legacy()
+    client = await setup.legacy()
     await subscribe(client, "x:1")
     async with client.stream() as stream:
         listened.break_off()
@@ -192,10 +192,10 @@ async def test_a_restarted_server_is_resubscribed_and_all_may_have_changed(
     assert listened.resources == [{"x:1"}]
 
 
-async def test_resource_subscriptions_are_declared_to_sessions_only(play: RegisteredSetup) -> None:
-    answer = await play.modern(pure=False).ask(names.DISCOVER)
+async def test_resource_subscriptions_are_declared_to_sessions_only(setup: RegisteredSetup) -> None:
+    answer = await setup.modern(pure=False).ask(names.DISCOVER)
     assert "subscribe" not in answer.result["capabilities"]["resources"], "a stateless client has no session"
-    client = SessionClient(play.http, play.manager.address)
+    client = SessionClient(setup.http, setup.manager.address)
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -211,15 +211,15 @@ async def test_resource_subscriptions_are_declared_to_sessions_only(play: Regist
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
-async def test_only_valid_log_levels_are_accepted(play: RegisteredSetup) -> None:
-    client = await play.legacy()
+async def test_only_valid_log_levels_are_accepted(setup: RegisteredSetup) -> None:
+    client = await setup.legacy()
     for level in LEVELS:
         assert (await client.ask(names.SET_LEVEL, {"level": level})).result == {}
     for params in ({}, {"level": "loud"}, {"level": 3}, {"level": None}, {"level": "Info"}):
         answer = await client.ask(names.SET_LEVEL, params)
         assert (answer.status, answer.error["code"]) == (200, jsonrpc.INVALID_PARAMS)
     await client.call("echo")
-    assert play.upstream.called()[-1].params["_meta"][names.META_LOG_LEVEL] == "emergency"
+    assert setup.upstream.called()[-1].params["_meta"][names.META_LOG_LEVEL] == "emergency"
 
 
 # The next manager --------------------------------------------------------------------------------------------

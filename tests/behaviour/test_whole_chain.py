@@ -21,7 +21,7 @@ from protocol import names
 from support.clients.raw_clients import Answer, Client
 from support.http.event_stream import next_event, next_message
 from support.projects.gateway import Project, eventually, running_gateway
-from support.servers.remote_server import ECHO, Play, Received, ScriptedRemoteServer, events, fake_remote
+from support.servers.remote_server import ECHO, Answerer, Received, ScriptedRemoteServer, events, fake_remote
 from support.servers.scripted_workspace_server import event
 from support.servers.stdio_servers import program
 
@@ -47,7 +47,7 @@ def call(m, line):
     put(%r.replace(b"ID", str(m["id"]).encode()) + b"\\n")
 while line := sys.stdin.buffer.readline():
     m = json.loads(line)
-    {"initialize": greet, "tools/list": listed}.get(m["method"], heard)(m)
+    {"initialize": initialize, "tools/list": list_tools}.get(m["method"], other)(m)
     if m["method"] == "tools/call": call(m, line)
 """
 """A program that answers each call with these bytes, and keeps those that came."""
@@ -63,9 +63,9 @@ class Setting:
     async def client(self, era: str) -> Client:
         return self.project.modern if era == "modern" else await self.project.legacy()
 
-    def plays(self, source: str, *plays: Play) -> None:
+    def answers(self, source: str, *answers: Answerer) -> None:
         """What the source answers to calls from now on."""
-        self.servers[source].plays[names.TOOLS_CALL] = list(plays)
+        self.servers[source].answers[names.TOOLS_CALL] = list(answers)
 
 
 def modern(server: ScriptedRemoteServer) -> None:
@@ -78,8 +78,8 @@ def modern(server: ScriptedRemoteServer) -> None:
     async def tools(got: Received) -> web.StreamResponse:
         return got.result({**COMPLETE, "tools": server.tools})
 
-    server.plays[names.DISCOVER] = [discover]
-    server.plays[names.TOOLS_LIST] = [tools]
+    server.answers[names.DISCOVER] = [discover]
+    server.answers[names.TOOLS_LIST] = [tools]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -128,10 +128,10 @@ def progress(count: int) -> dict[str, Any]:
     }
 
 
-def stepwise(source: str, gates: list[asyncio.Event]) -> Play:
+def stepwise(source: str, gates: list[asyncio.Event]) -> Answerer:
     """Progress, each step after the gate before it, and then the answer."""
 
-    async def play(got: Received) -> web.StreamResponse:
+    async def answer(got: Received) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(got.request)
         token = got.message["params"]["_meta"]["progressToken"]
@@ -142,7 +142,7 @@ def stepwise(source: str, gates: list[asyncio.Event]) -> Play:
         await response.write(event(answer_of(source, json.dumps(got.message["id"]).encode())))
         return response
 
-    return play
+    return answer
 
 
 def call_with_everything(client: Client, tool: str) -> bytes:
@@ -170,7 +170,7 @@ async def test_arguments_and_results_keep_their_bytes_over_both_hops(
 @SOURCES
 async def test_every_value_survives_both_hops(setting: Setting, source: str, client_era: str) -> None:
     """At addresses the SDK's transport writes numbers and white space in its own way; order and values stay."""
-    setting.plays(source, events(event(answer_of(source))))
+    setting.answers(source, events(event(answer_of(source))))
     client = await setting.client(client_era)
     answer = await client.post(call_with_everything(client, f"{source}__echo"))
     # the SDK's transport opens its streams when it likes, also behind the call
@@ -195,7 +195,7 @@ async def test_each_notification_arrives_before_the_server_continues(
 ) -> None:
     """The server waits until its step was read at the other end."""
     gates = [asyncio.Event() for _ in range(3)]
-    setting.plays(source, stepwise(source, gates))
+    setting.answers(source, stepwise(source, gates))
     client = await setting.client(client_era)
     params = {"name": f"{source}__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
     async with client.open(client.body(names.TOOLS_CALL, params, 1)) as response:
@@ -221,7 +221,7 @@ async def test_only_a_stateless_client_cancels_its_call_by_disconnecting(
     setting: Setting, source: str, client_era: str
 ) -> None:
     gate = asyncio.Event()
-    setting.plays(source, stepwise(source, [gate]))
+    setting.answers(source, stepwise(source, [gate]))
     client = await setting.client(client_era)
     params = {"name": f"{source}__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
     async with client.open(client.body(names.TOOLS_CALL, params, 1)) as response:
@@ -247,7 +247,7 @@ async def test_only_a_stateless_client_cancels_its_call_by_disconnecting(
 async def test_a_large_result_passes_both_hops(setting: Setting, source: str, client_era: str) -> None:
     text = b'[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}]'
     front = b'"resultType":"complete",' if source == "new" else b""
-    setting.plays(
+    setting.answers(
         source, events(event(b'{"jsonrpc":"2.0","id":$ID,"result":{' + front + b'"content":' + text + b"}}"))
     )
     client = await setting.client(client_era)
@@ -269,13 +269,13 @@ async def test_a_servers_death_after_progress_is_reported_on_the_stream(
         step = {"progressToken": token, "progress": 0}
         return await events(event({"jsonrpc": "2.0", "method": names.PROGRESS, "params": step}))(got)
 
-    setting.plays(source, dies)
+    setting.answers(source, dies)
     client = await setting.client(client_era)
     answer = await client.call(f"{source}__echo", meta={"progressToken": "mine"})
     assert answer.messages[0] == progress(0)
     assert (answer.refusal["reason"], answer.refusal["delivered"]) == ("source_unavailable", "unknown")
     assert server.count(names.TOOLS_CALL) == before + 1
-    setting.plays(source, events(event(answer_of(source))))
+    setting.answers(source, events(event(answer_of(source))))
     assert_whole(await client.call(f"{source}__echo"))
 
 
@@ -283,7 +283,7 @@ async def test_a_workspace_servers_death_after_progress_is_reported(
     setting: Setting,
 ) -> None:
     """The responses that clients wait for come from the manager; the next call is served."""
-    setting.plays("new", stepwise("new", [asyncio.Event()]))
+    setting.answers("new", stepwise("new", [asyncio.Event()]))
     params = {"name": "new__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
     modern, legacy = [await setting.client(era) for era in ("modern", "legacy")]
     bodies = [client.body(names.TOOLS_CALL, params, "é") for client in (modern, legacy)]
@@ -296,7 +296,7 @@ async def test_a_workspace_servers_death_after_progress_is_reported(
             assert await response.read() == b""
             assert message["id"] == "é"
             assert message["result"]["structuredContent"]["error"]["code"] == 47103
-    setting.plays("new", events(event(answer_of("new"))))
+    setting.answers("new", events(event(answer_of("new"))))
 
     async def served() -> Answer | None:
         answer = await legacy.call("new__echo")

@@ -17,7 +17,7 @@ from protocol import names, sse
 from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerHome
 from support.processes.manager_in_process import make_project
-from support.servers.scripted_workspace_server import COMPLETE, Play, ScriptedWorkspaceServer, result
+from support.servers.scripted_workspace_server import COMPLETE, Answerer, ScriptedWorkspaceServer, result
 
 ASKING = {
     "resultType": "input_required",
@@ -39,12 +39,12 @@ class AskableClient(SessionClient):
         assert (await self.post(json.dumps(message).encode())).status == 202
 
 
-def asks_until_answered() -> Play:
-    async def play(request: Any, received: Any) -> Any:
+def asks_until_answered() -> Answerer:
+    async def answer(request: Any, received: Any) -> Any:
         done = "inputResponses" in received.params
         return await result(COMPLETE if done else ASKING)(request, received)
 
-    return play
+    return answer
 
 
 async def next_message(response: ClientResponse) -> dict[str, Any]:
@@ -61,7 +61,7 @@ async def test_a_late_answer_is_dropped_and_the_call_can_be_made_again(
     """A manager that is stopped says so at once, and does not wait for a person."""
     manager = await home.start(drain_s=60)
     external = ScriptedWorkspaceServer(make_project(tmp_path / "external"), home.paths.control_socket)
-    external.plays["ask"] = asks_until_answered()
+    external.answers["ask"] = asks_until_answered()
     async with asyncio.timeout(60), external.serving():
         client = await AskableClient.connect(http, manager.address)
         await client.handshake(external.root)

@@ -30,7 +30,7 @@ class Held:
         self.gate = asyncio.Event()
         self.upstream = ScriptedWorkspaceServer(make_project(folder), home.paths.control_socket)
         self.upstream.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
-        self.upstream.plays["work"] = held(self.gate, result(COMPLETE))
+        self.upstream.answers["work"] = held(self.gate, result(COMPLETE))
 
     async def call(self, manager: ManagerProcess) -> asyncio.Task[Answer]:
         """The call, in flight."""

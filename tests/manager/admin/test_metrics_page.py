@@ -32,19 +32,19 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     async with registered_setup(tmp_path_factory.mktemp("metrics")) as running:
-        running.upstream.plays |= {"small": result(COMPLETE), "breaks off": broken_off(b"{", 500)}
+        running.upstream.answers |= {"small": result(COMPLETE), "breaks off": broken_off(b"{", 500)}
         yield running
 
 
-async def client_of(play: RegisteredSetup, era: str) -> Client:
-    return play.modern() if era == "modern" else await play.legacy()
+async def client_of(setup: RegisteredSetup, era: str) -> Client:
+    return setup.modern() if era == "modern" else await setup.legacy()
 
 
-async def collected(play: RegisteredSetup) -> dict[str, float]:
+async def collected(setup: RegisteredSetup) -> dict[str, float]:
     """Samples of the scripted workspace by name and further labels, and those without labels."""
-    async with play.http.get(f"{play.manager.base}/metrics") as response:
+    async with setup.http.get(f"{setup.manager.base}/metrics") as response:
         assert response.status == 200
         assert response.content_type == "text/plain"
         text = await response.text()
@@ -58,8 +58,8 @@ def _further(labels: dict[str, str]) -> list[str]:
     return [value for name, value in sorted(labels.items()) if name != "workspace"]
 
 
-async def grown(play: RegisteredSetup, before: dict[str, float]) -> dict[str, float]:
-    after = await collected(play)
+async def grown(setup: RegisteredSetup, before: dict[str, float]) -> dict[str, float]:
+    after = await collected(setup)
     told = {name: value - before.get(name, 0.0) for name, value in after.items() if name.startswith("lmtb_")}
     return {
         name: value
@@ -69,13 +69,13 @@ async def grown(play: RegisteredSetup, before: dict[str, float]) -> dict[str, fl
 
 
 @ERAS
-async def test_a_call_is_counted_and_timed_at_both_hops(era: str, play: RegisteredSetup) -> None:
+async def test_a_call_is_counted_and_timed_at_both_hops(era: str, setup: RegisteredSetup) -> None:
     """The first as those that are known by it."""
-    caller, times = await client_of(play, era), 6
-    before = await collected(play)
+    caller, times = await client_of(setup, era), 6
+    before = await collected(setup)
     for _ in range(times):
         await caller.call("small")
-    counted = await grown(play, before)
+    counted = await grown(setup, before)
     calls = "lmtb_call_duration_seconds_count"
     # the first of a second looks at the disk before it is sent
     assert counted.pop("lmtb_wait_duration_seconds_count start", 0) < times
@@ -84,17 +84,17 @@ async def test_a_call_is_counted_and_timed_at_both_hops(era: str, play: Register
 
 
 @ERAS
-async def test_the_servers_time_is_not_the_managers(era: str, play: RegisteredSetup) -> None:
+async def test_the_servers_time_is_not_the_managers(era: str, setup: RegisteredSetup) -> None:
     gate, name = asyncio.Event(), f"slow {era}"
-    play.upstream.plays[name] = held(gate, result(COMPLETE))
-    caller = await client_of(play, era)
-    before = await collected(play)
+    setup.upstream.answers[name] = held(gate, result(COMPLETE))
+    caller = await client_of(setup, era)
+    before = await collected(setup)
     call = asyncio.create_task(caller.call(name))
-    await play.upstream.arrival(name)
-    assert (await collected(play))["lmtb_in_flight"] == 1
+    await setup.upstream.arrival(name)
+    assert (await collected(setup))["lmtb_in_flight"] == 1
     asyncio.get_running_loop().call_later(0.2, gate.set)
     await call
-    after = await collected(play)
+    after = await collected(setup)
     took = {
         hop: after[f"lmtb_call_duration_seconds_sum {hop}"]
         - before.get(f"lmtb_call_duration_seconds_sum {hop}", 0.0)
@@ -105,26 +105,26 @@ async def test_the_servers_time_is_not_the_managers(era: str, play: RegisteredSe
 
 
 @ERAS
-async def test_a_failure_is_counted_by_its_reason(era: str, play: RegisteredSetup) -> None:
-    caller = await client_of(play, era)
-    before = await collected(play)
+async def test_a_failure_is_counted_by_its_reason(era: str, setup: RegisteredSetup) -> None:
+    caller = await client_of(setup, era)
+    before = await collected(setup)
     await caller.call("breaks off")
-    assert (await grown(play, before))["lmtb_errors_total workspace_server_died"] == 1
+    assert (await grown(setup, before))["lmtb_errors_total workspace_server_died"] == 1
 
 
-async def test_a_new_connection_is_a_wait(play: RegisteredSetup) -> None:
+async def test_a_new_connection_is_a_wait(setup: RegisteredSetup) -> None:
     gate = asyncio.Event()
-    play.upstream.plays["together"] = held(gate, result(COMPLETE))
-    caller, before = play.modern(), await collected(play)
+    setup.upstream.answers["together"] = held(gate, result(COMPLETE))
+    caller, before = setup.modern(), await collected(setup)
     calls = [asyncio.create_task(caller.call("together")) for _ in range(12)]
 
     async def all_there() -> bool:
-        return len(play.upstream.called("together")) == len(calls)
+        return len(setup.upstream.called("together")) == len(calls)
 
     await eventually(all_there)
     gate.set()
     await asyncio.gather(*calls)
-    counted = await grown(play, before)
+    counted = await grown(setup, before)
     assert counted["lmtb_wait_duration_seconds_count connection"] >= 1
     assert counted["lmtb_calls_total"] == 12
 
@@ -133,17 +133,17 @@ class AskableClient(SessionClient):
     capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
 
 
-async def test_time_in_input_requests_counts_for_neither_hop(play: RegisteredSetup) -> None:
-    play.upstream.plays["asks"] = result(QUESTION)
-    caller = await AskableClient.connect(play.http, play.pure_url)
-    before = await collected(play)
+async def test_time_in_input_requests_counts_for_neither_hop(setup: RegisteredSetup) -> None:
+    setup.upstream.answers["asks"] = result(QUESTION)
+    caller = await AskableClient.connect(setup.http, setup.pure_url)
+    before = await collected(setup)
     async with caller.open(caller.body("tools/call", {"name": "asks", "arguments": {}}, 7)) as response:
         asked = await next_message(response)
-        play.upstream.plays["asks"] = result(COMPLETE)
+        setup.upstream.answers["asks"] = result(COMPLETE)
         await asyncio.sleep(0.2)  # how long the client takes
         await caller.post(jsonrpc.result(jsonrpc.dumps(asked["id"]), {"action": "accept", "content": {}}))
         assert (await next_message(response))["id"] == 7
-    after = await collected(play)
+    after = await collected(setup)
     took = [
         after[f"lmtb_call_duration_seconds_sum {hop}"]
         - before.get(f"lmtb_call_duration_seconds_sum {hop}", 0.0)
@@ -156,7 +156,7 @@ async def test_time_in_input_requests_counts_for_neither_hop(play: RegisteredSet
 async def test_a_call_for_which_there_is_no_room_is_an_error(tmp_path: Path) -> None:
     async with registered_setup(tmp_path, workspace_in_flight_limit=1) as crowded:
         gate = asyncio.Event()
-        crowded.upstream.plays["held"] = held(gate, result(COMPLETE))
+        crowded.upstream.answers["held"] = held(gate, result(COMPLETE))
         first = asyncio.create_task(crowded.modern().call("held"))
         await crowded.upstream.arrival("held")
         await crowded.modern().call("held")
@@ -166,17 +166,17 @@ async def test_a_call_for_which_there_is_no_room_is_an_error(tmp_path: Path) -> 
     assert (counted["lmtb_errors_total overloaded"], counted["lmtb_calls_total"]) == (1, 1)
 
 
-async def test_lists_are_not_counted_as_calls(play: RegisteredSetup) -> None:
-    caller = play.modern()
+async def test_lists_are_not_counted_as_calls(setup: RegisteredSetup) -> None:
+    caller = setup.modern()
     await caller.call("small")
-    before = await collected(play)
+    before = await collected(setup)
     await caller.ask("tools/list")
-    assert await grown(play, before) == {}
+    assert await grown(setup, before) == {}
 
 
-async def test_status_shows_percentiles_of_workspaces_and_of_all(play: RegisteredSetup) -> None:
-    await play.modern(accept=EVENTS).call("small")
-    async with play.http.get(f"{play.manager.base}/mcp/status") as response:
+async def test_status_shows_percentiles_of_workspaces_and_of_all(setup: RegisteredSetup) -> None:
+    await setup.modern(accept=EVENTS).call("small")
+    async with setup.http.get(f"{setup.manager.base}/mcp/status") as response:
         shown: dict[str, Any] = await response.json()
     [workspace] = shown["workspaceDetails"]
     for figures in (workspace, shown["figures"]):
@@ -186,13 +186,13 @@ async def test_status_shows_percentiles_of_workspaces_and_of_all(play: Registere
     assert [shown["figures"][one] for one in members] == [workspace[one] for one in members]
 
 
-async def test_metrics_are_served_on_the_control_socket_too(play: RegisteredSetup) -> None:
-    connector = UnixConnector(str(play.manager.paths.control_socket))
+async def test_metrics_are_served_on_the_control_socket_too(setup: RegisteredSetup) -> None:
+    connector = UnixConnector(str(setup.manager.paths.control_socket))
     async with ClientSession(connector=connector) as http, http.get("http://socket/metrics") as response:
         assert response.headers["Content-Type"] == CONTENT_TYPE
         assert "lmtb_sessions " in await response.text()
 
 
-async def test_collecting_at_the_same_time_gives_each_a_whole_page(play: RegisteredSetup) -> None:
-    pages = await asyncio.gather(*(collected(play) for _ in range(5)))
+async def test_collecting_at_the_same_time_gives_each_a_whole_page(setup: RegisteredSetup) -> None:
+    pages = await asyncio.gather(*(collected(setup) for _ in range(5)))
     assert len({frozenset(page) for page in pages}) == 1

@@ -31,16 +31,16 @@ async def test_a_query_that_is_not_utf_8_is_accepted(manager: RunningManager) ->
 
 async def test_a_stop_waits_for_calls_of_disconnected_session_clients(tmp_path: Path) -> None:
     """The call continues, so it is in flight."""
-    async with registered_setup(tmp_path) as play:
+    async with registered_setup(tmp_path) as setup:
         gate = asyncio.Event()
-        play.upstream.plays["slow"] = held(gate, result({"content": []}))
-        leaving = asyncio.create_task((await play.legacy()).call("slow"))
-        received = await play.upstream.arrival("slow")
+        setup.upstream.answers["slow"] = held(gate, result({"content": []}))
+        leaving = asyncio.create_task((await setup.legacy()).call("slow"))
+        received = await setup.upstream.arrival("slow")
         leaving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await leaving
         await asyncio.sleep(0.05)  # the manager has seen the client leave
-        play.manager.daemon.ask_to_stop("test")
+        setup.manager.daemon.ask_to_stop("test")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(received.gone.wait(), 0.3)
         gate.set()
@@ -65,15 +65,15 @@ async def test_no_stream_is_opened_for_a_session_that_has_just_ended(
 
 async def test_no_stream_is_opened_while_the_manager_stops(tmp_path: Path) -> None:
     """It would delay the stop."""
-    async with registered_setup(tmp_path) as play, ClientSession(connector=TCPConnector(limit=2)) as http:
+    async with registered_setup(tmp_path) as setup, ClientSession(connector=TCPConnector(limit=2)) as http:
         gate = asyncio.Event()
-        play.upstream.plays["slow"] = held(gate, result({"content": []}))
-        client = await SessionClient.connect(http, play.manager.address)
-        assert (await client.handshake(play.upstream.root)).payload["ok"] is True
+        setup.upstream.answers["slow"] = held(gate, result({"content": []}))
+        client = await SessionClient.connect(http, setup.manager.address)
+        assert (await client.handshake(setup.upstream.root)).payload["ok"] is True
         call = asyncio.create_task(client.call("slow"))
-        await play.upstream.arrival("slow")
+        await setup.upstream.arrival("slow")
         assert (await client.ask(names.PING)).status == 200  # the second connection is open now
-        play.manager.daemon.ask_to_stop("test")
+        setup.manager.daemon.ask_to_stop("test")
         await asyncio.sleep(0)
         async with asyncio.timeout(5):
             while (answer := await client.ask(names.PING)).status != 503:

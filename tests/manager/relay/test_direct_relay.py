@@ -19,7 +19,7 @@ from protocol import names
 from support.clients.raw_clients import BOTH, EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import PLAYS
+from support.servers.scripted_answers import ANSWERS
 from support.servers.scripted_workspace_server import COMPLETE, held, never, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,16 +27,16 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # no checks of roots during a test
         async with registered_setup(tmp_path_factory.mktemp("express")) as running:
-            running.upstream.plays |= PLAYS
+            running.upstream.answers |= ANSWERS
             yield running
 
 
-async def client_of(play: RegisteredSetup, era: str, accept: str | None = BOTH) -> Client:
-    return play.modern(accept=accept) if era == "modern" else await play.legacy(accept=accept)
+async def client_of(setup: RegisteredSetup, era: str, accept: str | None = BOTH) -> Client:
+    return setup.modern(accept=accept) if era == "modern" else await setup.legacy(accept=accept)
 
 
 def same(answer: Answer) -> tuple[int, dict[str, str], Any]:
@@ -67,32 +67,32 @@ def sent_directly(monkeypatch: pytest.MonkeyPatch, *, is_enabled: bool = True) -
 @ERAS
 @pytest.mark.parametrize("accept", [BOTH, JSON, EVENTS])
 async def test_answers_are_the_same_with_and_without_a_task(
-    era: str, accept: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+    era: str, accept: str, setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status, header fields and bytes."""
-    client = await client_of(play, era, accept)
+    client = await client_of(setup, era, accept)
     slow: dict[str, Any] = {}
     with monkeypatch.context() as patch:
         sent_directly(patch, is_enabled=False)
-        for name in PLAYS:
+        for name in ANSWERS:
             slow[name] = same(await client.call(name, identity=7))
     sent = sent_directly(monkeypatch)
-    for name in PLAYS:
+    for name in ANSWERS:
         assert same(await client.call(name, identity=7)) == slow[name], name
     assert bool(sent) is (accept != EVENTS)
 
 
 @ERAS
 async def test_the_server_gets_the_same_request_with_and_without_a_task(
-    era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+    era: str, setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = await client_of(play, era)
+    client = await client_of(setup, era)
     client.extra = {"Traceparent": "00-1-2-03", "X-MCP-Tool-Mode": "all", "Cookie": "secret"}
     for is_enabled in (False, True):
         with monkeypatch.context() as patch:
             sent_directly(patch, is_enabled=is_enabled)
             await client.call("small", {"a": 1}, identity=7)
-    slow, fast = play.upstream.called("small")[-2:]
+    slow, fast = setup.upstream.called("small")[-2:]
     assert (fast.body, fast.target, fast.headers) == (slow.body, slow.target, slow.headers)
 
 
@@ -109,9 +109,9 @@ async def test_the_server_gets_the_same_request_with_and_without_a_task(
     ids=str,
 )
 async def test_requests_that_the_manager_answers_run_in_a_task(
-    body: dict[str, Any], play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+    body: dict[str, Any], setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = await client_of(play, "legacy")
+    client = await client_of(setup, "legacy")
     sent = sent_directly(monkeypatch)
     await client.post(json.dumps({"jsonrpc": "2.0", "id": 1, **body}).encode())
     assert sent == []
@@ -119,12 +119,12 @@ async def test_requests_that_the_manager_answers_run_in_a_task(
 
 @ERAS
 async def test_a_late_answer_is_relayed_by_a_task(
-    era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+    era: str, setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", 0.05)
     gate = asyncio.Event()
-    play.upstream.plays["late"] = held(gate, result(COMPLETE))
-    client = await client_of(play, era)
+    setup.upstream.answers["late"] = held(gate, result(COMPLETE))
+    client = await client_of(setup, era)
     await client.call("small")  # nothing has to be looked at now
     sent = sent_directly(monkeypatch)
     call = asyncio.create_task(client.call("late"))
@@ -137,14 +137,14 @@ async def test_a_late_answer_is_relayed_by_a_task(
 @ERAS
 @pytest.mark.parametrize("patience_s", [0.05, 5.0])
 async def test_a_disconnect_cancels_only_a_stateless_clients_call(
-    era: str, patience_s: float, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+    era: str, patience_s: float, setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the direct relay and in a task."""
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
-    play.upstream.plays[f"left-{era}-{patience_s}"] = never
-    client = await client_of(play, era)
+    setup.upstream.answers[f"left-{era}-{patience_s}"] = never
+    client = await client_of(setup, era)
     call = asyncio.create_task(client.call(f"left-{era}-{patience_s}"))
-    received = await play.upstream.arrival(f"left-{era}-{patience_s}")
+    received = await setup.upstream.arrival(f"left-{era}-{patience_s}")
     await asyncio.sleep(0.1)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
@@ -157,14 +157,14 @@ async def test_a_disconnect_cancels_only_a_stateless_clients_call(
 
 @pytest.mark.parametrize("patience_s", [0.05, 5.0])
 async def test_a_cancelled_call_of_a_session_gets_202_without_a_body(
-    patience_s: float, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+    patience_s: float, setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
     name = f"cancelled-{patience_s}"
-    play.upstream.plays[name] = never
-    client = await client_of(play, "legacy")
+    setup.upstream.answers[name] = never
+    client = await client_of(setup, "legacy")
     call = asyncio.create_task(client.call(name, identity=77))
-    received = await play.upstream.arrival(name)
+    received = await setup.upstream.arrival(name)
     await asyncio.sleep(0.1)
     body = {"jsonrpc": "2.0", "method": names.CANCELLED, "params": {"requestId": 77}}
     assert (await client.post(json.dumps(body).encode())).status == 202
@@ -174,52 +174,52 @@ async def test_a_cancelled_call_of_a_session_gets_202_without_a_body(
 
 
 async def test_a_session_that_ends_during_a_disconnect_cancels_its_call(
-    play: RegisteredSetup,
+    setup: RegisteredSetup,
 ) -> None:
     """The task that continues the call is cancelled before its first step."""
-    before = await in_flight(play)
-    play.upstream.plays["left at the end"] = never
-    client = await connected(play, "legacy", "left at the end")
+    before = await in_flight(setup)
+    setup.upstream.answers["left at the end"] = never
+    client = await connected(setup, "legacy", "left at the end")
     async with client.other() as other:
         client.writer.write(client.request(client.body("left at the end")))
-        received = await play.upstream.arrival("left at the end")
+        received = await setup.upstream.arrival("left at the end")
         client.writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
         ending = other.head(0).replace(b"POST", b"DELETE", 1)
         assert (await other.send(ending)).status == 200
     await asyncio.wait_for(received.gone.wait(), 5)
     client.close()
-    assert await in_flight(play) == before
+    assert await in_flight(setup) == before
 
 
-async def in_flight(play: RegisteredSetup) -> list[int]:
+async def in_flight(setup: RegisteredSetup) -> list[int]:
     """The number of calls in flight of each workspace."""
-    async with play.http.get(f"{play.manager.base}/mcp/status") as response:
+    async with setup.http.get(f"{setup.manager.base}/mcp/status") as response:
         return [one["inFlight"] for one in (await response.json())["workspaceDetails"]]
 
 
-async def test_an_id_that_is_in_flight_is_refused(play: RegisteredSetup) -> None:
+async def test_an_id_that_is_in_flight_is_refused(setup: RegisteredSetup) -> None:
     gate = asyncio.Event()
-    play.upstream.plays["twice"] = held(gate, result(COMPLETE))
-    client = await client_of(play, "legacy")
+    setup.upstream.answers["twice"] = held(gate, result(COMPLETE))
+    client = await client_of(setup, "legacy")
     first = asyncio.create_task(client.call("twice", identity="x"))
-    await play.upstream.arrival("twice")
+    await setup.upstream.arrival("twice")
     assert (await client.call("twice", identity="x")).status == 400
     gate.set()
     assert (await first).status == 200
 
 
 @ERAS
-async def test_direct_calls_are_counted_in_the_status(era: str, play: RegisteredSetup) -> None:
+async def test_direct_calls_are_counted_in_the_status(era: str, setup: RegisteredSetup) -> None:
     """Nothing stays in flight."""
-    client = await client_of(play, era)
-    before = await figures(play)
+    client = await client_of(setup, era)
+    before = await figures(setup)
     for name in ("small", "breaks off", "stream", "asks"):
         await client.call(name)
-    after = await figures(play)
+    after = await figures(setup)
     assert (after["calls"] - before["calls"], after["inFlight"]) == (4, before["inFlight"])
 
 
-async def figures(play: RegisteredSetup) -> dict[str, Any]:
-    async with play.http.get(f"{play.manager.base}/mcp/status") as response:
+async def figures(setup: RegisteredSetup) -> dict[str, Any]:
+    async with setup.http.get(f"{setup.manager.base}/mcp/status") as response:
         [shown] = (await response.json())["workspaceDetails"]
     return {key: shown[key] for key in ("calls", "inFlight")}

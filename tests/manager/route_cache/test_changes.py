@@ -18,7 +18,7 @@ from manager.supervision import workspaces
 from protocol import names
 from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import PLAIN_RESULT, PLAYS
+from support.servers.scripted_answers import ANSWERS, PLAIN_RESULT
 from support.servers.scripted_workspace_server import (
     COMPLETE,
     Received,
@@ -33,7 +33,7 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
         async with registered_setup(tmp_path_factory.mktemp("fast")) as running:
@@ -48,11 +48,11 @@ def known() -> Iterator[Known]:
 
 @contextlib.asynccontextmanager
 async def another(
-    play: RegisteredSetup, root: Path, **members: Any
+    setup: RegisteredSetup, root: Path, **members: Any
 ) -> AsyncIterator[ScriptedWorkspaceServer]:
     """Start another workspace server."""
     root.mkdir(exist_ok=True)
-    server = ScriptedWorkspaceServer(root, play.manager.paths.control_socket)
+    server = ScriptedWorkspaceServer(root, setup.manager.paths.control_socket)
     for name, value in members.items():
         setattr(server, name, value)
     async with server.serving():
@@ -67,16 +67,16 @@ async def under_way(client: RawConnection, known: Known, identity: Any = 7) -> a
     return call
 
 
-async def status(play: RegisteredSetup) -> dict[str, Any]:
-    async with play.http.get(f"{play.manager.base}/mcp/status") as response:
+async def status(setup: RegisteredSetup) -> dict[str, Any]:
+    async with setup.http.get(f"{setup.manager.base}/mcp/status") as response:
         shown: dict[str, Any] = await response.json()
         return shown
 
 
-async def figures(play: RegisteredSetup) -> tuple[int, int]:
+async def figures(setup: RegisteredSetup) -> tuple[int, int]:
     """The number of calls so far, and of those in flight."""
     shown = [
-        one for one in (await status(play))["workspaceDetails"] if one["root"] == str(play.upstream.root)
+        one for one in (await status(setup))["workspaceDetails"] if one["root"] == str(setup.upstream.root)
     ]
     return shown[0]["calls"], shown[0]["inFlight"]
 
@@ -84,8 +84,8 @@ async def figures(play: RegisteredSetup) -> tuple[int, int]:
 # -- sessions ----------------------------------------------------------------------------------------------
 
 
-async def test_an_ended_session_is_unknown_at_once(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client:
+async def test_an_ended_session_is_unknown_at_once(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "legacy", "t") as client:
         delete = client.request(b"").replace(b"POST", b"DELETE", 1)
         assert (await client.send(delete)).status == 200
         count = len(known)
@@ -93,17 +93,17 @@ async def test_an_ended_session_is_unknown_at_once(play: RegisteredSetup, known:
         assert len(known) == count
 
 
-async def test_the_end_of_a_session_cancels_its_calls(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client, client.other() as other:
-        play.upstream.plays["t"] = never
+async def test_the_end_of_a_session_cancels_its_calls(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "legacy", "t") as client, client.other() as other:
+        setup.upstream.answers["t"] = never
         call = await under_way(client, known)
         assert (await other.send(client.request(b"").replace(b"POST", b"DELETE", 1))).status == 200
         assert ((await call).status, (await call).body) == (202, b"")
-    assert (await figures(play))[1] == 0
+    assert (await figures(setup))[1] == 0
 
 
-async def test_an_idle_session_expires(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client:
+async def test_an_idle_session_expires(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "legacy", "t") as client:
         session = known.session
         assert session is not None
         session.seen -= 10**6
@@ -112,8 +112,8 @@ async def test_an_idle_session_expires(play: RegisteredSetup, known: Known) -> N
         assert len(known) == count
 
 
-async def test_each_cached_call_extends_its_session(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client:
+async def test_each_cached_call_extends_its_session(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "legacy", "t") as client:
         session = known.session
         assert session is not None
         session.seen -= 100
@@ -123,12 +123,12 @@ async def test_each_cached_call_extends_its_session(play: RegisteredSetup, known
         assert session.seen >= seen + 100
 
 
-async def test_a_recovered_session_does_not_use_the_old_route(play: RegisteredSetup, known: Known) -> None:
+async def test_a_recovered_session_does_not_use_the_old_route(setup: RegisteredSetup, known: Known) -> None:
     """It has the same id, and the workspace that the handshake names."""
-    async with warmed(play, "legacy", "t") as client:
+    async with warmed(setup, "legacy", "t") as client:
         former = known.session
         await client.send(client.request(b"").replace(b"POST", b"DELETE", 1))
-        cwd = {"cwd": str(play.upstream.root)}
+        cwd = {"cwd": str(setup.upstream.root)}
         assert (await client.call(names.HANDSHAKE, 1, cwd)).payload["ok"] is True
         count = len(known)
         for _ in range(5):
@@ -138,31 +138,31 @@ async def test_a_recovered_session_does_not_use_the_old_route(play: RegisteredSe
 
 
 async def test_a_session_may_choose_another_workspace(
-    play: RegisteredSetup, known: Known, tmp_path: Path
+    setup: RegisteredSetup, known: Known, tmp_path: Path
 ) -> None:
-    async with warmed(play, "legacy", "t") as client, another(play, tmp_path / "b") as other:
-        for server in (other, play.upstream, other):
+    async with warmed(setup, "legacy", "t") as client, another(setup, tmp_path / "b") as other:
+        for server in (other, setup.upstream, other):
             chosen = await client.call(names.HANDSHAKE, 1, {"cwd": str(server.root)})
             assert chosen.payload["ok"] is True
             for identity in (2, 3, 4):
                 count = len(server.called("t"))
                 await client.call("t", identity)
                 assert len(server.called("t")) == count + 1
-        assert {one.located.workspace.root for one in known} == {str(other.root), str(play.upstream.root)}
+        assert {one.located.workspace.root for one in known} == {str(other.root), str(setup.upstream.root)}
 
 
 @pytest.mark.parametrize("name", ["error", "with a line end"])
 async def test_a_workspace_change_during_a_call_is_kept(
-    name: str, play: RegisteredSetup, known: Known, tmp_path: Path
+    name: str, setup: RegisteredSetup, known: Known, tmp_path: Path
 ) -> None:
     """The call is answered by the first workspace, and its route is not cached."""
     async with (
-        another(play, tmp_path / "chosen", plays={"t": PLAIN_RESULT}) as server,
-        warmed(play, "legacy", "t") as client,
+        another(setup, tmp_path / "chosen", answers={"t": PLAIN_RESULT}) as server,
+        warmed(setup, "legacy", "t") as client,
         client.other() as other,
     ):
         gate, before = asyncio.Event(), len(known)
-        play.upstream.plays["t"] = held(gate, PLAYS[name])
+        setup.upstream.answers["t"] = held(gate, ANSWERS[name])
         first = asyncio.create_task(client.call("t", 7))
         await sent(known, before + 1)
         chosen = await other.call(names.HANDSHAKE, 1, {"cwd": str(server.root)})
@@ -170,28 +170,28 @@ async def test_a_workspace_change_during_a_call_is_kept(
         await other.call("t", 20)
         gate.set()
         assert (await first).message["id"] == 7
-        count = len(play.upstream.called("t"))
+        count = len(setup.upstream.called("t"))
         for number in range(4):
             assert (await other.call("t", 30 + number)).status == 200
             assert server.called("t")[-1].message["id"] == 30 + number
-        assert len(play.upstream.called("t")) == count
+        assert len(setup.upstream.called("t")) == count
 
 
-async def test_a_log_level_applies_from_the_next_call_on(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client:
+async def test_a_log_level_applies_from_the_next_call_on(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "legacy", "t") as client:
         for level in ("debug", "error", "debug"):
             body = {"jsonrpc": "2.0", "id": 1, "method": names.SET_LEVEL, "params": {"level": level}}
             assert (await client.send(client.request(json.dumps(body).encode()))).status == 200
             for _ in range(3):
                 await client.call("t")
-                assert play.upstream.called("t")[-1].params["_meta"][names.META_LOG_LEVEL] == level
+                assert setup.upstream.called("t")[-1].params["_meta"][names.META_LOG_LEVEL] == level
     assert len({one.profile for one in known}) == 3
 
 
-async def test_a_session_may_call_several_tools(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client:
+async def test_a_session_may_call_several_tools(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "legacy", "t") as client:
         for name in ("t0", "t1", "t2"):
-            play.upstream.plays[name] = result({"content": [{"type": "text", "text": name}]})
+            setup.upstream.answers[name] = result({"content": [{"type": "text", "text": name}]})
             await client.call(name)
         count = len(known)
         for name in ("t0", "t1", "t2", "t1", "t1", "t0"):
@@ -204,15 +204,15 @@ async def test_a_session_may_call_several_tools(play: RegisteredSetup, known: Kn
 
 @ERAS
 async def test_a_server_with_a_new_address_gets_the_next_call(
-    era: str, play: RegisteredSetup, known: Known, tmp_path: Path
+    era: str, setup: RegisteredSetup, known: Known, tmp_path: Path
 ) -> None:
     """The server registers again with another address; the old one still listens."""
-    async with another(play, tmp_path / "b") as first:
-        here = RegisteredSetup(play.manager, first, play.http)
+    async with another(setup, tmp_path / "b") as first:
+        here = RegisteredSetup(setup.manager, first, setup.http)
         async with warmed(here, era, "t") as client:
             members = {"session_id": first.session_id, "folders": first.folders, "secret": first.secret}
             first.is_silent = True  # it would move back
-            async with another(play, first.root, **members) as second:
+            async with another(setup, first.root, **members) as second:
                 for count in (1, 2, 3):
                     assert (await client.call("t")).status == 200
                     assert len(second.called("t")) == count
@@ -221,11 +221,11 @@ async def test_a_server_with_a_new_address_gets_the_next_call(
 
 @ERAS
 async def test_a_deleted_root_is_noticed(
-    era: str, play: RegisteredSetup, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    era: str, setup: RegisteredSetup, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
-        another(play, tmp_path / "b") as server,
-        warmed(RegisteredSetup(play.manager, server, play.http), era, "t") as client,
+        another(setup, tmp_path / "b") as server,
+        warmed(RegisteredSetup(setup.manager, server, setup.http), era, "t") as client,
     ):
         count = len(known)
         server.root.rename(tmp_path / "c")
@@ -249,20 +249,20 @@ async def dies(request: web.Request, received: Received) -> web.StreamResponse:
 
 @ERAS
 async def test_a_server_that_dies_during_a_call_is_reported_and_dropped(
-    era: str, play: RegisteredSetup, known: Known
+    era: str, setup: RegisteredSetup, known: Known
 ) -> None:
     """The call is not sent again."""
-    async with warmed(play, era, "t") as client:
+    async with warmed(setup, era, "t") as client:
         for _ in range(2):
-            play.upstream.plays["t"] = dies
-            count, arrived = len(known), len(play.upstream.called("t"))
+            setup.upstream.answers["t"] = dies
+            count, arrived = len(known), len(setup.upstream.called("t"))
             answer = await client.call("t")
-            assert (len(known), len(play.upstream.called("t"))) == (count + 1, arrived + 1)
+            assert (len(known), len(setup.upstream.called("t"))) == (count + 1, arrived + 1)
             assert b"died during the call" in answer.body
-            play.upstream.plays["t"] = PLAIN_RESULT
+            setup.upstream.answers["t"] = PLAIN_RESULT
             for _ in range(2):
                 assert (await client.call("t")).result["content"] == COMPLETE["content"]
-    assert (await figures(play))[1] == 0
+    assert (await figures(setup))[1] == 0
 
 
 # -- during a call -------------------------------------------------------------------------------------------
@@ -271,49 +271,49 @@ async def test_a_server_that_dies_during_a_call_is_reported_and_dropped(
 @pytest.mark.parametrize("patience_s", [0.05, 5.0])
 @ERAS
 async def test_a_late_answer_is_relayed(
-    era: str, patience_s: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+    era: str, patience_s: float, setup: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
-    async with warmed(play, era, "t") as client:
+    async with warmed(setup, era, "t") as client:
         gate = asyncio.Event()
-        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known)
         await asyncio.sleep(0.12)  # it is late now, or not
-        assert (await figures(play))[1] == 1
+        assert (await figures(setup))[1] == 1
         gate.set()
         assert (await call).result["content"] == COMPLETE["content"]
         count = len(known)
         await client.call("t")
         assert len(known) == count + 1
-    assert (await figures(play))[1] == 0
+    assert (await figures(setup))[1] == 0
 
 
 @pytest.mark.parametrize("patience_s", [0.03, 5.0])
 @pytest.mark.parametrize("identity", [7, "seven"])
 async def test_a_cancelled_call_of_a_session_gets_202_without_a_body(
-    identity: Any, patience_s: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+    identity: Any, patience_s: float, setup: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
-    async with warmed(play, "legacy", "t") as client, client.other() as other:
-        play.upstream.plays["t"] = never
+    async with warmed(setup, "legacy", "t") as client, client.other() as other:
+        setup.upstream.answers["t"] = never
         call = await under_way(client, known, identity)
         await asyncio.sleep(0.06)
-        received = play.upstream.called("t")[-1]
+        received = setup.upstream.called("t")[-1]
         body = {"jsonrpc": "2.0", "method": names.CANCELLED, "params": {"requestId": identity}}
         assert (await other.send(other.request(json.dumps(body).encode()))).status == 202
         assert ((await call).status, (await call).body) == (202, b"")
         await asyncio.wait_for(received.gone.wait(), 5)
-        play.upstream.plays["t"] = PLAIN_RESULT
+        setup.upstream.answers["t"] = PLAIN_RESULT
         assert (await client.call("t", identity)).status == 200  # the id is free again
-    assert (await figures(play))[1] == 0
+    assert (await figures(setup))[1] == 0
 
 
-async def test_a_cancellation_affects_only_its_session_and_call(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client, client.other() as other:
+async def test_a_cancellation_affects_only_its_session_and_call(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "legacy", "t") as client, client.other() as other:
         gate = asyncio.Event()
-        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known, 7)
-        stranger = await connected(play, "legacy", "t")
+        stranger = await connected(setup, "legacy", "t")
         for sender, identity in ((other, "7"), (other, 8), (stranger, 7)):
             body = {"jsonrpc": "2.0", "method": names.CANCELLED, "params": {"requestId": identity}}
             assert (await sender.send(sender.request(json.dumps(body).encode()))).status == 202
@@ -325,21 +325,21 @@ async def test_a_cancellation_affects_only_its_session_and_call(play: Registered
 @ERAS
 @pytest.mark.parametrize("patience_s", [0.03, 5.0])
 async def test_a_disconnect_cancels_only_a_stateless_clients_call(
-    era: str, patience_s: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+    era: str, patience_s: float, setup: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the direct relay and in a task."""
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience_s)
     gate = asyncio.Event()
-    async with warmed(play, era, "t") as client:
-        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
-        arrived = len(play.upstream.called("t"))
+    async with warmed(setup, era, "t") as client:
+        setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
+        arrived = len(setup.upstream.called("t"))
         call = await under_way(client, known)
         async with asyncio.timeout(5):
-            while len(play.upstream.called("t")) == arrived:
+            while len(setup.upstream.called("t")) == arrived:
                 await asyncio.sleep(0.001)
         await asyncio.sleep(0.06)
         client.close()
-        received = play.upstream.called("t")[-1]
+        received = setup.upstream.called("t")[-1]
         if era == "modern":
             await asyncio.wait_for(received.gone.wait(), 5)
         else:
@@ -349,7 +349,7 @@ async def test_a_disconnect_cancels_only_a_stateless_clients_call(
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await call
     async with asyncio.timeout(5):
-        while (await figures(play))[1]:
+        while (await figures(setup))[1]:
             await asyncio.sleep(0.01)
 
 
@@ -357,16 +357,16 @@ async def test_a_disconnect_cancels_only_a_stateless_clients_call(
 
 
 @ERAS
-async def test_cached_calls_are_counted_and_recorded(era: str, play: RegisteredSetup, known: Known) -> None:
+async def test_cached_calls_are_counted_and_recorded(era: str, setup: RegisteredSetup, known: Known) -> None:
     """Nothing stays in flight."""
-    async with warmed(play, era, "t") as client:
-        (before, _), count = await figures(play), len(known)
+    async with warmed(setup, era, "t") as client:
+        (before, _), count = await figures(setup), len(known)
         for _ in range(5):
             await client.call("t")
             await asyncio.sleep(0.011)  # of calls in quick succession not each is noted
-        assert (await figures(play)) == (before + 5, 0)
+        assert (await figures(setup)) == (before + 5, 0)
         assert len(known) == count + 5
-        row = (await status(play))["clients"][-1]
+        row = (await status(setup))["clients"][-1]
         assert (row["era"], len(row["requests"])) == (era, 5)
         for request in row["requests"]:
             assert request["method"] == names.TOOLS_CALL
@@ -382,7 +382,7 @@ async def test_a_call_above_the_limit_is_refused(era: str, tmp_path: Path, known
         client.other() as other,
     ):
         gate = asyncio.Event()
-        crowded.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        crowded.upstream.answers["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known, 7)
         refused = await other.call("t", 8)
         assert b"overloaded" in refused.body
@@ -402,7 +402,7 @@ async def test_a_stop_waits_for_a_cached_call_and_refuses_new_ones(
     ):
         await other.call("t", 1)
         gate = asyncio.Event()
-        ending.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        ending.upstream.answers["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known)
         count = len(known)
         ending.manager.daemon.ask_to_stop("test")

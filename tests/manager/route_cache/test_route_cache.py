@@ -24,11 +24,11 @@ from protocol.call_pattern import derive_pattern
 from support.clients.raw_clients import Answer, SessionClient
 from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import PLAIN, PLAIN_RESULT, PLAYS
+from support.servers.scripted_answers import ANSWERS, PLAIN, PLAIN_RESULT
 from support.servers.scripted_workspace_server import COMPLETE, ScriptedWorkspaceServer, fixed, held
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-ALL_PLAYS = {**PLAYS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}
+ALL_PLAYS = {**ANSWERS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}
 CLOSING = {"breaks off", "stream without an end", "for another request"}
 """Answers after which the next call needs a new connection."""
 PASSED_ON = {
@@ -41,7 +41,7 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
         async with registered_setup(tmp_path_factory.mktemp("fast")) as running:
@@ -64,11 +64,11 @@ async def call_uncached(client: RawConnection, tool: str, **options: Any) -> Ans
 @ERAS
 @pytest.mark.parametrize("name", ALL_PLAYS)
 async def test_cached_and_parsed_calls_get_the_same_answers(
-    era: str, name: str, play: RegisteredSetup
+    era: str, name: str, setup: RegisteredSetup
 ) -> None:
     """Status, header fields and bytes."""
-    async with warmed(play, era, "t") as client:
-        play.upstream.plays["t"] = ALL_PLAYS[name]
+    async with warmed(setup, era, "t") as client:
+        setup.upstream.answers["t"] = ALL_PLAYS[name]
         if name == "trimmed":
             await client.call("t")  # a head that came before is known
         with calls_known_again() as known:
@@ -77,7 +77,7 @@ async def test_cached_and_parsed_calls_get_the_same_answers(
         if not name.startswith("stream"):  # in how many pieces they come is a matter of chance
             assert known.answered == (name in PASSED_ON[era])
         assert same(fast) == same(await call_uncached(client, "t"))
-        play.upstream.plays["t"] = PLAIN_RESULT
+        setup.upstream.answers["t"] = PLAIN_RESULT
         with calls_known_again() as known:
             assert (await client.call("t", 8)).result["content"] == COMPLETE["content"]
         assert (len(known) == 1) is (name not in CLOSING)
@@ -95,16 +95,16 @@ async def test_cached_and_parsed_calls_get_the_same_answers(
     ids=str,
 )
 async def test_cached_and_parsed_calls_send_the_same_request(
-    era: str, arguments: Any, play: RegisteredSetup
+    era: str, arguments: Any, setup: RegisteredSetup
 ) -> None:
     """Every byte, and all header fields in their order."""
     own = ("Traceparent: 00-1-2-03", "X-MCP-Tool-Mode: all", "Cookie: secret", "Mcp-Param-A: 1")
-    async with warmed(play, era, "t", *own) as client:
+    async with warmed(setup, era, "t", *own) as client:
         with calls_known_again() as known:
             fast = await client.call("t", 7, arguments)
         slow = await call_uncached(client, "t", arguments=arguments)
     assert len(known) == 1
-    one, other = play.upstream.called("t")[-2:]
+    one, other = setup.upstream.called("t")[-2:]
     assert (one.body, one.target, one.headers) == (other.body, other.target, other.headers)
     assert same(fast) == same(slow)
 
@@ -112,10 +112,10 @@ async def test_cached_and_parsed_calls_send_the_same_request(
 @pytest.mark.parametrize("meta", ['{"progressToken":1}', '{"x":{"id":1,"arguments":{}}}', "{}", "null"])
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_additional_members_of_a_call_are_forwarded_unchanged(
-    meta: str, is_first: bool, play: RegisteredSetup
+    meta: str, is_first: bool, setup: RegisteredSetup
 ) -> None:
     """The manager inserts `_meta` without parsing the rest."""
-    client = await connected(play, "legacy", "t")
+    client = await connected(setup, "legacy", "t")
     members = [f'"_meta":{meta}', '"name":"t"', '"arguments":{"a":[1]}']
     params = ",".join(members if is_first else members[::-1])
     body = f'{{"method":"tools/call","params":{{{params}}},"jsonrpc":"2.0","id":7}}'.encode()
@@ -126,17 +126,17 @@ async def test_additional_members_of_a_call_are_forwarded_unchanged(
         assert known
     with calls_known_again(ever=False):
         await client.send(request)
-    one, other = play.upstream.called("t")[-2:]
+    one, other = setup.upstream.called("t")[-2:]
     assert one.body == other.body
     client.close()
 
 
 @ERAS
 async def test_calls_with_a_new_progress_token_each_time_are_cached(
-    era: str, play: RegisteredSetup, known: Known
+    era: str, setup: RegisteredSetup, known: Known
 ) -> None:
-    client = await connected(play, era, "t")
-    play.upstream.plays["t"] = PLAIN_RESULT
+    client = await connected(setup, era, "t")
+    setup.upstream.answers["t"] = PLAIN_RESULT
 
     def request(number: int) -> bytes:
         meta = {"claudecode/toolUseId": f"toolu_{number}", "progressToken": number}
@@ -153,7 +153,7 @@ async def test_calls_with_a_new_progress_token_each_time_are_cached(
     with calls_known_again(ever=False):
         slow = await client.send(request(29))
     assert same(fast) == same(slow)
-    one, other = play.upstream.called("t")[-2:]
+    one, other = setup.upstream.called("t")[-2:]
     assert (one.body, one.headers) == (other.body, other.headers)
     assert one.params["_meta"]["claudecode/toolUseId"] == "toolu_29"
     client.close()
@@ -163,17 +163,17 @@ async def test_calls_with_a_new_progress_token_each_time_are_cached(
 
 
 async def test_alternating_sessions_on_one_connection_are_cached(
-    play: RegisteredSetup, known: Known, read: list[bytes]
+    setup: RegisteredSetup, known: Known, read: list[bytes]
 ) -> None:
     """The session id changes with each call; a route cached in one session serves all."""
-    async with warmed(play, "legacy", "t") as client, warmed(play, "legacy", "t") as other:
+    async with warmed(setup, "legacy", "t") as client, warmed(setup, "legacy", "t") as other:
         read.clear()
         count, callers = len(known), []
         for number, lines in enumerate([client.lines, other.lines] * 4):
             client.lines = lines
             answer = await client.call("t", 100 + number)
             assert f"Mcp-Session-Id: {answer.headers['Mcp-Session-Id']}" in lines
-            callers.append(play.upstream.called("t")[-1].header("Lm-Tools-Bridge-Caller"))
+            callers.append(setup.upstream.called("t")[-1].header("Lm-Tools-Bridge-Caller"))
         assert (len(known), read) == (count + 8, [])
         assert callers == callers[:2] * 4
         assert len(set(callers)) == 2
@@ -185,19 +185,19 @@ async def test_alternating_sessions_on_one_connection_are_cached(
 
 @ERAS
 async def test_alternating_workspaces_on_one_connection_are_cached(
-    era: str, play: RegisteredSetup, known: Known, read: list[bytes], tmp_path: Path
+    era: str, setup: RegisteredSetup, known: Known, read: list[bytes], tmp_path: Path
 ) -> None:
     """Each call reaches the workspace that its URL names, without parsing heads."""
-    elsewhere = replace(play, upstream=ScriptedWorkspaceServer(tmp_path, play.manager.paths.control_socket))
+    elsewhere = replace(setup, upstream=ScriptedWorkspaceServer(tmp_path, setup.manager.paths.control_socket))
     async with (
         elsewhere.upstream.serving(),
-        warmed(play, era, "t") as client,
+        warmed(setup, era, "t") as client,
         warmed(elsewhere, era, "t") as other,
     ):
-        for one, at in ((client, play), (other, elsewhere)):
+        for one, at in ((client, setup), (other, elsewhere)):
             one.path = at.pure_url.removeprefix(at.manager.base)
             await one.warm("t")
-        ways = [(client.lines, client.path, play), (other.lines, other.path, elsewhere)]
+        ways = [(client.lines, client.path, setup), (other.lines, other.path, elsewhere)]
         read.clear()
         for number in range(20):
             client.lines, client.path, at = ways[number % 2]
@@ -207,12 +207,12 @@ async def test_alternating_workspaces_on_one_connection_are_cached(
 
 
 async def test_a_session_with_another_profile_shares_no_route(
-    play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two sessions alternate on one connection; only the profile differs."""
-    async with warmed(play, "legacy", "t") as client:
+    async with warmed(setup, "legacy", "t") as client:
         monkeypatch.setattr(SessionClient, "capabilities", {"experimental": {"more": {}}})
-        async with warmed(play, "legacy", "t") as other:
+        async with warmed(setup, "legacy", "t") as other:
             capabilities = []
             for number, lines in enumerate([client.lines, other.lines] * 4):
                 client.lines, count = lines, len(known)
@@ -228,9 +228,9 @@ async def test_a_session_with_another_profile_shares_no_route(
 
 @pytest.mark.parametrize("identity", ["nobody", "", " ", "x" * 129])
 async def test_an_unknown_session_on_a_cached_connection_is_refused(
-    identity: str, play: RegisteredSetup, known: Known
+    identity: str, setup: RegisteredSetup, known: Known
 ) -> None:
-    async with warmed(play, "legacy", "t") as client:
+    async with warmed(setup, "legacy", "t") as client:
         count, mine = len(known), client.lines
         client.lines = named(mine, identity)
         assert (await client.call("t")).status in (400, 404)
@@ -241,12 +241,12 @@ async def test_an_unknown_session_on_a_cached_connection_is_refused(
 
 @pytest.mark.parametrize("identity", ["", " "])
 async def test_a_call_without_a_session_is_not_given_the_last_one(
-    identity: str, play: RegisteredSetup, known: Known
+    identity: str, setup: RegisteredSetup, known: Known
 ) -> None:
     """Except for the session id, both heads are the same bytes."""
     async with (
-        warmed(play, "legacy", "t", "User-Agent: mine") as client,
-        warmed(play, "legacy", "t", "User-Agent: other") as other,
+        warmed(setup, "legacy", "t", "User-Agent: mine") as client,
+        warmed(setup, "legacy", "t", "User-Agent: other") as other,
     ):
         await other.call("t")
         count, mine = len(known), client.lines
@@ -271,8 +271,8 @@ def named(lines: list[str], identity: str) -> list[str]:
 @pytest.mark.parametrize(
     "identity", [0, 7, 10**15 - 1, 10**15, -1, "", "7", "x y", "\u00e9", '"', "x" * 64, "x" * 65]
 )
-async def test_ids_are_returned_unchanged(era: str, identity: Any, play: RegisteredSetup) -> None:
-    async with warmed(play, era, "t") as client:
+async def test_ids_are_returned_unchanged(era: str, identity: Any, setup: RegisteredSetup) -> None:
+    async with warmed(setup, era, "t") as client:
         for _ in range(2):  # free again at once
             answer = await client.call("t", identity)
             assert (answer.status, answer.message["id"]) == (200, identity)
@@ -286,11 +286,13 @@ def known() -> Iterator[Known]:
 
 
 @pytest.mark.parametrize("identity", [5, "five"])
-async def test_an_id_that_is_in_flight_is_refused(identity: Any, play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client, client.other() as other:
-        await together(play, client, other)  # so that a connection to the server waits for each
+async def test_an_id_that_is_in_flight_is_refused(
+    identity: Any, setup: RegisteredSetup, known: Known
+) -> None:
+    async with warmed(setup, "legacy", "t") as client, client.other() as other:
+        await together(setup, client, other)  # so that a connection to the server waits for each
         gate, before = asyncio.Event(), len(known)
-        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
         first = asyncio.create_task(client.call("t", identity))
         await sent(known, before + 1)
         for spelt in (json.dumps(identity), json.dumps(identity).replace("f", r"\u0066")):
@@ -302,14 +304,14 @@ async def test_an_id_that_is_in_flight_is_refused(identity: Any, play: Registere
         assert (await other.call("t", identity)).status == 200
 
 
-async def together(play: RegisteredSetup, *clients: RawConnection) -> None:
+async def together(setup: RegisteredSetup, *clients: RawConnection) -> None:
     """Call on all connections at the same time."""
     gate = asyncio.Event()
-    play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
-    count = len(play.upstream.called("t"))
+    setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
+    count = len(setup.upstream.called("t"))
     calls = [asyncio.create_task(one.call("t", 50 + number)) for number, one in enumerate(clients)]
     async with asyncio.timeout(5):
-        while len(play.upstream.called("t")) < count + len(clients):
+        while len(setup.upstream.called("t")) < count + len(clients):
             await asyncio.sleep(0.001)
     gate.set()
     assert [(await one).status for one in calls] == [200] * len(clients)
@@ -321,12 +323,12 @@ async def test_the_limit_of_calls_in_flight_spans_all_workspaces(
 ) -> None:
     """This manager allows one call in flight."""
     async with (
-        registered_setup(tmp_path, in_flight_limit=1) as play,
-        warmed(play, era, "t") as client,
+        registered_setup(tmp_path, in_flight_limit=1) as setup,
+        warmed(setup, era, "t") as client,
         client.other() as other,
     ):
         gate, before = asyncio.Event(), len(known)
-        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
         first = asyncio.create_task(client.call("t"))
         await sent(known, before + 1)
         assert b"overloaded" in (await other.call("t", 8)).body
@@ -336,10 +338,10 @@ async def test_the_limit_of_calls_in_flight_spans_all_workspaces(
             assert b"overloaded" not in (await other.call("t", 20 + number)).body
 
 
-async def test_a_number_and_a_string_are_different_ids(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "legacy", "t") as client, client.other() as other:
+async def test_a_number_and_a_string_are_different_ids(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "legacy", "t") as client, client.other() as other:
         gate, before = asyncio.Event(), len(known)
-        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
         calls = [asyncio.create_task(one.call("t", name)) for one, name in [(client, 7), (other, "7")]]
         await sent(known, before + 1)
         gate.set()
@@ -378,10 +380,10 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @ERAS
 async def test_calls_that_always_differ_are_rarely_cached(
-    era: str, play: RegisteredSetup, known: Known, learned: list[bytes]
+    era: str, setup: RegisteredSetup, known: Known, learned: list[bytes]
 ) -> None:
-    client = await connected(play, era, "t")
-    play.upstream.plays["t"] = PLAIN_RESULT
+    client = await connected(setup, era, "t")
+    setup.upstream.answers["t"] = PLAIN_RESULT
     for number in range(150):
         body = client.body(f"t{number}" if era == "legacy" else "t", 7, {"a": "\u00e9"})
         assert (await client.send(client.request(body))).status == 200
@@ -390,15 +392,15 @@ async def test_calls_that_always_differ_are_rarely_cached(
     for _ in range(MISS_INTERVAL + 2):
         await client.call("t")
     assert known.answered
-    count, play.upstream.plays["another"] = len(known), PLAIN_RESULT
+    count, setup.upstream.answers["another"] = len(known), PLAIN_RESULT
     for _ in range(3):  # similar calls have reset the count of misses
         await client.call("another" if era == "legacy" else "t")
     assert len(known) > count
     client.close()
 
 
-async def test_the_number_of_request_lines_is_limited(play: RegisteredSetup, known: Known) -> None:
-    async with warmed(play, "modern", "t") as client:
+async def test_the_number_of_request_lines_is_limited(setup: RegisteredSetup, known: Known) -> None:
+    async with warmed(setup, "modern", "t") as client:
         await client.call("t")
     path, lines = known.path, [b"POST /%d HTTP/1.1\r\n" % number for number in range(3 * MAX_GROUPS)]
     assert path is not None
@@ -411,10 +413,10 @@ async def test_the_number_of_request_lines_is_limited(play: RegisteredSetup, kno
 
 
 async def test_the_number_of_cached_routes_is_limited(
-    play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route_cache, "MAX_ROUTES", 3)
-    async with warmed(play, "legacy", "t") as client:
+    async with warmed(setup, "legacy", "t") as client:
         path = known.path
         assert path is not None
         path.groups.clear()
@@ -430,11 +432,11 @@ async def test_the_number_of_cached_routes_is_limited(
 
 
 async def test_a_route_in_the_place_of_another_does_not_count_twice(
-    play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route_group, "MAX_GROUP_ROUTES", 3)
     monkeypatch.setattr(route_cache, "MAX_ROUTES", 8)
-    async with warmed(play, "legacy", "t") as client:
+    async with warmed(setup, "legacy", "t") as client:
         path = known.path
         assert path is not None
         counts = []
@@ -446,11 +448,11 @@ async def test_a_route_in_the_place_of_another_does_not_count_twice(
 
 @ERAS
 async def test_a_cached_call_is_not_cached_again(
-    era: str, play: RegisteredSetup, known: Known, learned: list[bytes]
+    era: str, setup: RegisteredSetup, known: Known, learned: list[bytes]
 ) -> None:
     """Its answer had to be parsed, so the call fell back."""
-    async with warmed(play, era, "t") as client:
-        play.upstream.plays["t"] = PLAYS["error"]
+    async with warmed(setup, era, "t") as client:
+        setup.upstream.answers["t"] = ANSWERS["error"]
         learned.clear()
         count = len(known)
         for _ in range(3):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
         async with registered_setup(tmp_path_factory.mktemp("fast")) as running:
@@ -27,8 +27,8 @@ async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Regist
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["modern", "legacy"])
-async def client(play: RegisteredSetup, request: pytest.FixtureRequest) -> AsyncIterator[RawConnection]:
-    async with warmed(play, request.param, "t") as one:
+async def client(setup: RegisteredSetup, request: pytest.FixtureRequest) -> AsyncIterator[RawConnection]:
+    async with warmed(setup, request.param, "t") as one:
         yield one
 
 
@@ -113,7 +113,7 @@ async def test_a_pipelined_call_waits_for_the_previous_answer(
 ) -> None:
     """It arrives while another call is in flight, in one piece or in two."""
     gate = asyncio.Event()
-    client.play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+    client.setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
     client.writer.write(call(client, 5))
     await sent(known, 1)
     raw = call(client, 6)
@@ -126,7 +126,7 @@ async def test_a_pipelined_call_waits_for_the_previous_answer(
 
 
 async def test_too_many_pipelined_bytes_end_the_connection(client: RawConnection, known: Known) -> None:
-    client.play.upstream.plays["t"] = held(asyncio.Event(), PLAIN_RESULT)
+    client.setup.upstream.answers["t"] = held(asyncio.Event(), PLAIN_RESULT)
     client.writer.write(call(client, 5))
     await sent(known, 1)
     client.writer.write(call(client, 6) * 500)
@@ -265,8 +265,8 @@ async def test_a_wrong_content_length_is_refused(by: int, client: RawConnection,
 
 async def test_a_client_that_does_not_read_gets_back_pressure(client: RawConnection, known: Known) -> None:
     """Answers are not buffered without limit; once the client reads, it gets all of them."""
-    client.play.upstream.plays["t"] = result({**COMPLETE, "text": "x" * 60_000})
-    before = len(client.play.upstream.received)
+    client.setup.upstream.answers["t"] = result({**COMPLETE, "text": "x" * 60_000})
+    before = len(client.setup.upstream.received)
     transport = cast("asyncio.Transport", client.writer.transport)
     transport.pause_reading()
     is_taken = True
@@ -284,7 +284,7 @@ async def reach_server(client: RawConnection, count: int) -> bool:
     """Whether the workspace server gets `count` requests in time."""
     try:
         async with asyncio.timeout(0.3):
-            while len(client.play.upstream.received) < count:
+            while len(client.setup.upstream.received) < count:
                 await asyncio.sleep(0.001)
     except TimeoutError:
         return False

@@ -104,7 +104,7 @@ class Client:
     async def initialize(self) -> None:
         """Open the first session."""
         opening = in_session(result(GREETING), "first")
-        self.manager.plays.setdefault("initialize", [opening, in_session(result(GREETING), "second")])
+        self.manager.answers.setdefault("initialize", [opening, in_session(result(GREETING), "second")])
         assert (await self.ask("initialize", INITIALIZE, "i"))["result"] == GREETING
 
 
@@ -129,7 +129,7 @@ def modern(**params: Any) -> dict[str, Any]:
 
 async def test_the_clients_session_is_kept(client: Client) -> None:
     """The id and the negotiated revision come back on every later request, and the folder on all of them."""
-    client.manager.plays["tools/list"] = [result({"tools": []})]
+    client.manager.answers["tools/list"] = [result({"tools": []})]
     await client.initialize()
     assert (await client.ask("tools/list"))["result"] == {"tools": []}
     (opening,) = client.manager.received["initialize"]
@@ -143,7 +143,7 @@ async def test_the_clients_session_is_kept(client: Client) -> None:
 
 async def test_a_stateless_request_gets_its_headers_from_its_body(client: Client) -> None:
     """The annotated argument is repeated because the client listed the tool before."""
-    client.manager.plays |= {"tools/list": [result(ROUTED)], "tools/call": [result({})]}
+    client.manager.answers |= {"tools/list": [result(ROUTED)], "tools/call": [result({})]}
     await client.ask("tools/list", modern())
     await client.ask("tools/call", modern(name="routed", arguments={"region": "Süd"}))
     (call,) = client.manager.received["tools/call"]
@@ -160,7 +160,7 @@ async def test_a_stateless_request_gets_its_headers_from_its_body(client: Client
 async def test_a_call_with_mismatched_headers_is_sent_once_more(client: Client) -> None:
     """It did not run; the tools are listed anew, behind the client's back."""
     mismatch = error(-32020, "Mcp-Param-Region is missing", status=400)
-    client.manager.plays |= {
+    client.manager.answers |= {
         "tools/list": [result(ROUTED)],
         "tools/call": [mismatch, result({"content": []})],
     }
@@ -170,7 +170,7 @@ async def test_a_call_with_mismatched_headers_is_sent_once_more(client: Client) 
 
 
 async def test_a_repeated_header_mismatch_reaches_the_client(client: Client) -> None:
-    client.manager.plays |= {
+    client.manager.answers |= {
         "tools/list": [result(ROUTED)],
         "tools/call": [error(-32020, "no", status=400)],
     }
@@ -190,7 +190,7 @@ async def test_messages_of_a_stream_are_forwarded_in_order(client: Client) -> No
     )
     answer = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":{}}')
     answered = asyncio.Event()
-    client.manager.plays["tools/call"] = [stream(progress, question, answered, answer, answer)]
+    client.manager.answers["tools/call"] = [stream(progress, question, answered, answer, answer)]
     await client.initialize()
     await client.send("tools/call", {"name": "x"}, 1)
     assert [(await client.next())["method"] for _ in range(2)] == [names.PROGRESS, "roots/list"]
@@ -204,13 +204,13 @@ async def test_messages_of_a_stream_are_forwarded_in_order(client: Client) -> No
 
 async def test_a_message_of_20_mb_is_forwarded(client: Client) -> None:
     text = "x" * 20_000_000
-    client.manager.plays["tools/call"] = [result({"content": [{"type": "text", "text": text}]})]
+    client.manager.answers["tools/call"] = [result({"content": [{"type": "text", "text": text}]})]
     answer = await client.ask("tools/call", modern(name="big"))
     assert answer["result"]["content"][0]["text"] == text
 
 
 @pytest.mark.parametrize(
-    ("play", "code"),
+    ("answer", "code"),
     [
         (fixed(b'{"error":"the body is too large"}', 413), -32600),
         (fixed(b"<html>", 500, "text/html"), -32603),
@@ -218,8 +218,8 @@ async def test_a_message_of_20_mb_is_forwarded(client: Client) -> None:
         (error(-32601, "method not found", status=404), -32601),
     ],
 )
-async def test_a_missing_response_becomes_an_error(client: Client, play: Any, code: int) -> None:
-    client.manager.plays["tools/call"] = [play]
+async def test_a_missing_response_becomes_an_error(client: Client, answer: Any, code: int) -> None:
+    client.manager.answers["tools/call"] = [answer]
     assert (await client.ask("tools/call", modern(name="x")))["error"]["code"] == code
 
 
@@ -242,7 +242,7 @@ async def test_an_invalid_line_is_answered_by_the_bridge(
 
 async def test_a_pending_id_is_refused(client: Client) -> None:
     gate = asyncio.Event()
-    client.manager.plays["tools/call"] = [held(gate, result({}))]
+    client.manager.answers["tools/call"] = [held(gate, result({}))]
     await client.send("tools/call", modern(name="x"), 1)
     assert (await client.ask("ping", modern(), 1))["error"]["code"] == -32600
     gate.set()
@@ -254,7 +254,7 @@ async def test_a_pending_id_is_refused(client: Client) -> None:
 
 async def test_cancelling_a_stateless_request_closes_its_connection(client: Client) -> None:
     """A stateless request is cancelled by closing its connection; no response follows."""
-    client.manager.plays["tools/call"] = [never]
+    client.manager.answers["tools/call"] = [never]
     await client.send("tools/call", modern(name="x"), 1)
     call = await client.manager.arrival("tools/call")
     await client.send(names.CANCELLED, {"requestId": 1})
@@ -266,7 +266,7 @@ async def test_cancelling_a_stateless_request_closes_its_connection(client: Clie
 async def test_cancelling_in_a_session_sends_a_notification(client: Client) -> None:
     """The manager then ends the request without an answer."""
     gate = asyncio.Event()
-    client.manager.plays["tools/call"] = [held(gate, fixed(b"", 202))]
+    client.manager.answers["tools/call"] = [held(gate, fixed(b"", 202))]
     await client.initialize()
     await client.send("tools/call", {"name": "x"}, 1)
     await client.manager.arrival("tools/call")
@@ -278,9 +278,9 @@ async def test_cancelling_in_a_session_sends_a_notification(client: Client) -> N
 # -- a manager that goes away -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("play", [cut(event({"jsonrpc": "2.0", "method": "x"})), stream()])
-async def test_a_call_that_broke_off_gets_one_error_and_no_repeat(client: Client, play: Any) -> None:
-    client.manager.plays["tools/call"] = [play]
+@pytest.mark.parametrize("answer", [cut(event({"jsonrpc": "2.0", "method": "x"})), stream()])
+async def test_a_call_that_broke_off_gets_one_error_and_no_repeat(client: Client, answer: Any) -> None:
+    client.manager.answers["tools/call"] = [answer]
     await client.send("tools/call", modern(name="x"), 1)
     told = [await client.next()]
     if "method" in told[-1]:
@@ -290,7 +290,7 @@ async def test_a_call_that_broke_off_gets_one_error_and_no_repeat(client: Client
 
 
 async def test_a_list_that_broke_off_is_requested_again(client: Client) -> None:
-    client.manager.plays["tools/list"] = [cut(b""), cut(b""), result({"tools": []})]
+    client.manager.answers["tools/list"] = [cut(b""), cut(b""), result({"tools": []})]
     assert (await client.ask("tools/list", modern()))["result"] == {"tools": []}
 
 
@@ -300,13 +300,13 @@ async def test_a_request_refused_by_a_stopping_manager_is_sent_again(client: Cli
         answer.headers["Retry-After"] = "0"
         return answer
 
-    client.manager.plays["tools/call"] = [stopping, result({})]
+    client.manager.answers["tools/call"] = [stopping, result({})]
     assert (await client.ask("tools/call", modern(name="x")))["result"] == {}
 
 
 async def test_requests_wait_for_a_manager(client: Client) -> None:
     client.manager.runs = False
-    client.manager.plays["tools/call"] = [result({})]
+    client.manager.answers["tools/call"] = [result({})]
     await client.send("tools/call", modern(name="x"), 1)
     await client.eventually(lambda: client.starter.asked)
     client.manager.runs = True
@@ -325,7 +325,7 @@ async def test_concurrent_requests_start_managers_one_after_the_other(client: Cl
 
     client.starter.start = start  # type: ignore[method-assign]
     client.manager.runs = False
-    client.manager.plays["ping"] = [result({})]
+    client.manager.answers["ping"] = [result({})]
     for identity in range(4):
         await client.send("ping", modern(), identity)
     await client.eventually(lambda: client.manager.asked > 8)
@@ -350,7 +350,7 @@ async def test_an_unreachable_manager_is_reported_in_time(
 
 async def test_a_lost_session_is_replaced_with_the_same_state(client: Client) -> None:
     """With the client's own words, its log level and its resources; it is told that lists may differ."""
-    client.manager.plays |= {
+    client.manager.answers |= {
         "logging/setLevel": [result({})],
         "resources/subscribe": [result({})],
         "tools/call": [UNKNOWN, result({"content": []})],
@@ -359,7 +359,7 @@ async def test_a_lost_session_is_replaced_with_the_same_state(client: Client) ->
     await client.ask("logging/setLevel", {"level": "info"})
     for uri in ("a:kept", "a:dropped"):
         await client.ask("resources/subscribe", {"uri": uri})
-    client.manager.plays["resources/unsubscribe"] = [result({})]
+    client.manager.answers["resources/unsubscribe"] = [result({})]
     await client.ask("resources/unsubscribe", {"uri": "a:dropped"})
     await client.send("tools/call", {"name": "x"}, 2)
     told = [await client.next() for _ in range(4)]
@@ -381,7 +381,7 @@ async def test_a_lost_session_is_replaced_with_the_same_state(client: Client) ->
 
 
 async def test_concurrent_requests_open_one_session(client: Client) -> None:
-    client.manager.plays["tools/call"] = [UNKNOWN, UNKNOWN, UNKNOWN, result({})]
+    client.manager.answers["tools/call"] = [UNKNOWN, UNKNOWN, UNKNOWN, result({})]
     await client.initialize()
     for identity in range(3):
         await client.send("tools/call", {"name": "x"}, identity)
@@ -392,10 +392,10 @@ async def test_concurrent_requests_open_one_session(client: Client) -> None:
 
 async def test_a_call_waits_for_a_new_session_over_two_attempts(client: Client) -> None:
     """Nobody has the call yet, so what is lost is not its answer."""
-    client.manager.plays["tools/call"] = [UNKNOWN, UNKNOWN, result({})]
+    client.manager.answers["tools/call"] = [UNKNOWN, UNKNOWN, result({})]
     await client.initialize()
-    again = client.manager.plays["initialize"][-1]
-    client.manager.plays["initialize"] = [cut(b": "), again]
+    again = client.manager.answers["initialize"][-1]
+    client.manager.answers["initialize"] = [cut(b": "), again]
     await client.send("tools/call", {"name": "x"}, 2)
     told = [await client.next() for _ in (*LIST_CHANGED, "answer")]
     assert told[-1]["result"] == {}
@@ -403,7 +403,7 @@ async def test_a_call_waits_for_a_new_session_over_two_attempts(client: Client) 
 
 
 @pytest.mark.parametrize(
-    ("play", "code"),
+    ("answer", "code"),
     [
         (error(47111, "too many sessions", status=503), 47111),
         (fixed(b'{"error":"the body is too large"}', 413), -32600),
@@ -411,18 +411,18 @@ async def test_a_call_waits_for_a_new_session_over_two_attempts(client: Client) 
     ],
 )
 async def test_the_refusal_of_a_new_session_is_the_requests_error(
-    client: Client, play: Any, code: int
+    client: Client, answer: Any, code: int
 ) -> None:
-    client.manager.plays["tools/call"] = [UNKNOWN]
+    client.manager.answers["tools/call"] = [UNKNOWN]
     await client.initialize()
-    client.manager.plays["initialize"] = [play]
+    client.manager.answers["initialize"] = [answer]
     assert (await client.ask("tools/call", {"name": "x"}))["error"]["code"] == code
 
 
 async def test_the_server_stream_is_resumed_where_it_ended(client: Client) -> None:
     """It goes on after the last event that was read, and what was missed is announced."""
     notification = b'id: s-1\nevent: message\ndata: {"jsonrpc":"2.0","method":"a"}\n\n'
-    client.manager.plays["GET"] = [stream(b"id: s-0\ndata: \n\n", notification), stream(None)]
+    client.manager.answers["GET"] = [stream(b"id: s-0\ndata: \n\n", notification), stream(None)]
     await client.initialize()
     await client.send(names.INITIALIZED)
     assert (await client.next())["method"] == "a"
@@ -438,7 +438,7 @@ async def test_the_server_stream_is_resumed_where_it_ended(client: Client) -> No
 async def test_the_server_stream_starts_no_manager(client: Client) -> None:
     """Who stops the manager wants it stopped; the stream is there again when somebody else has started one."""
     gate = asyncio.Event()
-    client.manager.plays["GET"] = [held(gate, cut(b"")), stream(None)]
+    client.manager.answers["GET"] = [held(gate, cut(b"")), stream(None)]
     await client.initialize()
     await client.send(names.INITIALIZED)
     await client.manager.arrival("GET")
@@ -463,7 +463,7 @@ async def test_the_session_ends_with_the_client(client: Client) -> None:
 async def test_a_listen_stream_never_ends_for_the_client(client: Client) -> None:
     """Whether the manager ends it in order or not: it is opened again, and acknowledged once."""
     changed = event({"jsonrpc": "2.0", "method": names.PROMPTS_CHANGED})
-    client.manager.plays[names.LISTEN] = [
+    client.manager.answers[names.LISTEN] = [
         stream(ACKNOWLEDGED, changed, DONE),
         cut(ACKNOWLEDGED),
         stream(ACKNOWLEDGED, None),
@@ -480,9 +480,9 @@ async def test_a_listen_stream_never_ends_for_the_client(client: Client) -> None
         await third.gone.wait()
 
 
-@pytest.mark.parametrize("play", [error(-32602, "no", status=400), stream(DONE)])
-async def test_a_refused_listen_request_is_answered(client: Client, play: Any) -> None:
-    client.manager.plays[names.LISTEN] = [play]
+@pytest.mark.parametrize("answer", [error(-32602, "no", status=400), stream(DONE)])
+async def test_a_refused_listen_request_is_answered(client: Client, answer: Any) -> None:
+    client.manager.answers[names.LISTEN] = [answer]
     await client.ask(names.LISTEN, modern(notifications={}), "l")
 
 
@@ -491,7 +491,7 @@ async def test_a_refused_listen_request_is_answered(client: Client, play: Any) -
 
 async def test_pending_calls_can_finish_after_the_end_of_input(client: Client) -> None:
     gate = asyncio.Event()
-    client.manager.plays["tools/call"] = [held(gate, result({}))]
+    client.manager.answers["tools/call"] = [held(gate, result({}))]
     await client.send("tools/call", modern(name="x"), 1)
     await client.manager.arrival("tools/call")
     ending = asyncio.create_task(client.bridge.finish())

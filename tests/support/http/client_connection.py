@@ -88,10 +88,10 @@ class RawConnection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    def __init__(self, play: RegisteredSetup, path: str, *lines: str, accept: str = BOTH) -> None:
-        self.play = play
+    def __init__(self, setup: RegisteredSetup, path: str, *lines: str, accept: str = BOTH) -> None:
+        self.setup = setup
         self.path = path
-        self.port = play.manager.port
+        self.port = setup.manager.port
         self.lines = [f"Host: 127.0.0.1:{self.port}", f"Accept: {accept}", f"Content-Type: {JSON}", *lines]
         self.is_modern = any(headers.METHOD in line for line in lines)
         self._ids = itertools.count(1000)
@@ -170,7 +170,7 @@ class RawConnection:
 
     async def warm(self, tool: str) -> None:
         """Call a tool until such calls are known, wherever they come from, and when they follow each other."""
-        self.play.upstream.plays[tool] = PLAIN_RESULT
+        self.setup.upstream.answers[tool] = PLAIN_RESULT
         with calls_known_again() as known:
             for _ in range(8):
                 answer = await self.call(tool, next(self._ids))
@@ -181,7 +181,7 @@ class RawConnection:
 
 
 async def connected(
-    play: RegisteredSetup, era: str, tool: str, *lines: str, accept: str = BOTH
+    setup: RegisteredSetup, era: str, tool: str, *lines: str, accept: str = BOTH
 ) -> RawConnection:
     """A client of an era. `tool` is the only one that a modern client's head names."""
     if era == "modern":
@@ -192,20 +192,20 @@ async def connected(
             if name != "Content-Type"
         ]
         client = RawConnection(
-            play, play.pure_url.removeprefix(play.manager.base), *own, *lines, accept=accept
+            setup, setup.pure_url.removeprefix(setup.manager.base), *own, *lines, accept=accept
         )
     else:
-        session = await play.legacy()
+        session = await setup.legacy()
         own = [f"{headers.SESSION}: {session.session}", f"{headers.VERSION}: {session.revision}"]
-        client = RawConnection(play, names.MCP_PATH, *own, *lines, accept=accept)
+        client = RawConnection(setup, names.MCP_PATH, *own, *lines, accept=accept)
     await client.open()
     return client
 
 
 @contextlib.asynccontextmanager
-async def warmed(play: RegisteredSetup, era: str, tool: str, *lines: str) -> AsyncIterator[RawConnection]:
+async def warmed(setup: RegisteredSetup, era: str, tool: str, *lines: str) -> AsyncIterator[RawConnection]:
     """A client of an era, whose calls of a tool are known already."""
-    client = await connected(play, era, tool, *lines)
+    client = await connected(setup, era, tool, *lines)
     try:
         await client.warm(tool)
         yield client

@@ -33,7 +33,7 @@ class ListenStreams:
         self.attentive.set()
         self._transports: list[asyncio.Transport] = []
         self._stirred = asyncio.Event()
-        upstream.plays[names.LISTEN] = self._play
+        upstream.answers[names.LISTEN] = self._answer
 
     @property
     def resources(self) -> list[set[str]]:
@@ -58,7 +58,7 @@ class ListenStreams:
         for transport in list(self._transports):
             transport.abort()
 
-    async def _play(self, request: web.Request, received: Received) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, received: Received) -> web.StreamResponse:
         wanted = received.params["notifications"]
         self.filters.append(wanted)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

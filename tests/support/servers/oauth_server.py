@@ -34,7 +34,7 @@ class OAuthServer:
     clients: dict[str, str] = field(default_factory=lambda: {"robot": "hunter2"})
     codes: dict[str, str] = field(default_factory=dict)
     grants: Counter[str] = field(default_factory=Counter)
-    asked: list[dict[str, str]] = field(default_factory=list)
+    token_requests: list[dict[str, str]] = field(default_factory=list)
     issuer: str = ""
     expires_in: int | None = 3600
     broken: bool = False
@@ -82,7 +82,7 @@ class OAuthServer:
     async def token(self, request: web.Request) -> web.Response:
         """RFC 6749."""
         form = {key: str(value) for key, value in (await request.post()).items()}
-        self.asked.append(form)
+        self.token_requests.append(form)
         grant = form.get("grant_type", "")
         self.grants[grant] += 1
         if self.broken:
@@ -114,7 +114,7 @@ class OAuthServer:
         return self.codes.pop(form.get("code", ""), None) == challenge
 
 
-class Keeper:
+class MemorySecretStore:
     """A secret store in memory."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A remote MCP server in the test process whose every answer a test decides.
 
-By default it is a small server with sessions. `plays` holds, by JSON-RPC method (or `GET`, `DELETE`), the callables
+By default it is a small server with sessions. `answers` holds, by JSON-RPC method (or `GET`, `DELETE`), the callables
 that answer instead: each is used for one request, the last one for all that follow.
 """
 
@@ -47,7 +47,7 @@ class Received:
         return web.json_response(body, status=status)
 
 
-Play = Callable[[Received], Awaitable[web.StreamResponse]]
+Answerer = Callable[[Received], Awaitable[web.StreamResponse]]
 
 
 @dataclass
@@ -56,7 +56,7 @@ class ScriptedRemoteServer:
 
     url: str = ""
     tools: list[Json] = field(default_factory=lambda: [ECHO])
-    plays: dict[str, list[Play]] = field(default_factory=lambda: defaultdict(list))
+    answers: dict[str, list[Answerer]] = field(default_factory=lambda: defaultdict(list))
     received: list[Received] = field(default_factory=list)
     sessions: int = 0
     port: int = 0
@@ -70,9 +70,9 @@ class ScriptedRemoteServer:
         body = await request.read()
         got = Received(request, json.loads(body) if body else {})
         self.received.append(got)
-        plays = self.plays[got.method]
-        if plays:
-            return await (plays.pop(0) if len(plays) > 1 else plays[0])(got)
+        answers = self.answers[got.method]
+        if answers:
+            return await (answers.pop(0) if len(answers) > 1 else answers[0])(got)
         return await self.default(got)
 
     async def default(self, got: Received) -> web.StreamResponse:
@@ -96,30 +96,30 @@ class ScriptedRemoteServer:
         return web.Response(status=200 if got.request.method == "DELETE" else 202)
 
 
-def status(code: int, **headers: str) -> Play:
+def status(code: int, **headers: str) -> Answerer:
     """Answer with a bare status."""
 
-    async def play(_got: Received) -> web.StreamResponse:
+    async def answer(_got: Received) -> web.StreamResponse:
         return web.Response(
             status=code, headers={key.replace("_", "-"): value for key, value in headers.items()}
         )
 
-    return play
+    return answer
 
 
-def body(content: bytes, kind: str = "application/json", **headers: str) -> Play:
+def body(content: bytes, kind: str = "application/json", **headers: str) -> Answerer:
     """Answer 200 with these bytes."""
 
-    async def play(_got: Received) -> web.StreamResponse:
+    async def answer(_got: Received) -> web.StreamResponse:
         return web.Response(body=content, headers={"Content-Type": kind, **headers})
 
-    return play
+    return answer
 
 
-def events(*pieces: bytes, then: Callable[[], Awaitable[None]] | None = None) -> Play:
+def events(*pieces: bytes, then: Callable[[], Awaitable[None]] | None = None) -> Answerer:
     """Answer with a stream of events; afterwards wait for `then`, and break off the connection."""
 
-    async def play(got: Received) -> web.StreamResponse:
+    async def answer(got: Received) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(got.request)
         for piece in pieces:
@@ -130,7 +130,7 @@ def events(*pieces: bytes, then: Callable[[], Awaitable[None]] | None = None) ->
         got.request.transport.close()
         return response
 
-    return play
+    return answer
 
 
 async def hang(_got: Received) -> web.StreamResponse:

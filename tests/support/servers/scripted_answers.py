@@ -8,7 +8,7 @@ from typing import Any
 from protocol import names
 from support.servers.scripted_workspace_server import (
     COMPLETE,
-    Play,
+    Answerer,
     broken_off,
     cut,
     error,
@@ -33,7 +33,7 @@ SERVER: dict[str, Any] = {names.META_SERVER: {"name": "s", "version": "1"}}
 PLAIN = b'{"jsonrpc":"2.0","id":7,"result":{"content":[]}'
 PLAIN_RESULT = result(json.dumps(COMPLETE, separators=(",", ":")).encode())
 """As servers of ours write it."""
-PLAYS: dict[str, Play] = {
+ANSWERS: dict[str, Answerer] = {
     "plain": PLAIN_RESULT,
     "plain and signed": result(
         json.dumps({**COMPLETE, "text": '"\u00e9', "_meta": SERVER}, separators=(",", ":")).encode()

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from manager.client import NoManager
-from support.servers.scripted_workspace_server import Play, Received, fixed
+from support.servers.scripted_workspace_server import Answerer, Received, fixed
 
 
 class ScriptedManager:
@@ -26,7 +26,7 @@ class ScriptedManager:
     """
 
     def __init__(self) -> None:
-        self.plays: dict[str, list[Play]] = {}
+        self.answers: dict[str, list[Answerer]] = {}
         self.received: dict[str, list[Received]] = defaultdict(list)
         self.runs = True
         self.asked = 0
@@ -75,20 +75,20 @@ class ScriptedManager:
             method = received.message.get("method", "response")
         self.received[method].append(received)
         self._arrived.set()
-        plays = self.plays.get(method, [fixed(b"", 202)])
-        play = plays.pop(0) if len(plays) > 1 else plays[0]
+        answers = self.answers.get(method, [fixed(b"", 202)])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
         try:
-            return await play(request, received)
+            return await answer(request, received)
         except (asyncio.CancelledError, ConnectionError):
             received.gone.set()
             raise
 
 
-def in_session(play: Play, session: str) -> Play:
-    """As `play`, and the answer names a session."""
+def in_session(answer: Answerer, session: str) -> Answerer:
+    """As `answer`, and the answer names a session."""
 
     async def named(request: web.Request, received: Received) -> web.StreamResponse:
-        response = await play(request, received)
+        response = await answer(request, received)
         response.headers["Mcp-Session-Id"] = session
         return response
 

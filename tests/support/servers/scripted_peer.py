@@ -86,7 +86,7 @@ class ScriptedServer:
         self._script = script
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._play, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     async def finished(self) -> None:
@@ -101,7 +101,7 @@ class ScriptedServer:
         faults = [fault for fault in outcomes if isinstance(fault, Exception)]
         assert not faults, faults
 
-    def _play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer)
         self.peers.append(peer)
         self.tasks.append(asyncio.create_task(self._run(peer)))

@@ -15,20 +15,20 @@ Message = dict[str, Any]
 GREETING: Message = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {"listChanged": True}},
-    "serverInfo": {"name": "wire", "version": "1"},
+    "serverInfo": {"name": "scripted", "version": "1"},
     "instructions": "be kind",
 }
 
 
 class ScriptedTransport:
-    """A transport. `serve(wire, message)` hears everything that is sent except what a handshake needs.
+    """A transport; `serve(transport, message)` handles each message, except a handshake with `greeting`.
 
     Attributes:
         sent: every message, decoded.
-        told: what `negotiated` was told.
+        negotiations: the arguments of each call of `negotiated`.
         closed: how often it was closed.
-        lingers: a close waits for this.
-        refuse: what `send` raises from now on.
+        close_gate: `close` waits for this event.
+        send_error: the exception that `send` raises.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class ScriptedTransport:
         greeting: Message | None = None,
     ) -> None:
         self.sent: list[Message] = []
-        self.told: list[tuple[Era, str]] = []
+        self.negotiations: list[tuple[Era, str]] = []
         self.closed = 0
-        self.lingers: asyncio.Event | None = None
-        self.refuse: Exception | None = None
+        self.close_gate: asyncio.Event | None = None
+        self.send_error: Exception | None = None
         self._serve = serve
         self._greeting = GREETING if greeting is None else greeting
         self._arrived: asyncio.Queue[bytes | ResponseStreamMessage | RequestFailed | Exception] = (
@@ -48,8 +48,8 @@ class ScriptedTransport:
         )
 
     async def send(self, message: bytes) -> None:
-        if self.refuse is not None:
-            raise self.refuse
+        if self.send_error is not None:
+            raise self.send_error
         decoded = json.loads(message)
         self.sent.append(decoded)
         if decoded.get("method") == "initialize" and self._greeting:
@@ -64,33 +64,33 @@ class ScriptedTransport:
         return arrived
 
     def negotiated(self, era: Era, revision: str) -> None:
-        self.told.append((era, revision))
+        self.negotiations.append((era, revision))
 
     async def close(self) -> None:
         self.closed += 1
-        if self.lingers is not None:
-            await self.lingers.wait()
+        if self.close_gate is not None:
+            await self.close_gate.wait()
 
     def put(self, arrived: bytes | ResponseStreamMessage | RequestFailed | Exception) -> None:
-        """Let something arrive as it is."""
+        """Makes `receive` return this as it is, or raise it."""
         self._arrived.put_nowait(arrived)
 
-    def say(self, message: Message) -> None:
-        """Let a message arrive."""
+    def deliver(self, message: Message) -> None:
+        """Makes `receive` return a message."""
         self.put(json.dumps({"jsonrpc": "2.0", **message}).encode())
 
-    def answer(self, asked: Message, result: object) -> None:
-        """Let the answer to a request arrive."""
-        self.say({"id": asked["id"], "result": result})
+    def answer(self, request: Message, result: object) -> None:
+        """Makes `receive` return the response to a request."""
+        self.deliver({"id": request["id"], "result": result})
 
     def end(self, reason: str = "it ended") -> None:
-        """Let the connection end."""
+        """Ends the connection."""
         self.put(TransportEnded(reason))
 
-    def lose(self, asked: Message, failure: Unavailable) -> None:
-        """Let a single request get lost."""
-        self.put(RequestFailed(asked["id"], failure))
+    def fail_request(self, request: Message, failure: Unavailable) -> None:
+        """Makes a single request fail."""
+        self.put(RequestFailed(request["id"], failure))
 
     def last(self, method: str) -> Message:
-        """The last message sent with this method."""
+        """Returns the last message sent with this method."""
         return next(message for message in reversed(self.sent) if message.get("method") == method)

@@ -1,7 +1,7 @@
 """A registered workspace server in the test process whose every answer a test decides.
 
 It registers over the manager's control socket and renews its heartbeat, returns its nonce on the health route, keeps
-every request byte for byte, and answers as `plays` says. Its `pid` is that of the test process.
+every request byte for byte, and answers as `answers` says. Its `pid` is that of the test process.
 """
 
 from __future__ import annotations
@@ -55,31 +55,31 @@ class Received:
         return next((value.decode("latin-1") for key, value in self.headers if key.lower() == wanted), None)
 
 
-Play = Callable[[web.Request, Received], Awaitable[web.StreamResponse]]
+Answerer = Callable[[web.Request, Received], Awaitable[web.StreamResponse]]
 """How one request is answered."""
 
 
-def fixed(body: bytes, status: int = 200, content_type: str = "application/json") -> Play:
+def fixed(body: bytes, status: int = 200, content_type: str = "application/json") -> Answerer:
     """Exactly these bytes."""
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         return web.Response(body=body, status=status, content_type=content_type)
 
-    return play
+    return answer
 
 
-def result(value: Any, **fields: str) -> Play:
+def result(value: Any, **fields: str) -> Answerer:
     """A JSON-RPC result under the request's id; bytes are taken as JSON text. More header fields may be given."""
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         answer = _json(received, b"result", value)
         answer.headers.update(fields)
         return answer
 
-    return play
+    return answer
 
 
-def trimmed(value: Any) -> Play:
+def trimmed(value: Any) -> Answerer:
     """The same as servers of ours write it, with the header that says what of it a session does not get."""
     text, said = _with_trim(value)
     return result(text, **{headers.RESULT_TRIM: said.value})
@@ -98,23 +98,23 @@ def _with_trim(value: Any) -> tuple[bytes, result_trim.ResultTrim]:
     return text, said
 
 
-def error(code: int, message: str, data: Any = None, status: int = 200) -> Play:
+def error(code: int, message: str, data: Any = None, status: int = 200) -> Answerer:
     """A JSON-RPC error under the request's id."""
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         content = {"code": code, "message": message} | ({} if data is None else {"data": data})
         return _json(received, b"error", content, status)
 
-    return play
+    return answer
 
 
-def stream(*pieces: bytes | asyncio.Event | None) -> Play:
+def stream(*pieces: bytes | asyncio.Event | None) -> Answerer:
     """An event stream in pieces; an `Event` among them is waited for before what follows it, None for ever.
 
     `%(id)s` in a piece stands for the request's id.
     """
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for piece in pieces:
@@ -125,16 +125,16 @@ def stream(*pieces: bytes | asyncio.Event | None) -> Play:
         await response.write_eof()
         return response
 
-    return play
+    return answer
 
 
-def broken_off(body: bytes, announced: int | None, content_type: str = "application/json") -> Play:
+def broken_off(body: bytes, announced: int | None, content_type: str = "application/json") -> Answerer:
     """A body that ends with the connection before its announced length, None for a chunked one.
 
     `%(id)s` stands for the request's id.
     """
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         response = web.StreamResponse()
         response.content_type = content_type
         response.content_length = announced
@@ -144,22 +144,22 @@ def broken_off(body: bytes, announced: int | None, content_type: str = "applicat
         request.transport.close()
         return response
 
-    return play
+    return answer
 
 
-def cut(piece: bytes) -> Play:
+def cut(piece: bytes) -> Answerer:
     """An event stream that is cut off without its proper end."""
     return broken_off(piece, None, "text/event-stream")
 
 
-def held(gate: asyncio.Event, then: Play) -> Play:
+def held(gate: asyncio.Event, then: Answerer) -> Answerer:
     """As `then`, once the gate is open."""
 
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+    async def answer(request: web.Request, received: Received) -> web.StreamResponse:
         await gate.wait()
         return await then(request, received)
 
-    return play
+    return answer
 
 
 async def never(request: web.Request, received: Received) -> web.StreamResponse:
@@ -184,7 +184,7 @@ COMPLETE = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}
 
 
 class ScriptedWorkspaceServer:
-    """One such server. `plays` maps a tool's or resource's name, else a method, to its answer.
+    """One such server. `answers` maps a tool's or resource's name, else a method, to its answer.
 
     Attributes:
         root: the workspace folder it serves; `folders` are all it registers.
@@ -200,7 +200,7 @@ class ScriptedWorkspaceServer:
         self.root = root
         self.folders = [str(root)]
         self.tools: Sequence[Any] = ()
-        self.plays: dict[str, Play] = {}
+        self.answers: dict[str, Answerer] = {}
         self.received: list[Received] = []
         self.session_id = f"external-{secrets.token_hex(4)}"
         self.nonce = secrets.token_hex(8)
@@ -307,17 +307,17 @@ class ScriptedWorkspaceServer:
         assert received.header(headers.SECRET) == self.secret
         self._arrived.set()
         try:
-            return await self._play(received)(request, received)
+            return await self._answer(received)(request, received)
         except (asyncio.CancelledError, ConnectionError):
             received.gone.set()
             raise
 
-    def _play(self, received: Received) -> Play:
+    def _answer(self, received: Received) -> Answerer:
         method = received.message["method"]
         name = received.params.get(names.NAMED_PARAM.get(method, ""))
         for key in (name, method):
-            if key in self.plays:
-                return self.plays[key]
+            if key in self.answers:
+                return self.answers[key]
         if method == names.TOOLS_LIST:
             tools = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in self.tools]
             return result(b'{"resultType":"complete","tools":[' + b",".join(tools) + b"]}")

@@ -35,22 +35,22 @@ def put(data):
 def say(message): put(json.dumps(message, ensure_ascii=False).encode() + b"\\n")
 def answer(id, result): say({"jsonrpc": "2.0", "id": id, "result": result})
 def text(string): return {"content": [{"type": "text", "text": string}]}
-def tell(method, params=None): say({"jsonrpc": "2.0", "method": method, "params": params or {}})
+def notify(method, params=None): say({"jsonrpc": "2.0", "method": method, "params": params or {}})
 tools = [{"name": "echo", "inputSchema": {"type": "object"}}]
-greeting = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}},
+initialize_result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": {"name": "child", "version": "1"}}
-def greet(m): answer(m["id"], greeting)
-def listed(m): answer(m["id"], {"tools": tools})
-def heard(m): pass
+def initialize(m): answer(m["id"], initialize_result)
+def list_tools(m): answer(m["id"], {"tools": tools})
+def other(m): pass
 def serve(call):
     while line := sys.stdin.buffer.readline():
         m = json.loads(line)
         method = m.get("method")
-        if method == "initialize": greet(m)
-        elif method == "tools/list": listed(m)
+        if method == "initialize": initialize(m)
+        elif method == "tools/list": list_tools(m)
         elif method == "tools/call": call(m)
         elif method == "ping": answer(m["id"], {})
-        else: heard(m)
+        else: other(m)
 def echo(m): answer(m["id"], text(json.dumps(m["params"], ensure_ascii=False)))
 """
 

@@ -41,7 +41,7 @@ def greeting(**capabilities: Any) -> HandshakeResult:
 
 
 class ScriptedSource(Source):
-    """Offers `tools`; answers calls from `play`, a coroutine function per tool name.
+    """Offers `tools`; answers calls from `answers`, a coroutine function per tool name.
 
     `gate` cleared makes lists hang until it is set; `fault` makes them raise. `offered` is what it has beside
     tools; `answers` are coroutine functions that relayed requests go to, by method. `greeted` is what the
@@ -55,7 +55,7 @@ class ScriptedSource(Source):
         self.kind = "script" if namespace is None else "stdio"
         self.namespace = namespace
         self.tools = tuple(tools)
-        self.play: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {}
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
         self.cancelled = asyncio.Event()
         self.started = asyncio.Event()
@@ -82,8 +82,8 @@ class ScriptedSource(Source):
         self.calls.append((name, arguments))
         self.started.set()
         try:
-            if name in self.play:
-                outcome: CallOutcome = await self.play[name](arguments, context)
+            if name in self.answers:
+                outcome: CallOutcome = await self.answers[name](arguments, context)
                 return outcome
             return ToolResult(f"{name} ran", structured={"ran": name})
         except asyncio.CancelledError:

@@ -51,15 +51,15 @@ async def echo_bytes(arguments: Mapping[str, Any], context: CallContext) -> Call
     return ToolResult(bytes(context.arguments).decode())
 
 
-PLAYS = {
+ANSWERS = {
     "plain": plain, "fails": fails, "breaks": breaks, "foreign": foreign, "wire_error": wire_error, "down": down,
     "echo_bytes": echo_bytes,
 }  # fmt: skip
 
 
 def played(*more: Tool) -> ScriptedSource:
-    source = ScriptedSource([*(tool(name) for name in PLAYS), tool("picky", QUERY), *more])
-    source.play = dict(PLAYS)
+    source = ScriptedSource([*(tool(name) for name in ANSWERS), tool("picky", QUERY), *more])
+    source.answers = dict(ANSWERS)
     return source
 
 
@@ -71,7 +71,7 @@ async def raw_answer(served: Serving, name: str, arguments: str) -> bytes:
     return bytes(members.get("result") or members["error"])
 
 
-@pytest.mark.parametrize("name", [*PLAYS, "picky"])
+@pytest.mark.parametrize("name", [*ANSWERS, "picky"])
 @pytest.mark.parametrize("arguments", ["{}", '{"n":1.10,"s":"\\u00e9","big":123456789012345678901234567890}'])
 async def test_execute_tool_answers_byte_for_byte_as_the_tool_itself(name: str, arguments: str) -> None:
     async with serving([played()]) as served:
@@ -106,7 +106,7 @@ async def test_what_is_not_in_the_view_never_runs_whatever_the_way_in() -> None:
         return ToolResult("", structured=await context.toolbox.call("plain", {}))
 
     source.tools = (*source.tools, tool("script"))
-    source.play["script"] = script
+    source.answers["script"] = script
     configuration = Configuration(deltas=PolicyDeltas(disabled=("plain",)))
     async with serving([source], configuration=configuration) as served:
         gone = await served.caller.message(names.TOOLS_CALL, {"name": "plain", "arguments": {}})
@@ -136,7 +136,7 @@ async def test_tools_called_from_tools_use_the_callers_view_and_are_not_too_deep
         return ToolResult("", structured=await context.toolbox.call("execute_tool", {"name": "dig"}))
 
     source = played(tool("dig"))
-    source.play["dig"] = dig
+    source.answers["dig"] = dig
     async with serving([source]) as served:
         await served.caller.call("dig")
     assert depths == [True] * 4 + [False]
@@ -168,7 +168,7 @@ async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
     source = ScriptedSource(
         [Tool("slow", {"name": "slow", "inputSchema": {"type": "object"}}, timeout_s=0.05)]
     )
-    source.play["slow"] = hangs
+    source.answers["slow"] = hangs
     async with serving([source]) as served:
         refused = await served.caller.call("slow")
         assert refused["structuredContent"]["error"]["reason"] == "call_timed_out"
@@ -178,7 +178,7 @@ async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
 async def test_defaults_of_the_user_reach_the_tool_where_the_caller_is_silent() -> None:
     schema = {"type": "object", "properties": {"limit": {"type": "integer"}}, "additionalProperties": False}
     source = played(tool("my_tool", schema))
-    source.play["my_tool"] = echo_bytes
+    source.answers["my_tool"] = echo_bytes
     configuration = Configuration(schema_defaults=(("my_tool", "limit", 7),))
     async with serving([source], configuration=configuration) as served:
         silent = await served.caller.call("my_tool")
@@ -195,7 +195,7 @@ async def test_a_servers_result_against_its_schema_is_passed_on_and_reported() -
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     source = played(tool("liar", outputSchema=schema))
-    source.play["liar"] = wrong
+    source.answers["liar"] = wrong
     async with serving([source]) as served:
         answer = await served.caller.message(names.TOOLS_CALL, {"name": "liar", "arguments": {}})
         assert answer["result"] == {"content": [], "structuredContent": {"n": "x"}}
@@ -204,7 +204,7 @@ async def test_a_servers_result_against_its_schema_is_passed_on_and_reported() -
 
 async def test_a_refusal_sets_no_structured_content_if_there_is_an_output_schema() -> None:
     source = played(tool("strict", outputSchema={"type": "object"}))
-    source.play["strict"] = down
+    source.answers["strict"] = down
     async with serving([source]) as served:
         refused = await served.caller.call("strict")
         assert "structuredContent" not in refused

@@ -55,10 +55,10 @@ async def test_a_call_waits_for_its_result_as_long_as_it_takes(task: Any) -> Non
 async def test_what_a_tool_gives_comes_back_decoded(outcome: CallOutcome, expected: Any) -> None:
     source = ScriptedSource([tool("a")])
 
-    async def play(arguments: Any, context: CallContext) -> CallOutcome:
+    async def answer(arguments: Any, context: CallContext) -> CallOutcome:
         return outcome
 
-    source.play["a"] = play
+    source.answers["a"] = answer
     async with toolbox(source) as own:
         assert await own.call("a", {}) == expected
 
@@ -68,11 +68,11 @@ async def test_input_requests_of_internal_calls_get_an_error() -> None:
     source = ScriptedSource([tool("a")])
     form = jsonrpc.raw({"message": "?", "requestedSchema": {"type": "object", "properties": {}}})
 
-    async def play(arguments: Any, context: CallContext) -> CallOutcome:
+    async def answer(arguments: Any, context: CallContext) -> CallOutcome:
         await context.ask(names.ELICIT, form)
         return ToolResult("asked")
 
-    source.play["a"] = play
+    source.answers["a"] = answer
     async with toolbox(source) as own:
         error = (await own.call("a", {}))["error"]
         assert (error["code"], error["data"]) == (

@@ -234,7 +234,7 @@ async def test_a_call_that_waits_for_its_client_is_let_go_by_its_state() -> None
         await context.ask(names.ELICIT, jsonrpc.raw({"message": "?", "requestedSchema": {}}))
         raise AssertionError
 
-    source.play["a"] = asks
+    source.answers["a"] = asks
     meta: dict[str, Any] = {names.META_CAPABILITIES: {"elicitation": {}}}
     async with serving([source]) as served:
         answer = await served.caller.message(names.TOOLS_CALL, {"name": "a", "arguments": {}}, **meta)
@@ -275,7 +275,7 @@ async def hanging(arguments: Any, context: CallContext) -> ToolResult:
 
 async def test_caller_that_leaves_cancels_its_call() -> None:
     source = ScriptedSource([tool("a")])
-    source.play["a"] = hanging
+    source.answers["a"] = hanging
     async with serving([source]) as served, aiohttp.ClientSession() as leaving:
         task = asyncio.create_task(
             leaving.post(f"{served.base}/mcp", data=json.dumps(CALL), headers=headers_of(CALL))
@@ -293,7 +293,7 @@ async def test_request_during_the_stop_is_refused_while_the_call_in_flight_finis
         await release.wait()
         return ToolResult("late")
 
-    source.play["a"] = slow
+    source.answers["a"] = slow
     async with serving([source]) as served:
         running = asyncio.create_task(served.caller.call("a"))
         await asyncio.wait_for(source.started.wait(), 5)
@@ -310,7 +310,7 @@ async def test_request_during_the_stop_is_refused_while_the_call_in_flight_finis
 
 async def test_call_that_outlives_the_drain_time_is_cancelled_and_says_so() -> None:
     source = ScriptedSource([tool("a")])
-    source.play["a"] = hanging
+    source.answers["a"] = hanging
     async with serving([source], drain_s=0.02) as served:
         running = asyncio.create_task(served.caller.error(names.TOOLS_CALL, {"name": "a"}))
         await asyncio.wait_for(source.started.wait(), 5)

@@ -57,10 +57,10 @@ async def answer(served: Serving, method: str, params: dict[str, Any]) -> tuple[
 async def answer_of(outcome: CallOutcome) -> tuple[bytes, str | None]:
     source = ScriptedSource([tool("t")])
 
-    async def play(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+    async def returns_outcome(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         return outcome
 
-    source.play["t"] = play
+    source.answers["t"] = returns_outcome
     async with serving([source]) as served:
         return await answer(served, names.TOOLS_CALL, {"name": "t", "arguments": {}})
 
@@ -89,7 +89,7 @@ async def test_nothing_is_said_of_anything_but_results_of_tools() -> None:
         raise ToolError("no")
 
     source = ScriptedSource([tool("t")])
-    source.play["t"] = fails
+    source.answers["t"] = fails
     async with serving([source]) as served:
         assert (await answer(served, names.TOOLS_LIST, {}))[1] is None
         assert (await answer(served, names.DISCOVER, {}))[1] is None
@@ -104,7 +104,7 @@ async def test_the_event_that_an_answer_is_says_it_in_a_comment() -> None:
         await context.progress(1, 2, "half")
         return ToolResult("done")
 
-    source.play["t"] = work
+    source.answers["t"] = work
     async with (
         serving([source]) as served,
         served.caller.open(names.TOOLS_CALL, {"name": "t"}, progressToken="p") as response,

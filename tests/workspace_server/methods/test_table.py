@@ -135,7 +135,7 @@ async def test_failing_tool_answers_with_a_result_that_leaks_nothing(raised: Exc
     async def fail(arguments: Any, context: CallContext) -> ToolResult:
         raise raised
 
-    source.play["a"] = fail
+    source.answers["a"] = fail
     async with serving([source]) as served:
         result = await served.caller.call("a")
         assert result["isError"] is True
@@ -160,7 +160,7 @@ async def test_a_servers_result_is_passed_on_byte_for_byte() -> None:
     async def answer(arguments: Any, context: CallContext) -> msgspec.Raw:
         return msgspec.Raw(foreign)
 
-    source.play["a"] = answer
+    source.answers["a"] = answer
     async with serving([source]) as served, served.caller.open(names.TOOLS_CALL, {"name": "a"}) as response:
         assert foreign in await response.read()
 
@@ -173,7 +173,7 @@ async def test_progress_goes_out_before_the_result_on_the_same_stream() -> None:
         await context.progress(2, None, None)
         return ToolResult("done")
 
-    source.play["a"] = work
+    source.answers["a"] = work
     async with serving([source]) as served:
         async with served.caller.open(names.TOOLS_CALL, {"name": "a"}, progressToken="tok") as response:
             assert response.headers["X-Accel-Buffering"] == "no"

@@ -98,10 +98,10 @@ async def shop(folder: Path, **options: Any) -> AsyncIterator[Shop]:
         await go_on.wait()
         return msgspec.Raw(b'{"resultType": "complete", "content": [], "x": 1.50}')
 
-    plays = {"slow": slow, "must": slow, "error": error, "asks": asks, "passed": passed, "plain": slow}
+    answers = {"slow": slow, "must": slow, "error": error, "asks": asks, "passed": passed, "plain": slow}
     use = {"must": "required", "plain": "forbidden"}
-    source = ScriptedSource([slow_tool(name, task=use.get(name, "optional")) for name in plays])
-    source.play = dict(plays)
+    source = ScriptedSource([slow_tool(name, task=use.get(name, "optional")) for name in answers])
+    source.answers = dict(answers)
     kept = Tasks(WORKSPACE, Store(folder / "tasks"), immediate_s=0.02)
     async with serving([source], tasks=kept, **options) as served:
         yield Shop(served, source, go_on)
@@ -296,7 +296,7 @@ class Maker(ScriptedSource):
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.era = era
         self.fails: CallOutcome | None = None
-        self.play[f"{identity}_make"] = self._make
+        self.answers[f"{identity}_make"] = self._make
 
     async def _make(self, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         assert tasks.is_declared(context.capabilities)

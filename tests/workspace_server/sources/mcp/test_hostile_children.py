@@ -1,4 +1,4 @@
-"""Stdio servers that misbehave, row by row: bounded time, the right caller, nothing left behind."""
+"""Stdio servers that misbehave: time limits hold, answers reach the right caller, no process is left."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def refused(outcome: CallOutcome, reason: Reason, delivered: str) -> Refusal:
 
 
 async def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    """Wait until something is so."""
+    """Waits until the condition is true."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.01)
 
 
 def never() -> RestartPolicy:
-    """A record by which nothing is started again during a test."""
+    """A policy that starts nothing again during a test."""
     record = RestartPolicy()
     record.looping = True
     return record
@@ -65,18 +65,18 @@ def never() -> RestartPolicy:
 # --- what may come before, between and instead of an answer
 
 BEFORE_THE_REPLY = {
-    "notification": 'tell("notifications/whatever", {"id": 2})',
-    "log": 'tell("notifications/message", {"level": "error", "data": "boo"})',
+    "notification": 'notify("notifications/whatever", {"id": 2})',
+    "log": 'notify("notifications/message", {"level": "error", "data": "boo"})',
     "request": 'say({"jsonrpc": "2.0", "id": m["id"], "method": "ping"})',
     "request-with-an-id-of-its-own": 'say({"jsonrpc": "2.0", "id": "abc", "method": "roots/list"})',
-    "progress-refuse_request-wanted": 'tell("notifications/progress", {"progressToken": m["id"], "progress": 1})',
-    "cancels": 'tell("notifications/cancelled", {"requestId": m["id"]})',
+    "progress-refuse_request-wanted": 'notify("notifications/progress", {"progressToken": m["id"], "progress": 1})',
+    "cancels": 'notify("notifications/cancelled", {"requestId": m["id"]})',
 }
 
 
 @pytest.mark.parametrize("first", BEFORE_THE_REPLY.values(), ids=BEFORE_THE_REPLY)
-async def test_what_comes_before_the_reply_is_not_taken_for_it(tmp_path: Path, first: str) -> None:
-    """The originals were off by one from then on."""
+async def test_messages_before_the_response_are_not_taken_for_it(tmp_path: Path, first: str) -> None:
+    """A client that does not match ids would return each answer one call too late."""
     body = f"""
         def call(m):
             {first}
@@ -105,13 +105,13 @@ JUNK = {
 }
 
 
-async def test_junk_on_its_output_is_skipped_and_counted(tmp_path: Path) -> None:
-    """All of it before the answer to the handshake and before each answer."""
+async def test_invalid_output_is_skipped_and_counted(tmp_path: Path) -> None:
+    """All of it is written before the response to the handshake and before each result."""
     junk = tmp_path / "junk"
     junk.write_bytes(b"".join(line + b"\n" for line in JUNK.values()))
     body = f"""
         junk = open({str(junk)!r}, "rb").read()
-        def greet(m): put(junk); answer(m["id"], greeting)
+        def initialize(m): put(junk); answer(m["id"], initialize_result)
         def call(m): put(junk); answer(m["id"], text("fine"))
         serve(call)
     """
@@ -124,7 +124,7 @@ async def test_junk_on_its_output_is_skipped_and_counted(tmp_path: Path) -> None
         assert source.issues() == []
 
 
-async def test_a_flood_of_junk_is_a_warning(tmp_path: Path) -> None:
+async def test_a_flood_of_invalid_output_is_a_warning(tmp_path: Path) -> None:
     body = """
         def call(m): put(b"junk\\n" * 1001); answer(m["id"], text("fine"))
         serve(call)
@@ -134,7 +134,7 @@ async def test_a_flood_of_junk_is_a_warning(tmp_path: Path) -> None:
         assert [(one.level, one.code) for one in source.issues()] == [("warning", "SOURCE_JUNK_OUTPUT")]
 
 
-async def test_line_ends_of_another_system_are_understood(tmp_path: Path) -> None:
+async def test_crlf_line_ends_are_accepted(tmp_path: Path) -> None:
     body = """
         def say(message): put(json.dumps(message).encode() + b"\\r\\n")
         serve(lambda m: answer(m["id"], text("fine")))
@@ -155,7 +155,7 @@ WRONG_IDS = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_IDS.values(), ids=WRONG_IDS)
-async def test_an_answer_to_nobody_reaches_nobody(tmp_path: Path, wrong: str) -> None:
+async def test_a_response_with_an_unknown_id_is_dropped(tmp_path: Path, wrong: str) -> None:
     body = f"""
         def call(m):
             {wrong}
@@ -168,14 +168,14 @@ async def test_an_answer_to_nobody_reaches_nobody(tmp_path: Path, wrong: str) ->
         await eventually(lambda: source.status()["strays"] + source.status()["junk"] >= 4)
 
 
-async def test_an_answer_to_anothers_call_is_that_ones_answer_and_no_more(tmp_path: Path) -> None:
-    """Out of order, twice, and with a cancellation nobody asked for."""
+async def test_responses_out_of_order_reach_their_callers_once(tmp_path: Path) -> None:
+    """Each response is sent twice, and the server sends a cancellation that nobody requested."""
     body = """
         waiting = []
         def call(m):
             waiting.append(m)
             if len(waiting) == 50:
-                tell("notifications/cancelled", {"requestId": waiting[0]["id"]})
+                notify("notifications/cancelled", {"requestId": waiting[0]["id"]})
                 for one in reversed(waiting):
                     for _ in range(2):
                         answer(one["id"], text(str(one["params"]["arguments"]["n"])))
@@ -198,8 +198,8 @@ async def test_an_answer_to_anothers_call_is_that_ones_answer_and_no_more(tmp_pa
     ],
     ids=["NaN", "Infinity", "half a character", "no UTF-8", "an error that is none", "no object"],
 )
-async def test_a_result_nobody_could_read_is_an_error_result(tmp_path: Path, broken: bytes) -> None:
-    """Its caller does not wait in vain, and gets valid JSON."""
+async def test_an_unreadable_result_becomes_an_error_result(tmp_path: Path, broken: bytes) -> None:
+    """The caller does not have to wait for its time limit, and receives valid JSON."""
     body = f"""
         def call(m): put(b'{{"jsonrpc":"2.0","id":%d,' % m["id"] + {broken!r} + b"}}\\n")
         serve(call)
@@ -215,15 +215,15 @@ async def test_a_result_nobody_could_read_is_an_error_result(tmp_path: Path, bro
 # --- sizes and rates
 
 
-async def test_a_large_result_comes_through(tmp_path: Path) -> None:
-    """8 MiB."""
+async def test_a_large_result_is_passed_on(tmp_path: Path) -> None:
+    """The result has 8 MiB."""
     body = 'serve(lambda m: answer(m["id"], text("x" * 8 * 2**20)))'
     async with stdio_source(body, tmp_path) as source:
         assert len(text(await call(source))) == 8 * 2**20
 
 
-async def test_a_line_over_the_cap_ends_the_server_and_it_is_started_again(tmp_path: Path) -> None:
-    """47106 to all who waited; then it goes on."""
+async def test_a_line_over_the_limit_restarts_the_server(tmp_path: Path) -> None:
+    """All waiting calls get error 47106."""
     body = """
         def call(m):
             if m["params"]["arguments"]["n"] == 2:
@@ -238,8 +238,8 @@ async def test_a_line_over_the_cap_ends_the_server_and_it_is_started_again(tmp_p
         await eventually(lambda: source.state == "ready")
 
 
-async def test_a_line_that_never_ends_runs_into_the_deadline(tmp_path: Path) -> None:
-    """One byte at a time."""
+async def test_a_line_without_end_runs_into_the_deadline(tmp_path: Path) -> None:
+    """The server writes one byte at a time."""
     body = """
         def call(m):
             while True: put(b"x"); time.sleep(0.01)
@@ -262,8 +262,8 @@ STRINGS = (
 )
 
 
-async def test_strings_arrive_and_return_exactly(tmp_path: Path) -> None:
-    """Also with white space between the tokens, which must not break the line."""
+async def test_strings_are_passed_on_exactly(tmp_path: Path) -> None:
+    """White space between JSON tokens, such as a line end, must not split the message."""
     async with stdio_source(
         'serve(lambda m: answer(m["id"], text(json.dumps(m["params"]["arguments"]))))', tmp_path
     ) as source:
@@ -296,7 +296,7 @@ async def test_results_pass_through_unchanged(tmp_path: Path) -> None:
             assert result(outcome) == {"resultType": "complete", **expected}
 
 
-async def test_an_error_of_the_server_is_its_callers_error(tmp_path: Path) -> None:
+async def test_an_error_of_the_server_reaches_its_caller(tmp_path: Path) -> None:
     body = """
         error = {"code": -32099, "message": "no", "data": {"why": [1, None]}}
         serve(lambda m: say({"jsonrpc": "2.0", "id": m["id"], "error": error}))
@@ -312,7 +312,7 @@ async def test_an_error_of_the_server_is_its_callers_error(tmp_path: Path) -> No
         assert json.loads(jsonrpc.bytes_of(outcome.data)) == {"why": [1, None]}
 
 
-async def test_definitions_are_not_touched(tmp_path: Path) -> None:
+async def test_definitions_are_not_changed(tmp_path: Path) -> None:
     definition = {
         "name": "odd.tool",
         "inputSchema": {
@@ -335,7 +335,7 @@ async def test_definitions_are_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("/nonexistent/server", "--token=hunter2"), ("no-such-program", "x")])
 async def test_a_missing_program_is_a_failed_source(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """The text names the command, neither arguments nor values."""
+    """The error names the command, but neither arguments nor values of variables."""
     async with stdio_source(command, tmp_path, env={"SECRET": "hunter2"}) as source:
         assert await source.list_tools() == ()
         assert source.state == "failed"
@@ -351,7 +351,7 @@ async def test_a_program_that_is_not_executable_is_a_failed_source(tmp_path: Pat
         assert source.state == "failed"
 
 
-async def test_a_server_that_is_silent_at_its_start_is_tried_again_later(tmp_path: Path) -> None:
+async def test_a_handshake_without_answer_is_tried_again_later(tmp_path: Path) -> None:
     timeouts = Timeouts(start_s=0.2, polite_s=0.05, term_s=0.05)
     async with stdio_source("time.sleep(60)", tmp_path, timeouts=timeouts, policy=never) as source:
         assert await source.list_tools() == ()
@@ -360,10 +360,10 @@ async def test_a_server_that_is_silent_at_its_start_is_tried_again_later(tmp_pat
         assert refused(await call(source), Reason.SOURCE_UNAVAILABLE, "no").retry_after_ms
 
 
-async def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path) -> None:
-    """Within a second, by our id; the next call is as good as any."""
+async def test_a_cancelled_call_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    """The notification has the id of the request to the server; the next call succeeds."""
     body = """
-        def heard(m):
+        def other(m):
             if m["method"] == "notifications/cancelled": sys.stderr.write("cancelled %s\\n" % m["params"]["requestId"])
         def call(m):
             if m["params"]["arguments"]: answer(m["id"], text("fine"))
@@ -399,7 +399,7 @@ ENDINGS = {
 async def test_a_server_that_ends_during_calls_fails_them_at_once(
     tmp_path: Path, ending: str, reason: str
 ) -> None:
-    """All its calls, never repeated; then it is started again."""
+    """All its calls fail and are not repeated; then the server is started again."""
     body = f"""
         def call(m):
             sys.stderr.write("called\\n"); sys.stderr.flush()
@@ -424,8 +424,8 @@ async def test_a_server_that_ends_during_calls_fails_them_at_once(
         assert source.status()["stderr"] == []
 
 
-async def test_a_server_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:
-    """What could not be written was not delivered; what was may have been; the loop goes on."""
+async def test_a_server_that_does_not_read_does_not_block_the_loop(tmp_path: Path) -> None:
+    """A call that was not fully written was not delivered; for one that was, delivery is unknown."""
     body = """
         def call(m): time.sleep(60)
         serve(call)
@@ -445,7 +445,7 @@ async def test_a_server_that_does_not_read_holds_nobody_up(tmp_path: Path) -> No
 
 
 async def test_a_flood_on_standard_error_changes_nothing(tmp_path: Path) -> None:
-    """5 MB, most of it without a line end."""
+    """The server writes 5 MB, most of it without a line end."""
     body = """
         def call(m):
             os.write(2, b"a line\\n")
@@ -458,8 +458,8 @@ async def test_a_flood_on_standard_error_changes_nothing(tmp_path: Path) -> None
         assert sum(map(len, source.status()["stderr"])) <= 2_000
 
 
-async def test_a_server_that_will_not_go_is_gone_with_all_it_started(tmp_path: Path) -> None:
-    """It ignores TERM, and a grandchild left its session."""
+async def test_a_server_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
+    """A grandchild runs in a session of its own."""
     body = """
         import signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -480,7 +480,7 @@ async def test_a_server_that_will_not_go_is_gone_with_all_it_started(tmp_path: P
         assert alive(mark) == []
 
 
-async def test_names_of_ours_are_nothing_special_behind_a_namespace(tmp_path: Path) -> None:
+async def test_reserved_names_are_ordinary_in_a_namespace(tmp_path: Path) -> None:
     names = ["lmToolsBridge.callTool", "openllm_secrets_get", "tool_search", "execute_code"]
     body = f"""
         tools = [{{"name": name, "inputSchema": {{"type": "object"}}}} for name in {names}]
@@ -493,21 +493,21 @@ async def test_names_of_ours_are_nothing_special_behind_a_namespace(tmp_path: Pa
 
 
 async def test_a_storm_of_changes_is_one_refresh_at_a_time(tmp_path: Path) -> None:
-    """1,000 notifications, then silence; the last state is what is listed."""
+    """After 1,000 notifications the list has the last state."""
     body = """
         count = 0
-        def listed(m):
+        def list_tools(m):
             global count
             count += 1
             answer(m["id"], {"tools": [*tools, {"name": "list%d" % count, "inputSchema": {"type": "object"}}]})
         def call(m):
-            for _ in range(1000): tell("notifications/tools/list_changed")
+            for _ in range(1000): notify("notifications/tools/list_changed")
             answer(m["id"], text("fine"))
         serve(call)
     """
     async with stdio_source(body, tmp_path) as source:
-        heard = []
-        source.watch(lambda: heard.append(source.state))
+        states = []
+        source.watch(lambda: states.append(source.state))
         assert [tool.name for tool in await source.list_tools()] == ["echo", "list1"]
         assert text(await call(source)) == "fine"
 
@@ -521,14 +521,14 @@ async def test_a_storm_of_changes_is_one_refresh_at_a_time(tmp_path: Path) -> No
         assert [tool.name for tool in await source.list_tools()][1] in ("list2", "list3")
 
 
-async def test_a_server_that_asks_whatever_it_likes_gets_its_own_call_done(tmp_path: Path) -> None:
-    """Unknown, huge, broken and far too many questions, before and after the answer of the call."""
+async def test_invalid_and_excess_requests_do_not_disturb_the_call(tmp_path: Path) -> None:
+    """Unknown, huge, malformed and far too many requests, before and after the result of the call."""
     body = """
-        heard_of = []
-        def heard(m): heard_of.append(m["id"]) if "id" in m else None
+        responses = []
+        def other(m): responses.append(m["id"]) if "id" in m else None
         def ask(id, method, params): say({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
         def call(m):
-            if m["params"]["name"] == "report": return answer(m["id"], text(json.dumps(heard_of)))
+            if m["params"]["name"] == "report": return answer(m["id"], text(json.dumps(responses)))
             ask("unknown", "vendor/question", {})
             ask("huge", "elicitation/create", {"message": "x" * 10_000_000})
             ask("broken", "elicitation/create", ["no", "object"])
@@ -539,10 +539,10 @@ async def test_a_server_that_asks_whatever_it_likes_gets_its_own_call_done(tmp_p
             answer(m["id"], text("twice"))
         serve(call)
     """
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def ask(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
-        asked.append(method)
+        requests.append(method)
         return msgspec.Raw(b"{}")
 
     async with stdio_source(body, tmp_path) as source, asyncio.timeout(within(5)):
@@ -551,13 +551,13 @@ async def test_a_server_that_asks_whatever_it_likes_gets_its_own_call_done(tmp_p
         while "late" not in (answered := json.loads(text(await call(source, name="report")))):
             await asyncio.sleep(0.01)
         assert {"unknown", "huge", "broken", "good"} <= set(answered)
-        assert "elicitation/create" in asked
-        assert len(asked) <= 1_002, "neither the huge one nor the late one"
+        assert "elicitation/create" in requests
+        assert len(requests) <= 1_002, "neither the huge one nor the late one"
         assert source.status()["strays"] >= 1
 
 
-async def test_a_hostile_server_disturbs_no_other(tmp_path: Path) -> None:
-    """One floods and never answers, the other does not notice."""
+async def test_a_hostile_server_does_not_disturb_others(tmp_path: Path) -> None:
+    """One floods and never answers; calls of the other stay fast."""
     flood = "while True: put(b'junk ' * 1000 + b'\\n')"
     async with (
         stdio_source(flood, tmp_path, timeouts=HASTY) as hostile,
@@ -573,8 +573,8 @@ async def test_a_hostile_server_disturbs_no_other(tmp_path: Path) -> None:
         listing.cancel()
 
 
-async def test_one_process_for_fifty_callers_with_its_own_words(tmp_path: Path) -> None:
-    """Argv without a shell, the workspace as its folder, the given environment, nothing inherited."""
+async def test_fifty_callers_share_one_process_with_its_environment(tmp_path: Path) -> None:
+    """No shell, the workspace as working folder, and only the configured environment variables."""
     body = """
         def call(m):
             answer(m["id"], text(json.dumps([os.getpid(), os.getcwd(), dict(os.environ), sys.argv[1:]])))

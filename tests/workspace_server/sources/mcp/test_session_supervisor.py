@@ -1,4 +1,4 @@
-"""One session whenever it is needed: started once, started again, ended for good."""
+"""A session that is opened on demand, opened again after failures, and closed for good."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def session_of(supervisor: SessionSupervisor) -> Session:
         return session
 
 
-class Server:
-    """Opens sessions over scripted transports; `fail` are what the next openings raise."""
+class FakeServer:
+    """Opens sessions over scripted transports; the next openings raise the exceptions in `fail`."""
 
     def __init__(self, *fail: Exception) -> None:
         self.transports: list[ScriptedTransport] = []
@@ -61,8 +61,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart_policy, "FIRST_S", 0.05)
 
 
-async def test_nothing_starts_until_somebody_asks_and_then_once_for_all() -> None:
-    server = Server()
+async def test_the_first_use_opens_one_session_for_all_callers() -> None:
+    server = FakeServer()
     assert server.states == []
     await asyncio.sleep(0)
     assert server.transports == []
@@ -73,8 +73,8 @@ async def test_nothing_starts_until_somebody_asks_and_then_once_for_all() -> Non
     assert server.transports[0].closed
 
 
-async def test_who_asked_first_may_leave_without_stopping_the_others() -> None:
-    server = Server()
+async def test_cancelling_the_first_caller_does_not_stop_the_others() -> None:
+    server = FakeServer()
     server.gate = asyncio.Event()
     first, second = (asyncio.create_task(session_of(server.supervisor)) for _ in range(2))
     await asyncio.sleep(0)
@@ -88,7 +88,7 @@ async def test_who_asked_first_may_leave_without_stopping_the_others() -> None:
 
 @pytest.mark.usefixtures("_quick")
 async def test_an_ended_session_is_closed_and_started_again() -> None:
-    server = Server()
+    server = FakeServer()
     old = await session_of(server.supervisor)
     server.transports[0].end("exited with code 1")
     await server.until("backoff")
@@ -106,7 +106,7 @@ async def test_an_ended_session_is_closed_and_started_again() -> None:
 
 async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again() -> None:
     """It is never shown as ready."""
-    server = Server()
+    server = FakeServer()
 
     async def opened_too_late(on_end: Callable[[str], None]) -> Session:
         session = await server._open(on_end)
@@ -134,11 +134,11 @@ async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again(
     await supervisor.close()
 
 
-async def test_five_failures_are_a_loop_and_a_person_may_try_at_once(
+async def test_five_failures_are_a_crash_loop_that_try_now_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(restart_policy, "FIRST_S", 0.005)
-    server = Server(*(SessionFailed(f"exited {n}") for n in range(5)))
+    server = FakeServer(*(SessionFailed(f"exited {n}") for n in range(5)))
     with pytest.raises(Unavailable, match="exited 0"):
         await session_of(server.supervisor)
     await server.until("crash_looping")
@@ -152,8 +152,8 @@ async def test_five_failures_are_a_loop_and_a_person_may_try_at_once(
     await server.supervisor.close()
 
 
-async def test_what_cannot_help_is_not_tried_again_but_a_person_may() -> None:
-    server = Server(SessionFailed("cannot start x", final=True))
+async def test_a_final_failure_is_not_retried_except_by_try_now() -> None:
+    server = FakeServer(SessionFailed("cannot start x", final=True))
     for _ in range(2):
         with pytest.raises(Unavailable, match="cannot start x") as refused:
             await session_of(server.supervisor)
@@ -164,8 +164,8 @@ async def test_what_cannot_help_is_not_tried_again_but_a_person_may() -> None:
     await server.supervisor.close()
 
 
-async def test_a_start_that_breaks_is_a_start_that_failed() -> None:
-    server = Server(KeyError("secret"))
+async def test_an_unexpected_exception_is_a_failed_start() -> None:
+    server = FakeServer(KeyError("secret"))
     with pytest.raises(Unavailable) as refused:
         await session_of(server.supervisor)
     assert "secret" not in refused.value.text
@@ -174,7 +174,7 @@ async def test_a_start_that_breaks_is_a_start_that_failed() -> None:
 
 
 async def test_closing_during_a_start_leaves_nothing_and_cancels_no_caller() -> None:
-    server = Server()
+    server = FakeServer()
     server.gate = asyncio.Event()
     asking = asyncio.create_task(session_of(server.supervisor))
     await asyncio.sleep(0.01)
@@ -188,8 +188,8 @@ async def test_closing_during_a_start_leaves_nothing_and_cancels_no_caller() -> 
 
 
 @pytest.mark.usefixtures("_quick")
-async def test_a_session_that_is_not_revived_starts_when_somebody_asks() -> None:
-    server = Server()
+async def test_a_session_without_revival_is_opened_by_the_next_use() -> None:
+    server = FakeServer()
     supervisor = server.make(revive=False)
     await session_of(supervisor)
     server.transports[0].end()
@@ -201,8 +201,8 @@ async def test_a_session_that_is_not_revived_starts_when_somebody_asks() -> None
 
 
 async def test_supervisors_of_one_server_share_its_policy() -> None:
-    """Another session's process of a server that crashes waits as well."""
-    server, record = Server(SessionFailed("exited 1")), RestartPolicy()
+    """A crashed server also delays the processes of other sessions."""
+    server, record = FakeServer(SessionFailed("exited 1")), RestartPolicy()
     first, second = (server.make(revive=False, policy=record) for _ in range(2))
     with pytest.raises(Unavailable):
         await session_of(first)
@@ -213,17 +213,17 @@ async def test_supervisors_of_one_server_share_its_policy() -> None:
 
 
 @pytest.mark.usefixtures("_quick")
-async def test_there_are_never_two_of_one_server() -> None:
-    """One that closed its output but lives is ended before another is started."""
-    server = Server()
+async def test_a_server_never_runs_twice() -> None:
+    """A server that closed its output but still runs is ended before another is started."""
+    server = FakeServer()
     await session_of(server.supervisor)
-    server.transports[0].lingers = asyncio.Event()
+    server.transports[0].close_gate = asyncio.Event()
     server.transports[0].end("closed its output")
     await server.until("backoff")
     server.supervisor.try_now()
     await asyncio.sleep(0.05)
     assert (server.transports[0].closed, len(server.transports)) == (1, 1)
-    server.transports[0].lingers.set()
+    server.transports[0].close_gate.set()
     await server.until("ready")
     await server.supervisor.close()
 
@@ -236,7 +236,7 @@ class ReplacingPolicy(RestartPolicy):
 
 
 async def test_a_replaced_session_is_closed_with_its_last_caller() -> None:
-    server = Server()
+    server = FakeServer()
     supervisor = server.make(policy=ReplacingPolicy())
     async with supervisor.use() as old:
         with pytest.raises(Unavailable):
@@ -251,7 +251,7 @@ async def test_a_replaced_session_is_closed_with_its_last_caller() -> None:
 
 
 async def test_a_replaced_session_that_ends_leaves_its_successor_alone() -> None:
-    server = Server()
+    server = FakeServer()
     supervisor = server.make(policy=ReplacingPolicy())
     async with supervisor.use():
         with pytest.raises(Unavailable):
@@ -266,8 +266,8 @@ async def test_a_replaced_session_that_ends_leaves_its_successor_alone() -> None
 
 
 async def test_a_session_that_a_failed_call_took_down_is_released() -> None:
-    """If it ends while its successor is being opened, that is no second failure and opens no third one."""
-    server, policy = Server(), RemoteRetryPolicy()
+    """Its end during the opening of its successor is no second failure, and opens no third session."""
+    server, policy = FakeServer(), RemoteRetryPolicy()
     supervisor = server.make(policy=policy)
     with pytest.raises(HttpFailure):
         async with supervisor.use():
@@ -290,7 +290,7 @@ async def test_a_retry_that_was_scheduled_leaves_a_usable_session_alone(
 ) -> None:
     """A session whose end is reported while its successor is being opened schedules one."""
     monkeypatch.setattr(restart_policy, "FIRST_S", 0.05)
-    server = Server()
+    server = FakeServer()
     reported: list[Callable[[str], None]] = []
 
     async def open_session(on_end: Callable[[str], None]) -> Session:
@@ -319,7 +319,7 @@ async def test_a_retry_that_was_scheduled_leaves_a_usable_session_alone(
 
 
 async def test_closing_ends_a_replaced_session_that_still_has_callers() -> None:
-    server = Server()
+    server = FakeServer()
     supervisor = server.make(policy=ReplacingPolicy())
     async with supervisor.use():
         with pytest.raises(Unavailable):

@@ -1,4 +1,4 @@
-"""What all foreign sources share: lists asked for at the right time, and refusals."""
+"""What all MCP sources share: when lists are fetched, and what a failed call returns."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from workspace_server.tool import CallOutcome
 KEYS = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 
 
-class Stranger(McpSource):
-    """A source whose server and session is this object.
+class FakeSource(McpSource):
+    """A source without a server: `FakeSession` answers from these attributes.
 
     Attributes:
-        is_shared: whether it has one session for everybody.
-        names: its tools.
-        others: its other lists, by their names in the answer.
-        capabilities: what it declares.
-        failures: what it fails with: by list, `None` for everything.
-        asked: the lists that it was asked for.
-        gates: the lists that wait.
+        is_shared: whether all callers share one session.
+        names: the names of its tools.
+        other_lists: the entries of its other lists, by the member of the result.
+        capabilities: the capabilities that the server declares.
+        failures: the exceptions to raise, by list; `None` is for every request.
+        requested: the lists that were requested.
+        gates: requests for these lists wait for the event.
     """
 
     is_shared = True
@@ -49,15 +49,15 @@ class Stranger(McpSource):
             "remote", SourceSettings("far"), state=state, max_age_s=max_age_s, cache=cache, cache_key="k"
         )
         self.names = ["a"]
-        self.others: dict[str, list[str]] = {}
+        self.other_lists: dict[str, list[str]] = {}
         self.capabilities: dict[str, Any] = {"tools": {}}
         self.failures: dict[str | None, Unavailable] = {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.gates: dict[str, asyncio.Event] = {}
 
     @property
     def fetched(self) -> int:
-        return self.asked.count("tools")
+        return self.requested.count("tools")
 
     @property
     def session_greeting(self) -> HandshakeResult:
@@ -66,7 +66,7 @@ class Stranger(McpSource):
     async def with_session(self, ask: Any, caller: str | None) -> Any:
         if None in self.failures:
             raise self.failures[None]
-        return await ask(Sitting(self))
+        return await ask(FakeSession(self))
 
     async def close(self) -> None:
         await self.stop_asking()
@@ -75,23 +75,23 @@ class Stranger(McpSource):
         return [tool.name for tool in await self.list_tools()]
 
 
-class Sitting:
-    """The session of a `Stranger`."""
+class FakeSession:
+    """The session of a `FakeSource`."""
 
     ended: str | None = None
 
-    def __init__(self, stranger: Stranger) -> None:
-        self._stranger = stranger
-        self.greeting = stranger.session_greeting
+    def __init__(self, source: FakeSource) -> None:
+        self._source = source
+        self.greeting = source.session_greeting
 
     async def list_all(self, method: str, member: str, timeout_s: float = 0) -> Pages:
-        stranger = self._stranger
-        stranger.asked.append(member)
-        names = list(stranger.names if member == "tools" else stranger.others.get(member, []))
-        if member in stranger.gates:
-            await stranger.gates[member].wait()
-        if member in stranger.failures:
-            raise stranger.failures[member]
+        source = self._source
+        source.requested.append(member)
+        names = list(source.names if member == "tools" else source.other_lists.get(member, []))
+        if member in source.gates:
+            await source.gates[member].wait()
+        if member in source.failures:
+            raise source.failures[member]
         pages = Pages(member)
         pages.take(msgspec.Raw(json.dumps({member: [{KEYS[member]: name} for name in names]}).encode()))
         return pages
@@ -103,21 +103,21 @@ class Sitting:
         return msgspec.Raw(json.dumps({"relayed": method}).encode())
 
     async def subscribe(self, uri: str) -> None:
-        self._stranger.asked.append(f"subscribe {uri}")
+        self._source.requested.append(f"subscribe {uri}")
 
     async def unsubscribe(self, uri: str) -> None:
-        self._stranger.asked.append(f"unsubscribe {uri}")
+        self._source.requested.append(f"unsubscribe {uri}")
 
 
-async def until_listed(source: Stranger, times: int) -> None:
+async def until_listed(source: FakeSource, times: int) -> None:
     async with asyncio.timeout(5):
         while source.fetched < times or source.stale:
             await asyncio.sleep(0)
 
 
-async def test_a_change_during_a_refresh_is_another_refresh_and_a_hundred_are_one() -> None:
-    """One in flight, and the last word counts."""
-    source = Stranger()
+async def test_changes_during_a_refresh_cause_one_more_refresh() -> None:
+    """Only one refresh runs at a time, and the last change is included."""
+    source = FakeSource()
     await source.listed()
     source.gates["tools"] = asyncio.Event()
     source.list_changed("tools")
@@ -134,15 +134,15 @@ async def test_a_change_during_a_refresh_is_another_refresh_and_a_hundred_are_on
     assert source.fetched == 3
 
 
-async def test_everybody_who_waits_for_the_first_list_gets_the_same() -> None:
-    source = Stranger()
+async def test_all_waiters_for_the_first_list_share_one_request() -> None:
+    source = FakeSource()
     assert await asyncio.gather(*(source.listed() for _ in range(20))) == [["a"]] * 20
     assert source.fetched == 1
 
 
-async def test_who_stops_waiting_does_not_stop_the_list() -> None:
-    """The registry waits for two seconds only."""
-    source = Stranger()
+async def test_cancelling_a_waiter_does_not_cancel_the_request() -> None:
+    """The catalog waits for two seconds only."""
+    source = FakeSource()
     source.gates["tools"] = asyncio.Event()
     waiting = asyncio.create_task(source.listed())
     await asyncio.sleep(0)
@@ -155,12 +155,12 @@ async def test_who_stops_waiting_does_not_stop_the_list() -> None:
 
 
 @pytest.mark.parametrize(("state", "asked_again"), [("ready", True), ("backoff", False)])
-async def test_an_old_list_is_refreshed_when_somebody_looks(
+async def test_an_old_list_is_refreshed_when_it_is_read(
     monkeypatch: pytest.MonkeyPatch, state: SourceState, asked_again: bool
 ) -> None:
-    """They get the old one; a source that is down is not asked."""
+    """The reader gets the old list; a source that is down is not asked."""
     monkeypatch.setattr(foreign, "LIST_AGAIN_S", 0)
-    source = Stranger(max_age_s=0)
+    source = FakeSource(max_age_s=0)
     await source.listed()
     source.set_state(state, None if state == "ready" else "gone")
     source.names = ["b"]
@@ -169,10 +169,10 @@ async def test_an_old_list_is_refreshed_when_somebody_looks(
     assert (await source.listed() == ["b"]) is asked_again
 
 
-async def test_a_list_that_could_not_be_had_is_asked_for_again_but_not_each_time(
+async def test_a_failed_list_is_requested_again_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    source = Stranger()
+    source = FakeSource()
     await source.listed()
     source.failures["tools"] = Unavailable("broken")
     await source.refresh()
@@ -189,7 +189,7 @@ async def test_a_list_that_could_not_be_had_is_asked_for_again_but_not_each_time
 
 
 async def test_a_stale_list_is_refreshed_when_the_server_is_back() -> None:
-    source = Stranger()
+    source = FakeSource()
     await source.listed()
     source.set_state("backoff", "gone")
     assert (source.stale, source.error) == (True, "gone")
@@ -198,19 +198,19 @@ async def test_a_stale_list_is_refreshed_when_the_server_is_back() -> None:
     assert source.error is None
 
 
-async def test_watchers_hear_of_news_only() -> None:
-    """They list again whenever they are told to."""
-    source = Stranger()
-    heard = []
-    source.watch(lambda: heard.append(source.state))
+async def test_watchers_are_notified_of_changes_only() -> None:
+    """Watchers list the source again after each notification."""
+    source = FakeSource()
+    received = []
+    source.watch(lambda: received.append(source.state))
     await source.listed()
     source.set_state("backoff", "gone")
     source.set_state("backoff", "gone")
-    assert heard == ["ready", "backoff"]
+    assert received == ["ready", "backoff"]
 
 
 async def test_a_tool_is_called_by_its_servers_own_name() -> None:
-    source = Stranger()
+    source = FakeSource()
     source.names = ["x\u200by"]
     assert await source.listed() == ["xy"]
     outcome = await source.call_tool("xy", {}, CallContext())
@@ -229,10 +229,10 @@ async def test_a_tool_is_called_by_its_servers_own_name() -> None:
         (Unavailable("huge", "unknown", Reason.RESPONSE_TOO_LARGE), Reason.RESPONSE_TOO_LARGE.next_step),
     ],
 )
-async def test_a_call_without_an_answer_is_a_refusal_that_names_the_source(
+async def test_a_call_without_response_is_a_refusal_naming_the_source(
     failure: Unavailable, next_step: str
 ) -> None:
-    source = Stranger(state="backoff")
+    source = FakeSource(state="backoff")
     source.failures[None] = failure
     outcome = await source.call_tool("a", {}, CallContext())
     assert isinstance(outcome, Refusal)
@@ -249,67 +249,67 @@ async def test_a_call_without_an_answer_is_a_refusal_that_names_the_source(
 FULL: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
 
 
-def full() -> Stranger:
-    """A stranger with one entry in every list."""
-    source = Stranger()
+def full_source() -> FakeSource:
+    """A source with one entry in every list."""
+    source = FakeSource()
     source.capabilities = FULL
-    source.others = {"prompts": ["p"], "resources": ["x://r"], "resourceTemplates": ["x://{t}"]}
+    source.other_lists = {"prompts": ["p"], "resources": ["x://r"], "resourceTemplates": ["x://{t}"]}
     return source
 
 
-def extras(source: Stranger) -> list[list[str]]:
+def extras(source: FakeSource) -> list[list[str]]:
     shown = source.extras()
     return [[entry.name for entry in one] for one in (shown.prompts, shown.resources, shown.templates)]
 
 
-async def test_a_server_is_asked_for_what_it_declares_and_always_for_its_tools() -> None:
-    source = Stranger()
+async def test_only_declared_lists_and_tools_are_requested() -> None:
+    source = FakeSource()
     source.capabilities = {"prompts": {}}
     assert await source.listed() == ["a"]
-    assert source.asked == ["tools", "prompts"]
+    assert source.requested == ["tools", "prompts"]
     assert extras(source) == [[], [], []]
 
 
-async def test_the_first_list_of_tools_brings_the_others_along() -> None:
-    source = full()
+async def test_the_first_list_of_tools_fetches_the_other_lists() -> None:
+    source = full_source()
     await source.listed()
     assert extras(source) == [["p"], ["x://r"], ["x://{t}"]]
     assert source.cached_tools() is not None
 
 
-async def test_lists_that_hang_keep_nobody_from_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_lists_that_hang_do_not_delay_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lists_module, "FIRST_EXTRAS_S", 0.01)
-    source = full()
+    source = full_source()
     source.gates["resources"] = asyncio.Event()
     assert await source.listed() == ["a"]
     assert extras(source) == [["p"], [], ["x://{t}"]]
-    heard = asyncio.Event()
-    source.watch(heard.set)
+    received = asyncio.Event()
+    source.watch(received.set)
     source.gates["resources"].set()
-    await asyncio.wait_for(heard.wait(), 5)
+    await asyncio.wait_for(received.wait(), 5)
     assert extras(source)[1] == ["x://r"]
 
 
 @pytest.mark.parametrize(
-    ("capability", "asked"), [("prompts", ["prompts"]), ("resources", ["resources", "resourceTemplates"])]
+    ("capability", "requested"), [("prompts", ["prompts"]), ("resources", ["resources", "resourceTemplates"])]
 )
-async def test_only_what_changed_is_asked_for_again(capability: str, asked: list[str]) -> None:
-    source = full()
+async def test_only_the_changed_list_is_requested_again(capability: str, requested: list[str]) -> None:
+    source = full_source()
     await source.listed()
-    source.asked.clear()
+    source.requested.clear()
     source.list_changed(capability)
     async with asyncio.timeout(5):
-        while len(source.asked) < len(asked):
+        while len(source.requested) < len(requested):
             await asyncio.sleep(0)
-    assert source.asked == asked
+    assert source.requested == requested
 
 
-async def test_a_list_that_cannot_be_had_is_an_issue_and_the_last_one_stays() -> None:
-    """Whatever happens to one list, the others are read."""
-    source = full()
+async def test_a_failed_list_is_an_issue_and_the_last_one_is_kept() -> None:
+    """The other lists are read nevertheless."""
+    source = full_source()
     await source.listed()
     source.failures["prompts"] = Unavailable("broken\x1b[31m")
-    source.names, source.others["resources"] = ["b"], ["x://s"]
+    source.names, source.other_lists["resources"] = ["b"], ["x://s"]
     await source.refresh()
     async with asyncio.timeout(5):
         while not source.issues():
@@ -321,18 +321,18 @@ async def test_a_list_that_cannot_be_had_is_an_issue_and_the_last_one_stays() ->
     assert (await source.listed(), source.error, source.stale) == (["b"], None, False)
 
 
-async def test_all_lists_survive_in_the_cache_and_empty_ones_are_not_asked_for_again(tmp_path: Path) -> None:
-    """Nothing is started for them."""
-    before = Stranger(cache=ListCache(tmp_path))
-    before.capabilities, before.others = {"prompts": {}}, {"prompts": ["p"]}
+async def test_all_lists_are_cached_even_empty_ones(tmp_path: Path) -> None:
+    """The cached lists are offered without a request to the server."""
+    before = FakeSource(cache=ListCache(tmp_path))
+    before.capabilities, before.other_lists = {"prompts": {}}, {"prompts": ["p"]}
     await before.listed()
-    now = Stranger("starting", cache=ListCache(tmp_path))
+    now = FakeSource("starting", cache=ListCache(tmp_path))
     assert await now.listed() == ["a"]
-    assert (extras(now), now.asked) == ([["p"], [], []], [])
+    assert (extras(now), now.requested) == ([["p"], [], []], [])
 
 
 async def test_a_source_that_is_closed_answers_at_once() -> None:
-    source = full()
+    source = full_source()
     source.gates["tools"] = asyncio.Event()
     waiting = asyncio.create_task(source.listed())
     await asyncio.sleep(0.01)
@@ -341,9 +341,9 @@ async def test_a_source_that_is_closed_answers_at_once() -> None:
     assert await asyncio.wait_for(source.listed(), 5) == []
 
 
-async def test_what_a_server_says_of_itself_is_remembered_for_when_it_is_down() -> None:
-    """One that was never reached is reached for that, or says nothing."""
-    source = Stranger()
+async def test_the_handshake_result_is_kept_while_the_server_is_down() -> None:
+    """A server that was never reached is connected to; if that fails, there is no result."""
+    source = FakeSource()
     source.failures[None] = Unavailable("down")
     assert await source.greeting() is None
     source.failures.clear()
@@ -355,8 +355,8 @@ async def test_what_a_server_says_of_itself_is_remembered_for_when_it_is_down() 
     assert isinstance(outcome, Refusal), "but nothing is put to it"
 
 
-async def test_any_request_is_put_to_the_server_and_trouble_is_a_refusal() -> None:
-    source = Stranger()
+async def test_relayed_requests_reach_the_server_or_are_refused() -> None:
+    source = FakeSource()
     outcome = await source.relay("vendor/method", {}, CallContext())
     assert isinstance(outcome, msgspec.Raw)
     assert json.loads(bytes(outcome)) == {"relayed": "vendor/method"}
@@ -364,7 +364,7 @@ async def test_any_request_is_put_to_the_server_and_trouble_is_a_refusal() -> No
     refused = await source.relay("vendor/method", {}, CallContext())
     assert isinstance(refused, Refusal)
     assert (refused.reason, refused.delivered) == (Reason.SOURCE_UNAVAILABLE, "no")
-    assert await Stranger().greeting() is not None
+    assert await FakeSource().greeting() is not None
 
 
 @pytest.mark.parametrize(
@@ -378,38 +378,38 @@ async def test_any_request_is_put_to_the_server_and_trouble_is_a_refusal() -> No
         ([], True, False),
     ],
 )
-async def test_resources_are_subscribed_where_the_server_tells_of_them(
+async def test_resources_are_subscribed_if_the_server_supports_it(
     resources: Any, shared: bool, subscribed: bool
 ) -> None:
-    """And where what one process says is meant for everybody."""
-    source = Stranger()
+    """The source must share one session, as an update would otherwise reach unrelated clients."""
+    source = FakeSource()
     source.is_shared = shared
     source.capabilities = {} if resources is None else {"resources": resources}
-    heard: list[str] = []
-    end = await source.subscribe("x://1", heard.append)
+    received: list[str] = []
+    end = await source.subscribe("x://1", received.append)
     assert (end is not None) is subscribed
     source.resource_changed("x://1")
-    assert heard == ["x://1"] * subscribed
+    assert received == ["x://1"] * subscribed
     if end is not None:
         end()
         source.resource_changed("x://1")
-        assert heard == ["x://1"]
+        assert received == ["x://1"]
     await source.close()
 
 
-async def test_a_list_that_is_cut_is_an_issue_of_its_kind() -> None:
-    source = full()
+async def test_a_truncated_list_is_an_issue() -> None:
+    source = full_source()
     source.names = [f"t{number}" for number in range(MAX_ENTRIES + 1)]
-    source.others["prompts"] = ["p"] * (MAX_ENTRIES + 1)
+    source.other_lists["prompts"] = ["p"] * (MAX_ENTRIES + 1)
     assert len(await source.listed()) == MAX_ENTRIES
     codes = [issue.code for issue in source.issues()]
     assert {"TOOL_LIST_TRUNCATED", "PROMPT_LIST_TRUNCATED"} <= set(codes)
 
 
-async def test_tools_that_always_change_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_memory_for_seen_definitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of one that was seen in time is."""
     monkeypatch.setattr(server_list, "MAX_SEEN", 2)
-    source = Stranger()
+    source = FakeSource()
     for names in (["a"], ["b"], ["c"]):
         source.names = names
         await source.refresh()
@@ -419,8 +419,8 @@ async def test_tools_that_always_change_are_not_remembered_for_ever(monkeypatch:
     assert len(source.lists.tools._first_seen) == 2
 
 
-async def test_a_fault_while_listing_is_a_list_that_could_not_be_had() -> None:
-    source = Stranger()
+async def test_an_unexpected_exception_while_listing_is_a_failed_list() -> None:
+    source = FakeSource()
 
     async def with_session(ask: Any, caller: str | None) -> Any:
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""From what a server lists to tools: caps, duplicates, foreign text, promises."""
+"""Reading the definitions a server lists: limits, duplicate names, text clean-up, changed definitions."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_every_member_of_a_definition_is_kept() -> None:
 
 
 def test_single_tools_can_have_another_visibility() -> None:
-    """By the server's own names."""
+    """The setting names tools by the server's own names."""
     found = read({"name": "often.used"}, {"name": "often"}).items
     assert [tool.visibility for tool in found] == ["always", "ondemand"]
 
 
 def test_the_first_of_two_tools_with_one_name_stays() -> None:
-    """Also when they differ in what nobody sees."""
+    """Names are compared after invisible characters were removed."""
     found = read({"name": "a", "n": 1}, {"name": "b"}, {"name": "a", "n": 2}, {"name": "a\u200b", "n": 3})
     assert [(tool.name, tool.definition.get("n")) for tool in found.items] == [("a", 1), ("b", None)]
     assert [(one.level, one.code, one.message) for one in found.issues] == [
@@ -101,13 +101,13 @@ def test_texts_a_model_reads_are_cleaned_and_values_are_not() -> None:
 
 @pytest.mark.parametrize("annotations", [{"destructiveHint": True}, {"readOnlyHint": True}, "x", {}])
 def test_annotations_pass_through_and_decide_nothing(annotations: object) -> None:
-    """Clients ask their users by them; who trusted a server is not asked twice."""
+    """Clients act on annotations; this project does not, because the user has already trusted the server."""
     (tool,) = read({"name": "a", "annotations": annotations}).items
     assert tool.definition["annotations"] == annotations
     assert tool.requires_approval is False
 
 
-def test_a_definition_that_changed_is_told_with_both_hashes() -> None:
+def test_a_changed_definition_is_reported_with_both_hashes() -> None:
     before = read({"name": "a", "description": "nice"}, {"name": "b"}).hashes
     now = read({"description": "nasty", "name": "a"}, {"name": "b"}, {"name": "new"}).hashes
     (issue,) = definitions.changed(before, now, "stdio:x")

@@ -1,4 +1,4 @@
-"""The last good lists on disk."""
+"""The cache of tool lists on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workspace_server.sources.mcp.lists import list_cache
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
 
 
-def test_what_was_saved_is_loaded_under_its_key_only(tmp_path: Path) -> None:
+def test_a_list_is_loaded_by_its_own_key_only(tmp_path: Path) -> None:
     cache = ListCache(tmp_path / "lists")
     assert cache.load("a") is None
     cache.save("a", b"one")
@@ -27,7 +27,7 @@ def test_another_configuration_has_another_key() -> None:
     assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1})
 
 
-def test_only_the_user_may_read_it(tmp_path: Path) -> None:
+def test_only_the_user_may_read_the_cache(tmp_path: Path) -> None:
     cache = ListCache(tmp_path / "lists")
     cache.save("a", b"x")
     assert (tmp_path / "lists").stat().st_mode & 0o777 == 0o700
@@ -36,14 +36,14 @@ def test_only_the_user_may_read_it(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_that_cannot_be_written_costs_the_saving_only(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_only_prevents_saving(tmp_path: Path) -> None:
     (tmp_path / "lists").write_text("a file is here")
     cache = ListCache(tmp_path / "lists")
     cache.save("a", b"x")
     assert cache.load("a") is None
 
 
-def test_the_oldest_lists_are_forgotten(tmp_path: Path) -> None:
+def test_the_oldest_lists_are_deleted(tmp_path: Path) -> None:
     cache = ListCache(tmp_path)
     for n in range(list_cache.MAX_FILES):
         (tmp_path / f"{n}.json").write_bytes(b"")
@@ -54,7 +54,7 @@ def test_the_oldest_lists_are_forgotten(tmp_path: Path) -> None:
     assert cache.load("new") == b"x"
 
 
-def test_a_file_beyond_measure_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     cache = ListCache(tmp_path)
     with (tmp_path / "a.json").open("wb") as file:
         file.truncate(list_cache.MAX_BYTES + 1)

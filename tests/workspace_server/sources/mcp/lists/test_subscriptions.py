@@ -1,4 +1,4 @@
-"""Resources subscribed at a server for as long as somebody listens."""
+"""A resource is subscribed at its server while at least one client is subscribed to it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from workspace_server.sources.mcp.lists.subscriptions import Subscriptions
 from workspace_server.tool import RpcError
 
 
-class Server:
-    """A server and its sessions; `said` is what it was asked, with the number of the session."""
+class FakeServer:
+    """A server and its sessions; `requests` are those it received, each with the number of the session."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.requests: list[str] = []
         self.refused: set[str] = set()
-        self.session = Sitting(self, 1)
+        self.session = FakeSession(self, 1)
         self.is_down = False
 
     async def with_session(self, ask: Any) -> None:
@@ -26,51 +26,51 @@ class Server:
 
     def restart(self) -> None:
         self.session.ended = "gone"
-        self.session = Sitting(self, self.session.number + 1)
+        self.session = FakeSession(self, self.session.number + 1)
 
     async def settled(self, count: int) -> list[str]:
-        """What was said, once that many things were."""
+        """Returns the requests once `count` of them were received."""
         async with asyncio.timeout(5):
-            while len(self.said) < count:
+            while len(self.requests) < count:
                 await asyncio.sleep(0)
-        return self.said
+        return self.requests
 
 
-class Sitting:
-    """One session."""
+class FakeSession:
+    """One session of the server."""
 
-    def __init__(self, server: Server, number: int) -> None:
+    def __init__(self, server: FakeServer, number: int) -> None:
         self.server = server
         self.number = number
         self.ended: str | None = None
 
     async def subscribe(self, uri: str) -> RpcError | None:
-        self.server.said.append(f"{self.number}+{uri}")
+        self.server.requests.append(f"{self.number}+{uri}")
         return RpcError(-32602, "no") if uri in self.server.refused else None
 
     async def unsubscribe(self, uri: str) -> None:
-        self.server.said.append(f"{self.number}-{uri}")
+        self.server.requests.append(f"{self.number}-{uri}")
 
 
-async def test_many_listeners_are_one_subscription_that_ends_with_the_last() -> None:
-    """"""
-    server = Server()
+async def test_many_subscribers_share_one_subscription() -> None:
+    """The subscription at the server ends with the last of them."""
+    server = FakeServer()
     subscriptions = Subscriptions("s", server.with_session)
-    heard: list[str] = []
-    leave = [await subscriptions.add("x://a", heard.append) for _ in range(3)]
-    assert server.said == ["1+x://a"]
+    received: list[str] = []
+    ends = [await subscriptions.add("x://a", received.append) for _ in range(3)]
+    assert server.requests == ["1+x://a"]
     subscriptions.resource_changed("x://a")
     subscriptions.resource_changed("x://b")
-    assert heard == ["x://a"] * 3
-    for end in leave:
+    assert received == ["x://a"] * 3
+    for end in ends:
         assert end is not None
         end()
     assert await server.settled(2) == ["1+x://a", "1-x://a"]
     await subscriptions.stop()
 
 
-async def test_a_new_session_is_told_what_is_listened_to() -> None:
-    server = Server()
+async def test_a_new_session_subscribes_again() -> None:
+    server = FakeServer()
     subscriptions = Subscriptions("s", server.with_session)
     await subscriptions.add("x://a", print)
     end = await subscriptions.add("x://b", print)
@@ -83,18 +83,18 @@ async def test_a_new_session_is_told_what_is_listened_to() -> None:
     await subscriptions.stop()
 
 
-async def test_what_a_server_refuses_is_not_asked_for_again_nor_kept() -> None:
-    server = Server()
+async def test_a_refused_subscription_is_neither_repeated_nor_kept() -> None:
+    server = FakeServer()
     server.refused = {"x://a"}
     subscriptions = Subscriptions("s", server.with_session)
     assert await subscriptions.add("x://a", print) is None
     assert await subscriptions.add("x://b", print) is not None
-    assert server.said == ["1+x://a", "1+x://b"]
+    assert server.requests == ["1+x://a", "1+x://b"]
     await subscriptions.stop()
 
 
-async def test_a_server_that_is_down_is_told_when_it_is_back() -> None:
-    server = Server()
+async def test_a_server_that_is_down_gets_the_subscription_when_it_is_back() -> None:
+    server = FakeServer()
     server.is_down = True
     subscriptions = Subscriptions("s", server.with_session)
     assert await subscriptions.add("x://a", print) is not None
@@ -104,13 +104,13 @@ async def test_a_server_that_is_down_is_told_when_it_is_back() -> None:
     await subscriptions.stop()
 
 
-async def test_one_that_waited_in_vain_leaves_nothing_behind() -> None:
-    server = Server()
+async def test_a_cancelled_subscription_sends_nothing_later() -> None:
+    server = FakeServer()
     subscriptions = Subscriptions("s", server.with_session)
-    held = asyncio.Event()
+    gate = asyncio.Event()
 
     async def hanging(ask: Any) -> None:
-        await held.wait()
+        await gate.wait()
         await ask(server.session)
 
     subscriptions._with_session = hanging
@@ -118,7 +118,7 @@ async def test_one_that_waited_in_vain_leaves_nothing_behind() -> None:
     await asyncio.sleep(0.01)
     adding.cancel()
     await asyncio.gather(adding, return_exceptions=True)
-    held.set()
+    gate.set()
     await asyncio.sleep(0.01)
-    assert server.said == []
+    assert server.requests == []
     await subscriptions.stop()

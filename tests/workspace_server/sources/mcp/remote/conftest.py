@@ -1,4 +1,4 @@
-"""A remote server whose answers a test decides, and sources that are closed at the end."""
+"""Fixtures: a scripted remote server, and a factory of remote sources that closes them after the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workspace_server.sources.mcp.remote.source import RemoteSource
 
 @pytest.fixture
 async def make_source() -> AsyncIterator[MakeSource]:
-    """Makes sources: members of `RemoteDependencies` by `dependencies`, a list cache by `cache`, the others of the entry."""
+    """Returns a factory; `dependencies` are members of `RemoteDependencies`, other keywords belong to the entry."""
     made: list[RemoteSource] = []
 
     def make(
@@ -37,6 +37,6 @@ async def make_source() -> AsyncIterator[MakeSource]:
 
 @pytest.fixture
 async def fake() -> AsyncIterator[ScriptedRemoteServer]:
-    """A remote server on this machine."""
+    """A scripted remote server that listens on localhost."""
     async with fake_remote() as remote:
         yield remote

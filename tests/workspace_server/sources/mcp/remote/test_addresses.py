@@ -70,7 +70,7 @@ def test_urls_that_readers_understand_differently_are_refused(url: str) -> None:
         ("https://größe.example/", "https://xn--gre-6ka8i.example"),
     ],
 )
-def test_a_place_is_its_origin(url: str, origin: str) -> None:
+def test_a_url_is_reduced_to_its_origin(url: str, origin: str) -> None:
     assert parse_origin(url).origin == origin
 
 
@@ -101,7 +101,7 @@ def test_public_addresses_are_allowed(address: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://localhost:1/", "http://127.0.0.1:1/", "http://[::1]:1/"])
-async def test_this_machine_is_allowed_where_the_configuration_says_so_literally(url: str) -> None:
+async def test_localhost_is_allowed_if_the_configuration_names_it(url: str) -> None:
     place = parse_origin(url)
     assert await allowed_addresses(place, allow_private=False, allow_literal=True, resolver=names)
     if place.host == "localhost":
@@ -111,7 +111,7 @@ async def test_this_machine_is_allowed_where_the_configuration_says_so_literally
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "169.254.169.254", "10.0.0.1"])
-async def test_no_other_address_is_literal(host: str) -> None:
+async def test_no_other_private_address_is_allowed_by_name(host: str) -> None:
     with pytest.raises(AddressRefused):
         await allowed_addresses(
             parse_origin(f"http://{host}/"), allow_private=False, allow_literal=True, resolver=names
@@ -119,7 +119,7 @@ async def test_no_other_address_is_literal(host: str) -> None:
 
 
 async def test_a_name_that_resolves_to_this_machine_is_refused() -> None:
-    """The permission is for what is written, not for where it leads."""
+    """Only a literal address or `localhost` counts as permission, not a name that resolves to it."""
     place = parse_origin("http://rebind.example/")
     with pytest.raises(AddressRefused, match="allow_private"):
         await allowed_addresses(

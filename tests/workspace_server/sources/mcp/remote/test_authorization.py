@@ -1,4 +1,4 @@
-"""What a remote server is shown, by what its entry says."""
+"""The Authorization header that a server receives, by the settings of its entry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVER = RemoteServer("docs", "https://example.com/mcp", EntryOrigin(Path("/p/.m
         ({"headers": {"X-Team": "blue"}}, None),
     ],
 )
-async def test_what_the_entry_says_is_what_the_server_is_shown(
+async def test_the_authorization_header_follows_the_entry(
     members: dict[str, object], shown: str | None
 ) -> None:
     server = replace(SERVER, **members)

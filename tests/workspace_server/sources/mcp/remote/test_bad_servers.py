@@ -1,4 +1,4 @@
-"""Remote servers that are down, busy, forgetful, malicious or broken."""
+"""Remote servers that are down, overloaded, malicious or broken, or that lose their sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
 from support.servers.remote_server import (
-    Play,
+    Answerer,
     Received,
     ScriptedRemoteServer,
     body,
@@ -30,7 +30,7 @@ RESULT = b'{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}'
 
 
 async def refused(source: RemoteSource, **arguments: Any) -> Refusal:
-    """The refusal that a call gets."""
+    """Calls the tool and returns the refusal."""
     outcome = await call(source, "echo", arguments)
     assert isinstance(outcome, Refusal), outcome
     assert 'Source "remote:away"' in outcome.message
@@ -38,7 +38,7 @@ async def refused(source: RemoteSource, **arguments: Any) -> Refusal:
 
 
 async def reaches(source: RemoteSource, *states: str) -> None:
-    """Wait for a state, in bounded time."""
+    """Waits, for a bounded time, until the source has one of these states."""
     changed = asyncio.Event()
     source.watch(changed.set)
     async with asyncio.timeout(within(3)):
@@ -47,16 +47,16 @@ async def reaches(source: RemoteSource, *states: str) -> None:
             await changed.wait()
 
 
-def redirect(code: int, location: str) -> Play:
+def redirect(code: int, location: str) -> Answerer:
     return status(code, Location=location)
 
 
 async def test_a_redirect_to_another_origin_is_not_followed(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
-    """Not even to another port of the same machine."""
+    """Another port of the same machine is another origin."""
     async with fake_remote() as other:
-        fake.plays["initialize"] = [redirect(307, other.url)]
+        fake.answers["initialize"] = [redirect(307, other.url)]
         source = make_source(fake.url, token=SECRET)
         assert await source.list_tools() == ()
         assert source.state == "backoff"
@@ -73,7 +73,7 @@ async def test_odd_redirects_are_not_followed(
     fake: ScriptedRemoteServer, make_source: MakeSource, location: str
 ) -> None:
     netloc = fake.url.split("/")[2]
-    fake.plays["initialize"] = [redirect(308, location.format(netloc=netloc)), fake.default]
+    fake.answers["initialize"] = [redirect(308, location.format(netloc=netloc)), fake.default]
     source = make_source(fake.url)
     await source.list_tools()
     assert (source.state, fake.count("initialize")) == ("backoff", 1)
@@ -82,27 +82,27 @@ async def test_odd_redirects_are_not_followed(
 async def test_redirects_within_the_origin_are_followed_three_times(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
-    fake.plays["tools/call"] = [redirect(307, f"/{hop}") for hop in range(3)] + [fake.default]
+    fake.answers["tools/call"] = [redirect(307, f"/{hop}") for hop in range(3)] + [fake.default]
     source = make_source(fake.url, token=SECRET)
     await source.list_tools()
     assert (await call(source))["content"]
     calls = [one for one in fake.received if one.method == "tools/call"]
     assert [one.request.path for one in calls] == ["/mcp", "/0", "/1", "/2"]
     assert {one.request.headers["Authorization"] for one in calls} == {f"Bearer {SECRET}"}
-    fake.plays["tools/call"] = [redirect(307, "/again")]
+    fake.answers["tools/call"] = [redirect(307, "/again")]
     assert "more than 3 times" in (await refused(source)).message
-    fake.plays["tools/call"] = [redirect(302, "/found")]
+    fake.answers["tools/call"] = [redirect(302, "/found")]
     assert "302" in (await refused(source)).message
 
 
-async def test_names_that_lead_to_this_machine_are_refused_before_a_byte(
+async def test_names_that_resolve_to_localhost_are_refused_before_connecting(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
-    """With `allow_private` the name stays in Host."""
-    asked: list[str] = []
+    """With `allow_private` the request is sent, and its Host header has the name."""
+    resolved: list[str] = []
 
     async def resolver(host: str, _port: int) -> list[str]:
-        asked.append(host)
+        resolved.append(host)
         return ["127.0.0.1"]
 
     url = fake.url.replace("127.0.0.1", "inside.example")
@@ -116,7 +116,7 @@ async def test_names_that_lead_to_this_machine_are_refused_before_a_byte(
     assert fake.received[0].request.headers["Host"].startswith("inside.example:")
 
 
-async def test_an_url_that_is_none_fails_for_good(make_source: MakeSource) -> None:
+async def test_an_invalid_url_fails_permanently(make_source: MakeSource) -> None:
     source = make_source("http://2130706433/mcp")
     assert await source.list_tools() == ()
     assert source.state == "failed"
@@ -127,7 +127,7 @@ async def test_a_refused_token_waits_for_the_user_and_is_never_shown(
 ) -> None:
     source = make_source(fake.url, token=SECRET, headers={"X-Key": SECRET})
     await source.list_tools()
-    fake.plays["tools/call"] = [status(401, WWW_Authenticate='Bearer error="invalid_token"')]
+    fake.answers["tools/call"] = [status(401, WWW_Authenticate='Bearer error="invalid_token"')]
     refusal = await refused(source)
     assert (refusal.reason, refusal.delivered) == (Reason.SOURCE_UNAVAILABLE, "no")
     assert "put a valid token" in refusal.text
@@ -153,14 +153,14 @@ async def test_a_secret_is_read_again_when_it_was_refused(
 
     source = make_source(fake.url, token_secret="key", dependencies={"secrets": read})
     await source.list_tools()
-    fake.plays["tools/call"] = [only_new]
+    fake.answers["tools/call"] = [only_new]
     secrets["key"] = "new"
     assert (await call(source))["content"]
     del secrets["key"]
     assert 'the secret "key" is not set' in (await refused(source)).message
 
 
-async def test_a_token_that_is_no_header_is_not_quoted(
+async def test_a_token_that_is_no_valid_header_is_not_quoted(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     source = make_source(fake.url, token=f"{SECRET}\nX: y")
@@ -190,33 +190,31 @@ async def test_headers_of_the_entry_cannot_replace_ours(
 
 
 @pytest.mark.parametrize("answer", [404, 400])
-async def test_a_lost_session_is_opened_again_unnoticed(
+async def test_a_lost_session_is_replaced_once(
     fake: ScriptedRemoteServer, make_source: MakeSource, answer: int
 ) -> None:
-    """Once; the second time the caller learns of it."""
+    """The call is repeated in a new session; if that session is lost as well, the caller gets a refusal."""
 
     async def lost(got: Received) -> Any:
         return got.error(-32000, "Bad Request: No valid session ID provided", answer, None)
 
     source = make_source(fake.url)
     await source.list_tools()
-    fake.plays["tools/call"] = [lost, fake.default]
+    fake.answers["tools/call"] = [lost, fake.default]
     assert (await call(source))["content"]
     assert (fake.sessions, fake.count("tools/call"), source.state) == (2, 2, "ready")
     last = [one for one in fake.received if one.method == "tools/call"][-1]
     assert last.request.headers["Mcp-Session-Id"] == "session-2"
-    fake.plays["tools/call"] = [lost]
+    fake.answers["tools/call"] = [lost]
     assert (await refused(source)).delivered == "no"
     assert fake.count("tools/call") == 4
 
 
-async def test_a_busy_server_is_left_alone_for_as_long_as_it_asked(
-    fake: ScriptedRemoteServer, make_source: MakeSource
-) -> None:
-    """`retryAfterMs` is what it said."""
+async def test_retry_after_is_respected(fake: ScriptedRemoteServer, make_source: MakeSource) -> None:
+    """Calls within that time are refused with `retryAfterMs`."""
     source = make_source(fake.url)
     await source.list_tools()
-    fake.plays["tools/call"] = [status(429, Retry_After="7")]
+    fake.answers["tools/call"] = [status(429, Retry_After="7")]
     first = await refused(source)
     second = await refused(source)
     assert first.retry_after_ms == 7000
@@ -230,7 +228,7 @@ async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
 ) -> None:
     source = make_source(fake.url)
     await source.list_tools()
-    fake.plays["tools/call"] = [status(503)]
+    fake.answers["tools/call"] = [status(503)]
     for _ in range(5):
         refusal = await refused(source)
         assert (refusal.delivered, "HTTP 503" in refusal.message) == ("unknown", True)
@@ -241,14 +239,14 @@ async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
     assert last.retry_after_ms is not None and 29_000 < last.retry_after_ms <= 30_000
     assert [tool.name for tool in await source.list_tools()] == ["echo"]
     assert source.stale
-    fake.plays["tools/call"] = [fake.default]
+    fake.answers["tools/call"] = [fake.default]
     await source.refresh()
     await reaches(source, "ready")
     assert (await call(source))["content"]
 
 
 @pytest.mark.parametrize(
-    "play",
+    "answer",
     [
         events(b': hello\n\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n\n'),
         events(b'data: {"jsonrpc":"2.0","id":$ID,"resu'),
@@ -262,13 +260,13 @@ async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
     ],
     ids=["cut stream", "cut event", "no answer", "broken JSON", "HTML", "empty", "no gzip", "brotli", "202"],
 )  # fmt: skip
-async def test_an_answer_that_is_lost_is_not_asked_for_again(
-    fake: ScriptedRemoteServer, make_source: MakeSource, play: Play
+async def test_a_lost_response_is_not_requested_again(
+    fake: ScriptedRemoteServer, make_source: MakeSource, answer: Answerer
 ) -> None:
-    """Delivered unknown, never repeated; the connection serves the next call."""
+    """The refusal says that delivery is unknown, and the connection serves the next call."""
     source = make_source(fake.url)
     await source.list_tools()
-    fake.plays["tools/call"] = [play, fake.default]
+    fake.answers["tools/call"] = [answer, fake.default]
     refusal = await refused(source)
     assert refusal.delivered == "unknown"
     assert "check whether" in refusal.text
@@ -277,13 +275,13 @@ async def test_an_answer_that_is_lost_is_not_asked_for_again(
     assert (fake.sessions, source.state) == (1, "ready")
 
 
-async def test_a_stream_that_is_resumed_brings_its_result(
+async def test_a_broken_stream_with_event_ids_is_resumed(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
-    """With event ids the answer is fetched, not asked for again."""
+    """The client fetches the rest of the stream; it does not repeat the call."""
     identity = b""
 
-    async def play(got: Received) -> Any:
+    async def answer(got: Received) -> Any:
         nonlocal identity
         identity = str(got.message["id"]).encode()
         return await events(b"id: 1\nretry: 10\ndata:\n\n")(got)
@@ -293,8 +291,8 @@ async def test_a_stream_that_is_resumed_brings_its_result(
             return await status(405)(got)
         return await events(b"id: 2\ndata: " + RESULT.replace(b"$ID", identity) + b"\n\n")(got)
 
-    fake.plays["tools/call"] = [play]
-    fake.plays["GET"] = [resume]
+    fake.answers["tools/call"] = [answer]
+    fake.answers["GET"] = [resume]
     source = make_source(fake.url)
     await source.list_tools()
     assert (await call(source))["content"] == []
@@ -302,11 +300,13 @@ async def test_a_stream_that_is_resumed_brings_its_result(
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-async def test_a_bomb_is_not_unpacked(fake: ScriptedRemoteServer, make_source: MakeSource, kind: str) -> None:
-    """32 MiB a message, however small it was on the way."""
+async def test_a_compression_bomb_is_refused(
+    fake: ScriptedRemoteServer, make_source: MakeSource, kind: str
+) -> None:
+    """A message may have 32 MiB after decompression, whatever its size on the wire."""
     bomb = gzip.compress(b"data: " + b" " * (40 << 20), 1)
     assert len(bomb) < 1 << 20
-    fake.plays["tools/call"] = [body(bomb, kind, **{"Content-Encoding": "gzip"}), fake.default]
+    fake.answers["tools/call"] = [body(bomb, kind, **{"Content-Encoding": "gzip"}), fake.default]
     source = make_source(fake.url)
     await source.list_tools()
     refusal = await refused(source)
@@ -314,21 +314,25 @@ async def test_a_bomb_is_not_unpacked(fake: ScriptedRemoteServer, make_source: M
     assert (await call(source))["content"]
 
 
-async def test_a_compressed_answer_is_unpacked(fake: ScriptedRemoteServer, make_source: MakeSource) -> None:
-    async def play(got: Received) -> Any:
+async def test_a_compressed_response_is_decompressed(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
+    async def answer(got: Received) -> Any:
         packed = gzip.compress(RESULT.replace(b"$ID", str(got.message["id"]).encode()))
         return await body(packed, "application/json", **{"Content-Encoding": "gzip"})(got)
 
-    fake.plays["tools/call"] = [play]
+    fake.answers["tools/call"] = [answer]
     source = make_source(fake.url)
     await source.list_tools()
     assert (await call(source))["content"] == []
 
 
-async def test_a_server_that_says_nothing(fake: ScriptedRemoteServer, make_source: MakeSource) -> None:
-    """In the handshake, and to messages nobody waits for."""
-    fake.plays["initialize"] = [hang, fake.default]
-    fake.plays["notifications/initialized"] = [hang]
+async def test_a_server_that_does_not_answer_times_out(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
+    """A time limit applies to the handshake and to notifications."""
+    fake.answers["initialize"] = [hang, fake.default]
+    fake.answers["notifications/initialized"] = [hang]
     source = make_source(fake.url, dependencies={"handshake_s": 0.2, "side_s": 0.1})
     assert await source.list_tools() == ()
     assert source.state == "backoff"
@@ -336,8 +340,8 @@ async def test_a_server_that_says_nothing(fake: ScriptedRemoteServer, make_sourc
     await reaches(source, "ready")
 
 
-async def test_down_at_first_and_there_later(make_source: MakeSource) -> None:
-    """A dead one never says ready; its tools appear without a restart."""
+async def test_a_server_that_starts_later_is_found(make_source: MakeSource) -> None:
+    """Its tools appear without a restart, and no empty list is reported in between."""
     async with fake_remote() as early:
         url, port = early.url, early.port
     source = make_source(url, token=SECRET)
@@ -369,7 +373,7 @@ async def test_down_at_first_and_there_later(make_source: MakeSource) -> None:
     assert lists == [(), ("echo",)]
 
 
-async def test_going_down_keeps_the_list(make_source: MakeSource) -> None:
+async def test_the_list_is_kept_when_the_server_goes_down(make_source: MakeSource) -> None:
     async with fake_remote() as remote:
         source = make_source(remote.url)
         await source.list_tools()
@@ -383,7 +387,7 @@ async def test_going_down_keeps_the_list(make_source: MakeSource) -> None:
 async def test_closing_ends_the_session_and_every_task(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
-    fake.plays["tools/call"] = [hang]
+    fake.answers["tools/call"] = [hang]
     before = asyncio.all_tasks()
     source = make_source(fake.url)
     await source.list_tools()

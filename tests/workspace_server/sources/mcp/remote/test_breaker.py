@@ -1,4 +1,4 @@
-"""When a server that failed is tried again."""
+"""When a remote server that failed is tried again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_short_waits_are_spread_by_a_quarter() -> None:
     assert [Breaker().failed(0.0, chance) for chance in (0.0, 1.0)] == [0.375, 0.625]
 
 
-def test_what_the_server_asked_for_outlasts_success_and_refuses_everything() -> None:
+def test_retry_after_outlasts_a_success() -> None:
     breaker = Breaker()
     breaker.hold(10.0, 7.0)
     breaker.succeeded()

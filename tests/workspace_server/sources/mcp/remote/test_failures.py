@@ -1,4 +1,4 @@
-"""What an HTTP status means."""
+"""How HTTP statuses map to failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a remote server answers through us is what it answers to the SDK's client directly, in either era."""
+"""A remote server answers through a source as it answers the SDK's client directly, in both eras."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from workspace_server.tool import RpcError
 
 
 @dataclass(frozen=True)
-class Way:
-    """A URL, and how the SDK's client reaches it in the era we do."""
+class Endpoint:
+    """A URL, and the era in which the SDK's client uses it."""
 
     url: str
     era: Era
 
 
 CONTENT = [name for name in PLAIN if name not in ("hidden", "appeared")]
-WAYS: dict[str, tuple[str, Era]] = {
+ENDPOINTS: dict[str, tuple[str, Era]] = {
     "streamable HTTP, legacy only": ("legacy/mcp", "legacy"),
     "streamable HTTP, modern only": ("modern/mcp", "modern"),
     "HTTP with SSE": ("sse", "legacy"),
@@ -43,31 +43,31 @@ def process() -> Iterator[ThirdParty]:
         yield server
 
 
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, process: ThirdParty) -> Way:
-    path, era = WAYS[request.param]
-    return Way(process.at(path), era)
+@pytest.fixture(params=ENDPOINTS)
+def endpoint(request: pytest.FixtureRequest, process: ThirdParty) -> Endpoint:
+    path, era = ENDPOINTS[request.param]
+    return Endpoint(process.at(path), era)
 
 
 @pytest.fixture
-def source(way: Way, make_source: MakeSource) -> RemoteSource:
-    return make_source(way.url)
+def source(endpoint: Endpoint, make_source: MakeSource) -> RemoteSource:
+    return make_source(endpoint.url)
 
 
 def complete(result: dict[str, Any]) -> dict[str, Any]:
-    """A result as our callers get it: with `resultType`, which the legacy era does not have."""
+    """The result as callers receive it: with `resultType`, which legacy servers do not send."""
     return {"resultType": "complete", **result}
 
 
-async def test_definitions_and_every_content_kind(way: Way, source: RemoteSource) -> None:
+async def test_definitions_and_every_content_kind(endpoint: Endpoint, source: RemoteSource) -> None:
     tools = {tool.name: tool for tool in await source.list_tools()}
     assert (source.state, source.error, source.stale) == ("ready", None, False)
-    async with direct(way.url, way.era) as client:
+    async with direct(endpoint.url, endpoint.era) as client:
         definitions = await client.definitions()
         assert [tool.definition for tool in tools.values()] == definitions
         assert FOREIGN_DEFINITIONS["decorated"].items() <= tools["decorated"].definition.items()
         for name in (*CONTENT, "text", "is_error", "progress"):
-            arguments = {"region": "größe "} if name == "routed" and way.era == "legacy" else {}
+            arguments = {"region": "größe "} if name == "routed" and endpoint.era == "legacy" else {}
             assert await call(source, name, arguments) == complete(await client.call(name, arguments)), name
         with pytest.raises(mcp.MCPError) as refused:
             await client.call("rpc_error")
@@ -81,15 +81,15 @@ async def test_definitions_and_every_content_kind(way: Way, source: RemoteSource
     )
 
 
-async def test_arguments_are_mirrored_into_headers(way: Way, source: RemoteSource) -> None:
-    """the modern server compares the header with the argument."""
+async def test_arguments_are_mirrored_into_headers(endpoint: Endpoint, source: RemoteSource) -> None:
+    """The modern server compares the header with the argument."""
     await source.list_tools()
     for region in ("eu-1", " größe\n", 'with "quotes"'):
         assert (await call(source, "routed", {"region": region}))["content"][0]["text"] == "routed"
 
 
-async def test_what_a_call_carries(way: Way, source: RemoteSource) -> None:
-    """Unknown `_meta` passes; so does every character."""
+async def test_meta_and_all_characters_are_passed_on(endpoint: Endpoint, source: RemoteSource) -> None:
+    """Unknown `_meta` keys and every Unicode character arrive unchanged."""
     arguments = {"text": '\n\t\u2028"}\\☕😀', "big": 12345678901234567890, "list": [1.5, None, {}]}
     meta = {"traceparent": "00-1-2-03", "example.com/x": {"y": [1]}}
     seen = await call(source, "echo", arguments, params={"_meta": msgspec.Raw(json.dumps(meta).encode())})
@@ -100,22 +100,24 @@ async def test_what_a_call_carries(way: Way, source: RemoteSource) -> None:
     assert "authorization" not in got["headers"]
 
 
-async def test_progress_reaches_the_caller_under_its_own_token(way: Way, source: RemoteSource) -> None:
-    heard: list[dict[str, Any]] = []
+async def test_progress_reaches_the_caller_under_its_own_token(
+    endpoint: Endpoint, source: RemoteSource
+) -> None:
+    notifications: list[dict[str, Any]] = []
 
     async def notify(method: str, params: Any) -> None:
-        heard.append({key: json.loads(msgspec.json.encode(value)) for key, value in params.items()})
+        notifications.append({key: json.loads(msgspec.json.encode(value)) for key, value in params.items()})
 
     params = {"_meta": msgspec.Raw(b'{"progressToken":"mine"}')}
     result = await call(source, "progress", {"steps": 3}, notify=notify, params=params)
     assert result["content"][0]["text"] == "3 steps"
-    assert [(one["progressToken"], one["progress"], one["message"]) for one in heard] == [
+    assert [(one["progressToken"], one["progress"], one["message"]) for one in notifications] == [
         ("mine", step, f"step {step}") for step in (1, 2, 3)
     ]
 
 
-async def test_calls_at_once_do_not_wait_for_each_other(way: Way, source: RemoteSource) -> None:
-    """Each caller its own answer."""
+async def test_concurrent_calls_do_not_wait_for_each_other(endpoint: Endpoint, source: RemoteSource) -> None:
+    """Each caller gets its own answer."""
     await source.list_tools()
     began = time.monotonic()
     labels = [f"call {number}" for number in range(20)]
@@ -126,8 +128,8 @@ async def test_calls_at_once_do_not_wait_for_each_other(way: Way, source: Remote
     assert time.monotonic() - began < within(0.9)
 
 
-async def test_a_cancelled_call_is_cancelled_there(way: Way, source: RemoteSource) -> None:
-    """The modern era by closing the stream, the legacy one by a notification."""
+async def test_a_cancelled_call_is_cancelled_at_the_server(endpoint: Endpoint, source: RemoteSource) -> None:
+    """A modern call is cancelled by closing its stream, a legacy one by a notification."""
     await source.list_tools()
 
     async def count(kind: str) -> int:
@@ -146,10 +148,10 @@ async def test_a_cancelled_call_is_cancelled_there(way: Way, source: RemoteSourc
     assert (await call(source, "text", {"text": "still here"}))["content"][0]["text"] == "still here"
 
 
-async def test_a_changed_list_is_read_again(way: Way, source: RemoteSource) -> None:
-    """`list_changed` over the GET stream, the SSE stream, or a subscription."""
-    told = asyncio.Event()
-    source.watch(told.set)
+async def test_a_changed_list_is_read_again(endpoint: Endpoint, source: RemoteSource) -> None:
+    """`list_changed` arrives on the GET stream, the SSE stream or a subscription."""
+    changed = asyncio.Event()
+    source.watch(changed.set)
     assert "appeared" not in {tool.name for tool in await source.list_tools()}
     await asyncio.sleep(
         0.1
@@ -157,23 +159,27 @@ async def test_a_changed_list_is_read_again(way: Way, source: RemoteSource) -> N
     await call(source, "change_tools")
     async with asyncio.timeout(within(3)):
         while "appeared" not in {tool.name for tool in await source.list_tools()}:
-            told.clear()
-            await told.wait()
+            changed.clear()
+            await changed.wait()
     await call(source, "change_tools")
 
 
-async def test_what_the_server_asks_of_a_client_that_offers_nothing(way: Way, source: RemoteSource) -> None:
-    """Roots are answered by us, in the old era; a modern question is passed on."""
+async def test_roots_are_answered_without_a_clients_capability(
+    endpoint: Endpoint, source: RemoteSource
+) -> None:
+    """A legacy server gets the workspace; the request of a modern server is passed on to the client."""
     result = await call(source, "roots")
-    if way.era == "modern":
+    if endpoint.era == "modern":
         assert result["resultType"] == "input_required"
         assert result["requestState"] == "state of roots"
     else:
         assert result["structuredContent"]["roots"][0]["uri"] == "file:///project"
 
 
-async def test_json_instead_of_streams(process: ThirdParty, make_source: MakeSource) -> None:
-    """And large answers either way."""
+async def test_json_and_event_streams_carry_large_results(
+    process: ThirdParty, make_source: MakeSource
+) -> None:
+    """A 3 MiB result arrives over either."""
     for path in ("json/mcp", "mcp"):
         result = await call(make_source(process.at(path)), "big", {"size": 3 << 20})
         assert len(result["content"][0]["text"]) == 3 << 20

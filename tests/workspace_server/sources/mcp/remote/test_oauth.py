@@ -1,4 +1,4 @@
-"""Tokens that expire, and logging in."""
+"""OAuth of remote servers: renewing expired tokens, and logging in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from protocol.errors import Reason, Refusal
-from support.servers.oauth_server import Keeper, OAuthServer, fake_oauth
+from support.servers.oauth_server import MemorySecretStore, OAuthServer, fake_oauth
 from support.servers.remote_source import MakeSource, call, entry
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.remote.login import LoginFailed, login
@@ -30,23 +30,23 @@ async def oauth() -> AsyncIterator[OAuthServer]:
 
 
 @pytest.fixture
-def keeper() -> Keeper:
-    return Keeper()
+def secret_store() -> MemorySecretStore:
+    return MemorySecretStore()
 
 
 @pytest.fixture
-def dependencies(keeper: Keeper) -> dict[str, Any]:
+def dependencies(secret_store: MemorySecretStore) -> dict[str, Any]:
     async def authorize(server: RemoteServer) -> OAuth:
-        return OAuth(server, keeper)
+        return OAuth(server, secret_store)
 
     return {"authorize": authorize}
 
 
-def stored(keeper: Keeper, server: RemoteServer, access: str, refresh: str | None) -> None:
-    """As if somebody had logged in."""
+def stored(secret_store: MemorySecretStore, server: RemoteServer, access: str, refresh: str | None) -> None:
+    """Stores tokens as a login does."""
     tokens = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh}
     client = {"client_id": "registered", "token_endpoint_auth_method": "none"}
-    keeper.values[key_of(server)] = json.dumps({"tokens": tokens, "client": client})
+    secret_store.values[key_of(server)] = json.dumps({"tokens": tokens, "client": client})
 
 
 async def twenty(source: RemoteSource) -> list[Any]:
@@ -54,11 +54,11 @@ async def twenty(source: RemoteSource) -> list[Any]:
 
 
 async def test_twenty_calls_on_an_expired_token_make_one_refresh(
-    oauth: OAuthServer, keeper: Keeper, dependencies: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, secret_store: MemorySecretStore, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
-    """One retry each, the new tokens are stored."""
+    """Each call is repeated once, and the new tokens are stored."""
     server = entry(oauth.url, auth="oauth")
-    stored(keeper, server, "first", "again")
+    stored(secret_store, server, "first", "again")
     oauth.valid, oauth.refresh = {"first"}, {"again"}
     source = make_source(oauth.url, auth="oauth", dependencies=dependencies)
     assert len(await source.list_tools()) == 1
@@ -69,26 +69,26 @@ async def test_twenty_calls_on_an_expired_token_make_one_refresh(
     )
     assert oauth.grants == {"refresh_token": 1}
     assert oauth.remote.count("tools/call") == 20
-    assert oauth.asked[0]["client_id"] == "registered"
-    assert oauth.asked[0]["resource"] == oauth.url
-    kept = json.loads(keeper.values[key_of(server)])
-    assert kept["tokens"]["access_token"] in oauth.valid
-    assert kept["tokens"]["refresh_token"] in oauth.refresh
-    assert kept["client"]["client_id"] == "registered"
+    assert oauth.token_requests[0]["client_id"] == "registered"
+    assert oauth.token_requests[0]["resource"] == oauth.url
+    saved = json.loads(secret_store.values[key_of(server)])
+    assert saved["tokens"]["access_token"] in oauth.valid
+    assert saved["tokens"]["refresh_token"] in oauth.refresh
+    assert saved["client"]["client_id"] == "registered"
 
 
-async def test_client_credentials_need_nobody(
-    oauth: OAuthServer, keeper: Keeper, dependencies: dict[str, Any], make_source: MakeSource
+async def test_client_credentials_need_no_login(
+    oauth: OAuthServer, secret_store: MemorySecretStore, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
-    """From nothing, after expiry, and when 20 calls are refused at once."""
+    """A token is fetched at first, after expiry, and only once when 20 calls are refused at the same time."""
     source = make_source(oauth.url, **ROBOT, scope="read", dependencies=dependencies)
     assert len(await source.list_tools()) == 1
     assert oauth.grants == {"client_credentials": 1}
-    assert oauth.asked[0]["scope"] == "read"
+    assert oauth.token_requests[0]["scope"] == "read"
     oauth.valid.clear()
     assert all("content" in result for result in await twenty(source))
     assert oauth.grants == {"client_credentials": 2}
-    assert "hunter2" not in f"{source.status()} {source.error} {keeper.values}"
+    assert "hunter2" not in f"{source.status()} {source.error} {secret_store.values}"
 
 
 async def test_a_token_that_is_about_to_expire_is_not_used(
@@ -105,14 +105,14 @@ async def test_a_token_that_is_about_to_expire_is_not_used(
 @pytest.mark.parametrize("refresh", [None, "revoked"])
 async def test_without_a_way_to_renew_the_user_is_asked_to_log_in(
     oauth: OAuthServer,
-    keeper: Keeper,
+    secret_store: MemorySecretStore,
     dependencies: dict[str, Any],
     make_source: MakeSource,
     refresh: str | None,
 ) -> None:
-    """`auth_required`, 47109 with the next step."""
+    """The state is `auth_required`, and the refusal of a call names the command that logs in."""
     server = entry(oauth.url, auth="oauth")
-    stored(keeper, server, "first", refresh)
+    stored(secret_store, server, "first", refresh)
     oauth.valid = {"first"}
     source = make_source(oauth.url, auth="oauth", dependencies=dependencies)
     await source.list_tools()
@@ -123,14 +123,14 @@ async def test_without_a_way_to_renew_the_user_is_asked_to_log_in(
         assert "lmtb servers login away" in outcome.text
     assert source.state == "auth_required"
     assert oauth.grants["refresh_token"] <= 1
-    stored(keeper, server, "second", None)
+    stored(secret_store, server, "second", None)
     oauth.valid = {"second"}
     await source.refresh()
     assert len(await source.list_tools()) == 1
     assert "content" in await call(source)
 
 
-async def test_nobody_has_logged_in(
+async def test_a_source_without_login_requires_authorization(
     oauth: OAuthServer, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
     source = make_source(oauth.url, auth="oauth", dependencies=dependencies)
@@ -155,10 +155,10 @@ async def test_an_authorization_server_that_is_down_is_no_missing_login(
     "issuer",
     ["http://169.254.169.254", "http://evil.example", "https://127.0.0.1:1", "http://0x7f.1"],
 )
-async def test_credentials_do_not_go_where_a_server_says(
+async def test_credentials_are_not_sent_to_forbidden_issuers(
     oauth: OAuthServer, dependencies: dict[str, Any], make_source: MakeSource, issuer: str
 ) -> None:
-    """Metadata that leads to a forbidden place, or to one without TLS."""
+    """The metadata names an address that is forbidden, or one without TLS."""
     oauth.issuer = issuer
     source = make_source(oauth.url, **ROBOT, dependencies=dependencies)
     await source.list_tools()
@@ -167,9 +167,9 @@ async def test_credentials_do_not_go_where_a_server_says(
 
 
 async def test_credentials_stay_with_their_issuer(
-    oauth: OAuthServer, keeper: Keeper, dependencies: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, secret_store: MemorySecretStore, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
-    """A server that names another authorization server than before gets nothing."""
+    """Nothing is sent if a server names another authorization server than before."""
     first = make_source(oauth.url, **ROBOT, dependencies=dependencies)
     await first.list_tools()
     oauth.valid.clear()
@@ -183,7 +183,7 @@ async def test_credentials_stay_with_their_issuer(
 
 
 async def browse(oauth: OAuthServer, url: str, **changed: str) -> None:
-    """The person's browser: agrees, and comes back."""
+    """Does what the user's browser does: approves, and follows the redirect."""
     query = dict(parse_qsl(urlsplit(url).query))
     target = oauth.authorize(query)
     for key, value in changed.items():
@@ -195,13 +195,16 @@ async def browse(oauth: OAuthServer, url: str, **changed: str) -> None:
 
 
 async def test_a_login_stores_tokens_that_a_source_uses(
-    oauth: OAuthServer, keeper: Keeper, dependencies: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, secret_store: MemorySecretStore, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
-    """Discovery, registration, PKCE and state are the SDK's; the redirect is ours."""
+    """The SDK does discovery, registration, PKCE and state; this project receives the redirect."""
     server = entry(oauth.url, auth="oauth")
     browsers: list[asyncio.Task[None]] = []
     await login(
-        server, keeper, lambda url: browsers.append(asyncio.ensure_future(browse(oauth, url))), timeout_s=10
+        server,
+        secret_store,
+        lambda url: browsers.append(asyncio.ensure_future(browse(oauth, url))),
+        timeout_s=10,
     )
     await asyncio.gather(*browsers)
     assert oauth.grants == {"authorization_code": 1}
@@ -212,19 +215,21 @@ async def test_a_login_stores_tokens_that_a_source_uses(
     assert oauth.grants == {"authorization_code": 1, "refresh_token": 1}
 
 
-async def test_a_login_that_somebody_else_answers_fails(oauth: OAuthServer, keeper: Keeper) -> None:
-    """A wrong state; nothing is stored."""
+async def test_a_login_with_a_wrong_state_fails(oauth: OAuthServer, secret_store: MemorySecretStore) -> None:
+    """Nothing is stored."""
     browsers: list[asyncio.Task[None]] = []
 
     def open_url(url: str) -> None:
         browsers.append(asyncio.ensure_future(browse(oauth, url, state="forged")))
 
     with pytest.raises(LoginFailed):
-        await login(entry(oauth.url, auth="oauth"), keeper, open_url, timeout_s=10)
+        await login(entry(oauth.url, auth="oauth"), secret_store, open_url, timeout_s=10)
     await asyncio.gather(*browsers)
     assert oauth.grants == {}
 
 
-async def test_a_login_that_nobody_answers_ends(oauth: OAuthServer, keeper: Keeper) -> None:
+async def test_a_login_without_an_answer_times_out(
+    oauth: OAuthServer, secret_store: MemorySecretStore
+) -> None:
     with pytest.raises(LoginFailed, match=r"0\.1 s"):
-        await login(entry(oauth.url, auth="oauth"), keeper, lambda url: None, timeout_s=0.1)
+        await login(entry(oauth.url, auth="oauth"), secret_store, lambda url: None, timeout_s=0.1)

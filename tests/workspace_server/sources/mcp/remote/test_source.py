@@ -1,4 +1,4 @@
-"""What a remote source keeps, tells and shares."""
+"""What a remote source caches, reports and shares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workspace_server.sources.mcp.lists.list_cache import ListCache
 
 
 def test_the_sdk_is_loaded_with_the_first_connection() -> None:
-    """The start of a workspace server must not pay for it."""
+    """Importing the source must not slow the start of a workspace server."""
     code = (
         "import sys, workspace_server.sources.mcp.remote.source;"
         "print([name for name in ('mcp', 'anyio', 'httpx2', 'pydantic') if name in sys.modules])"
@@ -28,8 +28,8 @@ def test_the_sdk_is_loaded_with_the_first_connection() -> None:
     assert done.stdout.strip() == "[]"
 
 
-async def test_the_last_list_outlives_server_and_process(make_source: MakeSource, tmp_path: Path) -> None:
-    """At once and stale; never for another token or URL."""
+async def test_the_cached_list_outlives_server_and_process(make_source: MakeSource, tmp_path: Path) -> None:
+    """It is offered at once, marked as stale, and not used for another token or URL."""
     cache = ListCache(tmp_path)
     async with fake_remote() as remote:
         source = make_source(remote.url, token="a", cache=cache)
@@ -42,7 +42,9 @@ async def test_the_last_list_outlives_server_and_process(make_source: MakeSource
     assert await other.list_tools() == ()
 
 
-async def test_words_for_the_search(fake: ScriptedRemoteServer, make_source: MakeSource) -> None:
+async def test_keywords_of_the_entry_are_used_for_search(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     source = make_source(fake.url, keywords=("tickets", "away"))
     assert source.keywords == ("away", "remote", "tickets")
     assert (source.id, source.namespace, source.kind) == ("remote:away", "away", "remote")
@@ -56,7 +58,7 @@ async def test_two_entries_with_one_url_are_two_sources(
     assert fake.sessions == 2
 
 
-async def test_many_who_ask_at_first_make_one_connection(
+async def test_many_first_requests_share_one_connection(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     source = make_source(fake.url)
@@ -64,10 +66,10 @@ async def test_many_who_ask_at_first_make_one_connection(
     assert fake.sessions == 1
 
 
-async def test_a_hidden_tool_is_run_by_the_server_that_hides_it(
+async def test_a_hidden_tool_is_called_through_the_servers_execute_tool(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
-    """As `execute_tool`, with the caller's own arguments."""
+    """The caller's arguments are passed on unchanged."""
     fake.tools = [ECHO, {**ECHO, "name": "execute_tool"}, {**ECHO, "name": "tool_search"}]
     source = make_source(fake.url)
     await source.list_tools()
@@ -86,17 +88,17 @@ async def test_a_search_that_takes_too_long_is_left_out_with_a_warning(
     source = make_source(fake.url)
     assert await source.nested_search("x", 3, 1) is None
     await source.list_tools()
-    fake.plays["tools/call"] = [hang, fake.default]
+    fake.answers["tools/call"] = [hang, fake.default]
     assert await source.nested_search("x", 3, 0.05) is None
     assert [issue.code for issue in source.issues()] == ["NESTED_SEARCH_TIMEOUT"]
     assert await source.nested_search("x", 3, within(2)) is not None
     assert source.issues() == []
 
 
-async def test_headers_that_no_longer_fit_are_made_again(
+async def test_a_header_mismatch_refreshes_the_list_and_repeats_the_call(
     fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
-    """on -32020 the list is read again, and the call made once more."""
+    """Error -32020 says that the headers do not fit the server's current definition."""
 
     async def mismatch(got: Received) -> web.StreamResponse:
         fake.tools = [{**ECHO, "description": "changed"}]
@@ -104,18 +106,18 @@ async def test_headers_that_no_longer_fit_are_made_again(
 
     source = make_source(fake.url)
     await source.list_tools()
-    fake.plays["tools/call"] = [mismatch, fake.default]
+    fake.answers["tools/call"] = [mismatch, fake.default]
     assert (await call(source))["content"]
     assert fake.count("tools/list") == 2
     assert [issue.code for issue in source.issues()] == ["TOOL_DEFINITION_CHANGED"]
 
 
-async def test_status_shows_where_but_not_how(make_source: MakeSource) -> None:
-    """Paths and queries may be secrets."""
+async def test_status_shows_the_origin_only(make_source: MakeSource) -> None:
+    """Path, query and headers of the URL may be secrets."""
     async with fake_remote("/hooks/s3cret") as remote:
         source = make_source(f"{remote.url}?key=s3cret", headers={"X-Key": "s3cret"})
         await source.list_tools()
-        remote.plays["tools/call"] = [status(500)]
+        remote.answers["tools/call"] = [status(500)]
         refusal = await call(source)
         shown = f"{source.status()} {refusal} {source.issues()} {source.error}"
         assert source.status()["origin"] in remote.url
@@ -123,7 +125,7 @@ async def test_status_shows_where_but_not_how(make_source: MakeSource) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="uvloop is not there")
-def test_on_uvloop_as_well() -> None:
+def test_a_remote_source_runs_on_uvloop() -> None:
     import uvloop
 
     from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies
@@ -135,7 +137,7 @@ def test_on_uvloop_as_well() -> None:
         async with fake_remote() as remote:
             source = RemoteSource(entry(remote.url), RemoteDependencies("/project", "1.0"))
             assert len(await source.list_tools()) == 1
-            remote.plays["tools/call"] = [status(503)]
+            remote.answers["tools/call"] = [status(503)]
             await call(source)
             await source.close()
 

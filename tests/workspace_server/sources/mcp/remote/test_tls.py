@@ -1,4 +1,4 @@
-"""TLS to a judged address: the name stays what is verified."""
+"""TLS connects to the checked address, and verifies the certificate for the host name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def resolver(_host: str, _port: int) -> list[str]:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for the name, with its key, in one file."""
+    """A file with a certificate for the name and its private key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     now = datetime.datetime.now(datetime.UTC)
@@ -57,10 +57,10 @@ def _own_certificates() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_the_name_is_verified_at_the_judged_address(
+async def test_the_name_is_verified_at_the_checked_address(
     certificate: Path, make_source: MakeSource, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:
-    """Server name and Host are the name's; a certificate nobody trusts gets no byte of a request."""
+    """SNI and Host carry the name; a server with an untrusted certificate receives no request."""
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""Letters come in order, and none is lost."""
+"""Events are read in order, and none is lost."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import pytest
 from workspace_server.sources.mcp.session.event_queue import EventQueue
 
 
-async def test_letters_are_read_in_the_order_in_which_they_came() -> None:
-    box: EventQueue[int] = EventQueue()
-    for letter in range(3):
-        box.put(letter)
-    assert len(box) == 3
-    assert [await box.get() for _ in range(3)] == [0, 1, 2]
-    assert len(box) == 0
+async def test_events_are_read_in_the_order_of_their_arrival() -> None:
+    queue: EventQueue[int] = EventQueue()
+    for event in range(3):
+        queue.put(event)
+    assert len(queue) == 3
+    assert [await queue.get() for _ in range(3)] == [0, 1, 2]
+    assert len(queue) == 0
 
 
-async def test_a_reader_waits_for_a_letter() -> None:
-    box: EventQueue[int] = EventQueue()
-    reader = asyncio.create_task(box.get())
+async def test_a_reader_waits_for_an_event() -> None:
+    queue: EventQueue[int] = EventQueue()
+    reader = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
-    box.put(1)
-    box.put(2)
+    queue.put(1)
+    queue.put(2)
     assert await reader == 1
-    assert await box.get() == 2
+    assert await queue.get() == 2
 
 
-async def test_a_letter_that_comes_when_its_reader_is_cancelled_stays() -> None:
-    box: EventQueue[int] = EventQueue()
-    reader = asyncio.create_task(box.get())
+async def test_an_event_that_arrives_while_its_reader_is_cancelled_is_kept() -> None:
+    queue: EventQueue[int] = EventQueue()
+    reader = asyncio.create_task(queue.get())
     await asyncio.sleep(0)
     reader.cancel()
-    box.put(1)
+    queue.put(1)
     with pytest.raises(asyncio.CancelledError):
         await reader
-    assert await box.get() == 1
+    assert await queue.get() == 1

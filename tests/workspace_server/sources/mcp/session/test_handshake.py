@@ -1,4 +1,4 @@
-"""Which era is tried first, and when the other one is tried at all."""
+"""Which era is tried first, and when the other one is tried."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from workspace_server.sources.mcp.session.session import Session
 DISCOVERED: Message = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
 
 
-async def era_of(wire: ScriptedTransport, timeout_s: float = 5.0) -> tuple[Era, list[str]]:
-    """The era that was agreed on with a server that is probed, and what was sent until then."""
+async def era_of(transport: ScriptedTransport, timeout_s: float = 5.0) -> tuple[Era, list[str]]:
+    """Opens a session, modern era first; returns the agreed era and the methods that were sent."""
     session = await Session.open(
-        wire,
+        transport,
         source="remote:x",
         root="/w",
         timeout_s=timeout_s,
@@ -31,27 +31,27 @@ async def era_of(wire: ScriptedTransport, timeout_s: float = 5.0) -> tuple[Era, 
         first=Era.MODERN,
     )
     try:
-        return session.greeting.era, [one["method"] for one in wire.sent]
+        return session.greeting.era, [one["method"] for one in transport.sent]
     finally:
         await session.close()
 
 
 def probed(answer: Any) -> ScriptedTransport:
-    """A server that greets the older way, and answers the probe with a result, an error, or a failure."""
+    """A legacy server that answers the probe with a result, an error or a failure."""
 
-    def serve(wire: ScriptedTransport, message: Message) -> None:
+    def serve(transport: ScriptedTransport, message: Message) -> None:
         if message["method"] != names.DISCOVER or answer is None:
             return
         if isinstance(answer, Exception):
-            wire.lose(message, answer)  # type: ignore[arg-type]  all of them are failures of one request
+            transport.fail_request(message, answer)  # type: ignore[arg-type]  all of them are failures of one request
         else:
-            wire.say({"id": message["id"], **answer})
+            transport.deliver({"id": message["id"], **answer})
 
     return ScriptedTransport(serve)
 
 
-async def test_a_server_that_speaks_both_is_spoken_to_in_the_newer_era() -> None:
-    """Over HTTP: there every request says what its client can do."""
+async def test_a_server_of_both_eras_is_used_in_the_modern_one() -> None:
+    """Over HTTP the modern era is preferred, because each request carries the client's capabilities."""
     assert await era_of(probed({"result": DISCOVERED})) == (Era.MODERN, [names.DISCOVER])
 
 
@@ -68,13 +68,13 @@ async def test_a_server_that_speaks_both_is_spoken_to_in_the_newer_era() -> None
         HttpFailure("failing", "HTTP 501", "unknown", status=501),
     ],
 )
-async def test_whatever_is_no_greeting_of_the_newer_era_leads_to_the_older(answer: Any) -> None:
+async def test_any_other_answer_to_the_probe_leads_to_the_legacy_era(answer: Any) -> None:
     era, sent = await era_of(probed(answer))
     assert era is Era.LEGACY
     assert sent == [names.DISCOVER, names.INITIALIZE, names.INITIALIZED]
 
 
-async def test_a_server_that_never_answers_the_probe_is_greeted_the_older_way(
+async def test_a_probe_without_answer_leads_to_the_legacy_era(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(handshake, "PROBE_S", 0.05)
@@ -89,26 +89,28 @@ async def test_a_server_that_never_answers_the_probe_is_greeted_the_older_way(
         HttpFailure("throttled", "HTTP 429", status=429),
     ],
 )
-async def test_a_server_that_will_not_be_asked_is_not_asked_twice(failure: HttpFailure) -> None:
-    wire = probed(failure)
+async def test_a_server_that_refuses_requests_is_not_tried_twice(failure: HttpFailure) -> None:
+    transport = probed(failure)
     with pytest.raises(SessionFailed) as caught:
-        await era_of(wire)
+        await era_of(transport)
     assert caught.value.__cause__ is failure
-    assert [one["method"] for one in wire.sent] == [names.DISCOVER]
+    assert [one["method"] for one in transport.sent] == [names.DISCOVER]
 
 
-async def test_a_refusal_of_both_says_what_the_second_was() -> None:
-    def serve(wire: ScriptedTransport, message: Message) -> None:
-        wire.say({"id": message["id"], "error": {"code": -32000, "message": f"not {message['method']}"}})
+async def test_a_refusal_of_both_eras_names_the_second() -> None:
+    def serve(transport: ScriptedTransport, message: Message) -> None:
+        transport.deliver(
+            {"id": message["id"], "error": {"code": -32000, "message": f"not {message['method']}"}}
+        )
 
-    wire = ScriptedTransport(serve, greeting={})
+    transport = ScriptedTransport(serve, greeting={})
     with pytest.raises(SessionFailed, match="not initialize"):
-        await era_of(wire)
-    assert [one["method"] for one in wire.sent] == [names.DISCOVER, names.INITIALIZE]
+        await era_of(transport)
+    assert [one["method"] for one in transport.sent] == [names.DISCOVER, names.INITIALIZE]
 
 
 async def test_the_whole_handshake_has_one_deadline() -> None:
-    wire = ScriptedTransport(lambda *_: None, greeting={})
+    transport = ScriptedTransport(lambda *_: None, greeting={})
     async with asyncio.timeout(5):
         with pytest.raises(SessionFailed, match=r"within 0\.05 s"):
-            await era_of(wire, 0.05)
+            await era_of(transport, 0.05)

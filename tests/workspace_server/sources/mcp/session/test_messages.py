@@ -1,4 +1,4 @@
-"""One message from or to a server: what is read, what is made anew for the next hop."""
+"""Reading and writing single messages, and what is replaced between client and server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_result_keeps_its_bytes() -> None:
     assert jsonrpc.bytes_of(reply.outcome) == b'{ "b":1.0, "a":\t2 }'
 
 
-def test_both_members_are_a_result_where_the_error_is_null() -> None:
+def test_a_null_error_beside_a_result_is_ignored() -> None:
     reply = messages.read(b'{"jsonrpc":"2.0","id":1,"result":{},"error":null}')
     assert isinstance(reply, Response)
     assert isinstance(reply.outcome, msgspec.Raw)
@@ -90,13 +90,13 @@ def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected
         (b'{"a":"ttlMs"}', b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","a":"ttlMs"}'),
     ],
 )
-def test_a_result_that_others_could_keep_says_that_it_is_old_at_once(result: bytes, expected: bytes) -> None:
+def test_a_cacheable_legacy_result_gets_a_lifetime_of_zero(result: bytes, expected: bytes) -> None:
     completed = messages.to_modern_result(msgspec.Raw(result), "resources/read")
     assert completed is not None
     assert jsonrpc.bytes_of(completed) == expected
 
 
-def test_a_resource_that_is_not_there_has_the_code_of_the_newer_era() -> None:
+def test_a_missing_resource_gets_the_modern_error_code() -> None:
     missing = RpcError(-32002, "Resource not found", raw({"uri": "x:y"}))
     translated = messages.to_modern_error(missing, "resources/read", Era.LEGACY)
     assert (translated.code, translated.message, translated.data) == (-32602, missing.message, missing.data)
@@ -104,7 +104,7 @@ def test_a_resource_that_is_not_there_has_the_code_of_the_newer_era() -> None:
 
 
 def sent(meta: object, era: Era) -> Any:
-    """The parameters of a call as they leave."""
+    """The parameters of a call as the server receives them."""
     params = {
         "name": raw("ns__tool"),
         "arguments": raw({}),
@@ -130,8 +130,8 @@ BEFORE = {
 }
 
 
-def test_what_belongs_to_a_hop_is_made_anew_for_a_modern_server() -> None:
-    """What the client wants to be told of is no matter of the hop."""
+def test_hop_metadata_is_replaced_for_a_modern_server() -> None:
+    """The log level that the client requested is passed on."""
     meta = sent(BEFORE, Era.MODERN)["_meta"]
     assert meta == {
         f"{META}logLevel": "debug",
@@ -144,8 +144,8 @@ def test_what_belongs_to_a_hop_is_made_anew_for_a_modern_server() -> None:
     }
 
 
-def test_what_belongs_to_a_hop_is_left_out_for_a_legacy_server() -> None:
-    """Section 2.8 of the facts: the keys mean nothing there."""
+def test_hop_metadata_is_removed_for_a_legacy_server() -> None:
+    """These keys have no meaning in the legacy era."""
     assert sent(BEFORE, Era.LEGACY)["_meta"] == {
         "traceparent": "00-1",
         "acme/x": {"deep": [1]},
@@ -154,7 +154,7 @@ def test_what_belongs_to_a_hop_is_left_out_for_a_legacy_server() -> None:
     assert "_meta" not in sent({f"{META}protocolVersion": "2026-07-28"}, Era.LEGACY)
 
 
-def test_state_and_answers_are_passed_on_to_whom_they_mean_something() -> None:
+def test_input_responses_are_passed_to_modern_servers_only() -> None:
     params = sent({}, Era.MODERN)
     assert (params["name"], params["requestState"], params["inputResponses"]) == ("tool", "s", {"k": 1})
     assert set(sent({}, Era.LEGACY)) == {"name", "arguments"}
@@ -172,6 +172,6 @@ def test_junk_is_kept_short_and_clean() -> None:
 @pytest.mark.parametrize(("apart_s", "flooded"), [(0.05, True), (0.07, False)])
 def test_a_flood_is_more_than_a_thousand_lines_in_a_minute(apart_s: float, flooded: bool) -> None:
     junk = InvalidOutput()
-    told = [junk.add(b"x", n * apart_s) for n in range(1_500)]
+    flood_reported = [junk.add(b"x", n * apart_s) for n in range(1_500)]
     assert junk.flooded is flooded
-    assert sum(told) == flooded
+    assert sum(flood_reported) == flooded

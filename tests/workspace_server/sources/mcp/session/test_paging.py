@@ -1,4 +1,4 @@
-"""Pages put together, and where the list is cut."""
+"""Pages of a list are joined, up to the limits of a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the loop's time a connection gets for what nobody asked for."""
+"""How much of the event loop's time a connection may use for unsolicited messages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from workspace_server.sources.mcp.session.read_throttle import BURST_S, BYTE_S, 
 
 
 @pytest.mark.parametrize("size", [0, 100, 100_000, 32 * 2**20])
-async def test_a_flood_rests_nine_tenths_of_the_time(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """Whatever the size of its messages, and never long after a short burst."""
+async def test_a_flood_is_paused_for_nine_tenths_of_the_time(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """The size of the messages does not matter, and a short burst causes no long pause."""
     rests: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -25,8 +27,8 @@ async def test_a_flood_rests_nine_tenths_of_the_time(monkeypatch: pytest.MonkeyP
     assert max(rests) / REST < BURST_S + each
 
 
-async def test_few_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A banner of some lines delays nobody."""
+async def test_few_messages_are_read_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A banner of some lines causes no delay."""
     monkeypatch.setattr(asyncio, "sleep", None)  # not called
     pace = ReadThrottle()
     for _ in range(100):

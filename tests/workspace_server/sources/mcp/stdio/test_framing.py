@@ -1,4 +1,4 @@
-"""From bytes to lines."""
+"""Splitting the output of a server into lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_lines_are_the_same_however_the_bytes_are_cut(lines: list[bytes], data: 
     assert found == lines
 
 
-def test_a_line_over_the_cap_ends_it_and_the_lines_before_it_count() -> None:
+def test_lines_before_one_over_the_limit_are_returned() -> None:
     lines = Lines(max_line=5)
     assert lines.feed(b"12345\n1234") == [b"12345"]
     assert not lines.overflowed
@@ -33,14 +33,14 @@ def test_a_line_over_the_cap_ends_it_and_the_lines_before_it_count() -> None:
     assert lines.feed(b"\nok\n") == []
 
 
-def test_a_whole_line_over_the_cap_is_none_either() -> None:
+def test_a_complete_line_over_the_limit_counts_as_overflow() -> None:
     lines = Lines(max_line=5)
     assert lines.feed(b"ok\n123456\nok\n") == [b"ok"]
     assert lines.overflowed
 
 
-def test_time_grows_with_the_bytes_and_no_faster() -> None:
-    """32 MiB as a pipe cuts them; quadratic would take minutes."""
+def test_time_grows_linearly_with_the_bytes() -> None:
+    """A line of 32 MiB arrives in pieces of a pipe's size; quadratic time would be minutes."""
     lines, chunk = Lines(), b"x" * 65_536
     began = time.thread_time()
     for _ in range(511):

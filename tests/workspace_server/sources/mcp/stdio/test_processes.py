@@ -1,4 +1,4 @@
-"""Who shares a process."""
+"""Which callers share a process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_there_is_no_room_while_all_are_busy() -> None:
     await processes.close()
 
 
-async def test_a_listing_takes_whatever_process_there_is() -> None:
+async def test_a_listing_uses_any_existing_process() -> None:
     processes = ProcessPerSession(make)
     async with processes.use("a") as session, processes.use(None) as listing:
         assert listing is session

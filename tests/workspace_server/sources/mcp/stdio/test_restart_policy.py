@@ -8,7 +8,7 @@ from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 
 
 def test_pauses_double_up_to_half_a_minute() -> None:
-    """Ends far enough apart for no loop."""
+    """The ends are far enough apart not to count as a crash loop."""
     record = RestartPolicy()
     pauses = [record.ended(now=n * 100.0, lived_s=0, chance=0.5) for n in range(9)]
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]

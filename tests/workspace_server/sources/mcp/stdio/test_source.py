@@ -1,4 +1,4 @@
-"""Stdio sources with processes: the official SDK's server in both eras, caches, sharing, stopping."""
+"""Stdio sources with real processes: the SDK's server in both eras, caches, sharing, stopping."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ EVERY_KIND = (
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_the_sdks_server_answers_through_us_as_it_does_directly(tmp_path: Path, era: Any) -> None:
-    """Definitions, results of every kind, errors, progress, pages."""
+async def test_the_sdks_server_answers_as_it_does_directly(tmp_path: Path, era: Any) -> None:
+    """Compares definitions, results of every kind, errors, progress and pages."""
     command = stdio_command(f"--{era}", "--page-size=3")
     async with direct(command, era) as server, stdio_source(command, tmp_path, timeouts=Timeouts()) as source:
         expected = {one["name"]: one for one in await server.definitions()}
@@ -76,14 +76,14 @@ async def test_the_sdks_server_answers_through_us_as_it_does_directly(tmp_path: 
         failed = await call(source, "rpc_error", {"code": 4711, "message": "no"})
         assert isinstance(failed, RpcError)
         assert (failed.code, failed.message) == (4711, "no")
-        heard: list[Any] = []
+        notifications: list[Any] = []
 
         async def notify(method: str, params: Any) -> None:
-            heard.append((method, json.loads(jsonrpc.dumps(params))))
+            notifications.append((method, json.loads(jsonrpc.dumps(params))))
 
         params = {"_meta": msgspec.Raw(b'{"progressToken":"mine"}')}
         await call(source, "progress", {"steps": 3}, notify=notify, params=params)
-        assert [(method, note["progressToken"], note["progress"]) for method, note in heard] == [
+        assert [(method, note["progressToken"], note["progress"]) for method, note in notifications] == [
             ("notifications/progress", "mine", step) for step in (1, 2, 3)
         ]
 
@@ -91,13 +91,13 @@ async def test_the_sdks_server_answers_through_us_as_it_does_directly(tmp_path: 
 # --- the cache
 
 
-async def test_a_known_list_is_offered_without_starting_anything(tmp_path: Path) -> None:
-    """Marked until the first call starts the server and the list is refreshed."""
+async def test_a_cached_list_is_offered_without_starting_the_server(tmp_path: Path) -> None:
+    """It is marked as stale until the first call starts the server and the list is refreshed."""
     cache = ListCache(tmp_path / "lists")
     names = tmp_path / "names"
     names.write_text("old")
     body = f"""
-        def listed(m):
+        def list_tools(m):
             name = open({str(names)!r}).read()
             answer(m["id"], {{"tools": [{{"name": name, "inputSchema": {{"type": "object"}}}}]}})
         serve(echo)
@@ -107,14 +107,14 @@ async def test_a_known_list_is_offered_without_starting_anything(tmp_path: Path)
         assert not source.stale
     names.write_text("new")
     async with stdio_source(body, tmp_path, cache=cache, env={"LMTB_TEST_MARK": "first"}) as source:
-        told = []
-        source.watch(lambda: told.append(source.stale))
+        stale_states = []
+        source.watch(lambda: stale_states.append(source.stale))
         assert [tool.name for tool in await source.list_tools()] == ["old"]
         assert (source.state, source.stale, source.status()["pid"]) == ("starting", True, None)
         await call(source, "old")
         await eventually(lambda: not source.stale)
         assert [tool.name for tool in await source.list_tools()] == ["new"]
-        assert told[-1] is False
+        assert stale_states[-1] is False
 
 
 async def test_the_list_of_another_configuration_is_not_used(tmp_path: Path) -> None:
@@ -126,12 +126,12 @@ async def test_the_list_of_another_configuration_is_not_used(tmp_path: Path) -> 
         assert source.status()["pid"] is not None
 
 
-async def test_a_changed_definition_is_offered_and_told(tmp_path: Path) -> None:
-    """The change comes with `list_changed`."""
+async def test_a_changed_definition_is_offered_and_reported(tmp_path: Path) -> None:
+    """The server announces it with `list_changed`."""
     body = """
         def call(m):
             tools[0]["description"] = "now this"
-            tell("notifications/tools/list_changed")
+            notify("notifications/tools/list_changed")
             answer(m["id"], text("done"))
         serve(call)
     """
@@ -144,10 +144,10 @@ async def test_a_changed_definition_is_offered_and_told(tmp_path: Path) -> None:
         assert (await source.list_tools())[0].description == "now this"
 
 
-async def test_a_list_that_fails_keeps_the_old_one_and_calls_go_through(tmp_path: Path) -> None:
+async def test_a_failed_list_keeps_the_old_one_and_calls_still_work(tmp_path: Path) -> None:
     body = """
         asked = []
-        def listed(m):
+        def list_tools(m):
             asked.append(m)
             if len(asked) == 2: say({"jsonrpc": "2.0", "id": m["id"], "error": {"code": -32603, "message": "broken"}})
             else: answer(m["id"], {"tools": tools})
@@ -198,25 +198,25 @@ async def test_each_call_has_a_process_of_its_own_that_ends_with_it(tmp_path: Pa
                 os.kill(int(pid), 0)
 
 
-async def test_a_process_of_a_call_ends_with_the_call_that_is_given_up(tmp_path: Path) -> None:
+async def test_a_process_of_a_call_ends_with_the_cancelled_call(tmp_path: Path) -> None:
     """Cancelled in the middle."""
     body = "def call(m): sys.stderr.write('called\\n'); sys.stderr.flush(); time.sleep(60)\nserve(call)"
     timeouts = Timeouts(start_s=5, polite_s=0.05, term_s=0.05)
     async with stdio_source(body, tmp_path, sharing="call", timeouts=timeouts) as source:
         await source.list_tools()
-        given_up = asyncio.create_task(call(source))
+        cancelled = asyncio.create_task(call(source))
         await eventually(lambda: source.status()["stderr"])
-        given_up.cancel()
+        cancelled.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await given_up
+            await cancelled
         assert source.status()["processes"] == 0
 
 
 # --- states
 
 
-async def test_a_server_that_comes_up_at_the_second_try_is_found_by_a_refresh(tmp_path: Path) -> None:
-    """The program was missing; a person says try again."""
+async def test_a_refresh_starts_a_server_whose_program_was_missing(tmp_path: Path) -> None:
+    """The user installs the program and refreshes."""
     path = tmp_path / "server"
     async with stdio_source((str(path),), tmp_path) as source:
         assert await source.list_tools() == ()
@@ -232,8 +232,8 @@ async def test_a_server_that_comes_up_at_the_second_try_is_found_by_a_refresh(tm
         assert source.error is None
 
 
-async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
-    """20 lines of standard error."""
+async def test_a_crash_loop_shows_standard_error(tmp_path: Path) -> None:
+    """The last 20 lines are shown."""
 
     body = """
         for n in range(30): sys.stderr.write("line %d\\n" % n)
@@ -265,10 +265,8 @@ async def test_closing_is_final_and_may_be_repeated(tmp_path: Path, sharing: Any
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
 @pytest.mark.parametrize("after_s", [0, 0.01, 0.03, 0.06, 0.1])
-async def test_closing_in_the_middle_of_anything_leaves_nothing(
-    tmp_path: Path, sharing: Any, after_s: float
-) -> None:
-    """While it starts, shakes hands, lists, is called, ends; `stdio_source` looks at what is left."""
+async def test_closing_at_any_time_leaves_no_process(tmp_path: Path, sharing: Any, after_s: float) -> None:
+    """During start, handshake, listing, call or end; `stdio_source` checks that no process is left."""
     timeouts = Timeouts(start_s=5, polite_s=0.05, term_s=0.05)
     async with stdio_source("serve(echo)", tmp_path, sharing=sharing, timeouts=timeouts) as source:
         under_way: list[asyncio.Task[Any]] = [
@@ -284,10 +282,8 @@ async def test_closing_in_the_middle_of_anything_leaves_nothing(
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
 @pytest.mark.parametrize("command", ["sys.exit(1)", ("/nonexistent/server",)], ids=["exits", "missing"])
-async def test_whoever_lists_whenever_told_to_does_not_run_in_circles(
-    tmp_path: Path, sharing: Any, command: Any
-) -> None:
-    """The registry lists a source again whenever that says something is new."""
+async def test_listing_after_each_change_does_not_loop(tmp_path: Path, sharing: Any, command: Any) -> None:
+    """The catalog lists a source again whenever the source reports a change."""
     async with stdio_source(command, tmp_path, sharing=sharing) as source:
         lists: list[asyncio.Task[Any]] = []
         source.watch(lambda: lists.append(asyncio.create_task(source.list_tools())))
@@ -302,7 +298,7 @@ async def test_whoever_lists_whenever_told_to_does_not_run_in_circles(
         await asyncio.gather(*lists)
 
 
-async def test_standard_error_is_in_the_log_without_what_was_set_for_the_server(
+async def test_standard_error_is_logged_without_the_servers_variables(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """`lmtb logs --server` shows it."""
@@ -316,10 +312,10 @@ async def test_standard_error_is_in_the_log_without_what_was_set_for_the_server(
 
 
 async def test_first_call_waits_until_a_server_knows_its_roots(tmp_path: Path) -> None:
-    """Some servers ask after the handshake, and refuse everything until they took the answer in."""
+    """Some servers request roots after the handshake, and refuse every call until they have processed them."""
     body = """
     ready = [float("inf")]
-    def heard(m):
+    def other(m):
         if m.get("method") == "notifications/initialized":
             say({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})
         elif "result" in m: ready[0] = time.monotonic() + 0.04
@@ -334,8 +330,8 @@ async def test_first_call_waits_until_a_server_knows_its_roots(tmp_path: Path) -
         assert b"welcome" in bytes(outcome)
 
 
-async def test_last_words_of_a_server_say_why_it_ended(tmp_path: Path) -> None:
-    """The code alone helps nobody; what was set for the server is not quoted."""
+async def test_the_last_line_of_standard_error_says_why_a_server_ended(tmp_path: Path) -> None:
+    """Values of variables that were set for the server are hidden."""
     body = 'print("fatal: no repository,", os.environ["KEY"], file=sys.stderr, flush=True)\nsys.exit(3)'
     async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
         await source.list_tools()

@@ -52,8 +52,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "auto"
 
     call_timeout_s: Annotated[
-        float, Meta(gt=0, le=3600, description="Deadline of a forwarded call, in seconds.")
+        float,
+        Meta(gt=0, le=3600, description="Deadline of a call of a registered server, in seconds."),
     ] = 120
+    call_limit_s: Annotated[
+        float,
+        Meta(gt=0, le=7200, description="Deadline of any call; our workspace servers limit each tool."),
+    ] = 660
     start_timeout_s: Annotated[
         float, Meta(gt=0, le=600, description="Deadline for the start of a workspace server, in seconds.")
     ] = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,7 +27,6 @@ SourceState = Literal[
     "pending_trust",  # waits for `lmtb trust`
     "disabled",
 ]
-_STARTING: Final = frozenset({"starting", "connecting", "backoff"})
 Default = Literal["enabled", "exposed", "off"]
 """What the policy does with a source's tools without a setting for them."""
 
@@ -84,11 +83,6 @@ class Source(ABC):
     @abstractmethod
     async def list_tools(self) -> Sequence[Tool]:
         """All tools of the source, from its cache where that saves time. Never raises: see `state`."""
-
-    @property
-    def expects_tools(self) -> bool:
-        """Whether its tools may still be unknown, and will be listed without anybody's help."""
-        return self.state in _STARTING
 
     def cached_tools(self) -> Sequence[Tool] | None:
         """What `list_tools` would return without waiting; None if it would have to wait."""

@@ -13,6 +13,7 @@ from typing import Final
 from manager.forwarding.body_flow import Flow, Sink
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.faults import log_fault
+from manager.paths import Paths
 from manager.runtime_tuning import malloc
 from manager.settings import Settings
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
@@ -147,7 +148,7 @@ class Answer:
         self.leave(outcome)
 
     def _failed(self, failure: Exception) -> Refusal:
-        self._refusal = self._refusal or refusal_of(failure, self._settings)
+        self._refusal = self._refusal or refusal_of(failure, self._settings, self._call)
         self.refuse(self._refusal)
         return self._refusal
 
@@ -171,17 +172,25 @@ def too_large(limit: int) -> Refusal:
     return Refusal(Reason.RESPONSE_TOO_LARGE, text, delivered="unknown")
 
 
-def refusal_of(failure: Exception, settings: Settings) -> Refusal:
+def timed_out(timeout_s: float, settings: Settings) -> Refusal:
+    """The refusal for a call that took too long; names the setting and its file."""
+    setting = "call_timeout_s" if timeout_s == settings.call_timeout_s else "call_limit_s"
+    file = Paths.of_user().config_file
+    return Refusal(
+        Reason.CALL_TIMED_OUT,
+        f"call timed out after {timeout_s:g} s",
+        f"ask for less in one call, or raise {setting} in {file} and restart the manager",
+        delivered="unknown",
+    )
+
+
+def refusal_of(failure: Exception, settings: Settings, call: ForwardedCall) -> Refusal:
     """The refusal for a failure; its `delivered` says whether the call may have taken effect."""
     match failure:
         case InterruptedAnswerError():
             return failure.refusal
         case TimeoutError():
-            return Refusal(
-                Reason.CALL_TIMED_OUT,
-                f"call timed out after {settings.call_timeout_s:g} s",
-                delivered="unknown",
-            )
+            return timed_out(call.timeout_s, settings)
         case ResponseTooLarge():
             return too_large(settings.response_limit)
         case UpstreamFailure(blame=Blame.NOT_DELIVERED):

@@ -93,8 +93,10 @@ class Forwarder:
         if response is None:
             return None
         call = self._call(figures, outgoing)
+        now = time.monotonic()
         call.response = response
-        call.sent(time.monotonic())
+        call.limit(now, instance.owner)
+        call.sent(now)
         return call
 
     def head(self, instance: Instance, outgoing: Outgoing) -> bytes:
@@ -110,7 +112,7 @@ class Forwarder:
                 await call.response.head_arrival()
             outcome = self._usable(call)
         except (TimeoutError, UpstreamFailure) as failure:
-            outcome = refusal_of(failure, self._settings)
+            outcome = refusal_of(failure, self._settings, call)
         finally:
             if isinstance(outcome, Refusal):
                 call.fail(outcome)
@@ -129,26 +131,26 @@ class Forwarder:
         )
 
     async def _send(self, workspace: Workspace, outgoing: Outgoing, call: ForwardedCall) -> Answer | Refusal:
-        if outgoing.timed:
-            call.deadline = time.monotonic() + call.timeout_s
+        began = time.monotonic()
         for attempt in (1, 2):
             started = time.monotonic()
             instance = await self._workspaces.ready(workspace)
             call.waited(Wait.START, time.monotonic() - started)
             if isinstance(instance, Refusal):
                 return instance
+            call.limit(began, instance.owner)
             if call.deadline is not None and time.monotonic() >= call.deadline:
-                return replace(refusal_of(TimeoutError(), self._settings), delivered="no")
+                return replace(refusal_of(TimeoutError(), self._settings, call), delivered="no")
             workspace.supervisor.figures.last_call_at = time.monotonic()
             try:
                 async with asyncio.timeout_at(call.deadline):
                     await self._request(instance, outgoing, call)
             except TimeoutError as timeout:
-                return refusal_of(timeout, self._settings)
+                return refusal_of(timeout, self._settings, call)
             except UpstreamFailure as failure:
                 if failure.blame is Blame.NOT_DELIVERED and attempt == 1:
                     continue
-                return refusal_of(failure, self._settings)
+                return refusal_of(failure, self._settings, call)
             return self._usable(call)
         raise AssertionError("two attempts always end in a return")
 
@@ -166,15 +168,15 @@ class Forwarder:
 
     def _usable(self, call: ForwardedCall) -> Answer | Refusal:
         answer = Answer(call, self._settings)
-        refusal = self._unusable(answer)
+        refusal = self._unusable(answer, call)
         if refusal is not None:
             call.response.abandon()
         return refusal or answer
 
-    def _unusable(self, answer: Answer) -> Refusal | None:
+    def _unusable(self, answer: Answer, call: ForwardedCall) -> Refusal | None:
         """Refuse an answer whose announced length is too large or whose media type is not of MCP."""
         if answer.length is not None and answer.length > self._settings.response_limit:
-            return refusal_of(ResponseTooLarge(self._settings.response_limit), self._settings)
+            return refusal_of(ResponseTooLarge(self._settings.response_limit), self._settings, call)
         if answer.is_json or answer.is_events or answer.length == 0:
             return None
         return Refusal(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from enum import Enum, auto
 
 from manager.log import logger
 from manager.settings import Settings
-from manager.supervision.instance import Figures
+from manager.supervision.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
 from protocol.errors import Reason, Refusal
 
@@ -24,15 +25,19 @@ class Admission:
 
     Attributes:
         in_flight: Calls in flight of all workspaces.
-        call_timeout_s: Seconds that a call may take.
+        timeouts_s: Seconds that a call may take, by the owner of its server. A workspace server that the
+            manager started limits each tool itself, perhaps to more than a registered server is allowed.
     """
 
-    __slots__ = ("_limit", "_workspace_limit", "call_timeout_s", "in_flight")
+    __slots__ = ("_limit", "_workspace_limit", "in_flight", "timeouts_s")
 
     def __init__(self, settings: Settings) -> None:
         self._limit = settings.in_flight_limit
         self._workspace_limit = settings.workspace_in_flight_limit
-        self.call_timeout_s = settings.call_timeout_s
+        self.timeouts_s: Mapping[Owner, float] = {
+            "external": settings.call_timeout_s,
+            "manager": max(settings.call_timeout_s, settings.call_limit_s),
+        }
         self.in_flight = 0
 
     def is_full(self, figures: Figures) -> bool:
@@ -54,7 +59,8 @@ class ForwardedCall:
         began: When the work for it began; None if it is not timed.
 
     Attributes:
-        deadline: When its answer must be complete; None for a stream.
+        deadline: When its answer must be complete; None for a stream, and until `limit` is called.
+        timeout_s: Seconds it may take.
         sent_at: When it was sent.
         response: Set when it is sent.
     """
@@ -91,7 +97,7 @@ class ForwardedCall:
         self._began = began
         self.identity = identity
         self.sent_at: float | None = None
-        self.timeout_s = admission.call_timeout_s
+        self.timeout_s = admission.timeouts_s["external"]
         self.deadline: float | None = None
         figures.calls += is_tool_call
         self._count(1)
@@ -103,11 +109,15 @@ class ForwardedCall:
             timings = self._figures.timings
             (timings.start if wait is Wait.START else timings.connection).add(seconds)
 
+    def limit(self, since: float, owner: Owner) -> None:
+        """Set the deadline of a call of a server with this owner; streams have none."""
+        self.timeout_s = self._admission.timeouts_s[owner]
+        if not self._is_stream:
+            self.deadline = since + self.timeout_s
+
     def sent(self, now: float) -> None:
-        """Record that the call was sent at `now`, and set its deadline unless it has one."""
+        """Record that the call was sent at `now`."""
         self.sent_at = self._figures.last_call_at = now
-        if self.deadline is None and not self._is_stream:
-            self.deadline = now + self.timeout_s
 
     def end(self, outcome: str = "ok", answered_at: float | None = None) -> None:
         """End the call.

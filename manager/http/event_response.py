@@ -1,9 +1,9 @@
-"""A response that is an event stream, with keep-alive comments while it is silent."""
+"""A response that is an event stream, with keep-alive comments or events while it is silent."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
@@ -14,18 +14,33 @@ STREAM_FIELDS: Final = {"X-Accel-Buffering": "no"}
 """Header fields of event streams: proxies must not buffer them."""
 
 
+class KeepAliveEvents(Protocol):
+    """Makes the events that keep a stream alive, for clients which do not count comments."""
+
+    def note_written(self, data: bytes) -> None:
+        """Note what was written to the stream."""
+
+    def event(self) -> bytes:
+        """The next event."""
+
+
 class EventResponse:
     """One event stream; it needs no task and no timer of its own, because there may be thousands.
 
+    Args:
+        http_request: the client's request.
+        keep_alive: makes the events that are sent while the stream is silent; None for comments.
+
     Attributes:
-        is_inside_event: whether the end of an event is still to be written, so that no comment may be sent.
+        is_inside_event: whether the end of an event is still to be written, so that nothing else may be sent.
     """
 
-    __slots__ = ("_http_request", "is_inside_event")
+    __slots__ = ("_http_request", "_keep_alive", "is_inside_event")
 
-    def __init__(self, http_request: HttpRequest) -> None:
+    def __init__(self, http_request: HttpRequest, keep_alive: KeepAliveEvents | None = None) -> None:
         self.is_inside_event = False
         self._http_request = http_request
+        self._keep_alive = keep_alive
 
     def open(self, headers: Mapping[str, str]) -> None:
         """Send the head, with these header fields.
@@ -54,6 +69,8 @@ class EventResponse:
     def put(self, data: bytes) -> bool:
         """Write events or a part of one; return whether more may be written at once."""
         is_writable = self._http_request.put(data)
+        if self._keep_alive is not None:
+            self._keep_alive.note_written(data)
         self.keep_alives.note_written(self)
         return is_writable
 
@@ -76,8 +93,8 @@ class EventResponse:
         self.keep_alives.remove(self)
 
     def send_keep_alive(self) -> None:
-        """Send a comment, unless the client does not keep up or an event is incomplete."""
+        """Send an event or a comment, unless the client does not keep up or an event is incomplete."""
         if self._http_request.is_disconnected:
             self.stop_keep_alives()
         elif not (self.is_inside_event or self.is_full):
-            self._http_request.put(sse.KEEP_ALIVE)
+            self._http_request.put(sse.KEEP_ALIVE if self._keep_alive is None else self._keep_alive.event())

@@ -184,7 +184,7 @@ class DirectRelay:
         if fault is None:
             call.end()
         elif isinstance(fault, (UpstreamFailure, TimeoutError)):
-            call.refuse(refusal_of(fault, self._host.settings))
+            call.refuse(refusal_of(fault, self._host.settings, call))
             http_request.abort()
         else:
             call.give_up()

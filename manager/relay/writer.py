@@ -20,6 +20,7 @@ from manager.forwarding.messages import begins_as_answer, begins_as_result, is_r
 from manager.http import keep_alives
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
+from manager.relay.call_progress import CallProgress
 from manager.relay.event_relay import EventRelay
 from manager.relay.listen_stream import ListenStream
 from manager.relay.relay_plan import RelayKind, ResponseTraits, relay_kind
@@ -207,7 +208,9 @@ class Writer:
         return self._events
 
     def _start_stream(self) -> EventResponse:
-        out = EventResponse(self._http_request)
+        exchange = self._exchange
+        token = exchange.progress_token if exchange.is_tool_call else None
+        out = EventResponse(self._http_request, None if token is None else CallProgress(token))
         session = self._exchange.session
         try:
             out.open(self._exchange.headers)

@@ -148,6 +148,7 @@ class RouteCache:
         """Count and record a call of this route that begins at monotonic time `now`."""
         self._host.open_requests.begin()
         call = ForwardedCall(self._admission, route.figures, identity, is_tool_call=True, began=now)
+        call.limit(now, route.instance.owner)
         if now - route.recorded_at >= RECORD_INTERVAL_S:
             self._clients.record(route.client, route.record(now))
         return call

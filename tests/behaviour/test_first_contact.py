@@ -102,3 +102,12 @@ async def test_a_late_list_is_announced_to_a_client_that_listens(slow: SlowProje
                 if names.TOOLS_CHANGED.encode() in line:
                     break
     assert "slow__echo" in await listed(client)
+
+
+async def test_a_tools_own_time_limit_is_longer_than_that_of_registered_servers(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, call_timeout_s=0.2) as gateway:
+        project = gateway.project("patient")
+        project.tool("slow", "import time; time.sleep(0.6); print('done')\n", toml="timeout_s = 20\n")
+        await project.trust()
+        answer = await project.modern.call("slow")
+    assert "done" in answer.result["content"][0]["text"]

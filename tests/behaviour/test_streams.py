@@ -283,6 +283,27 @@ async def test_a_long_silent_call_is_kept_alive(
     assert answer == {"jsonrpc": "2.0", "id": 7, "result": {"content": []}}
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_silent_call_with_a_progress_token_gets_progress_instead_of_comments(
+    play: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some clients give up on calls that only comments keep alive."""
+    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.05)
+    client = await play.legacy() if era == "legacy" else play.modern()
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = held(gate, result({"content": []}))
+    wanted = client.body(names.TOOLS_CALL, {"name": "slow", "_meta": {"progressToken": "p"}}, 7)
+    async with client.open(wanted) as response:
+        if era == "legacy":
+            await priming(response)
+        seen = [json.loads((await next_event(response)).data)["params"] for _ in range(2)]
+        gate.set()
+        while json.loads((await next_event(response)).data).get("id") != 7:
+            pass
+    assert [one["progressToken"] for one in seen] == ["p", "p"]
+    assert 0 < seen[0]["progress"] < seen[1]["progress"]
+
+
 async def test_a_json_only_client_gets_nothing_before_its_response(
     setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

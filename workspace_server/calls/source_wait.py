@@ -33,7 +33,7 @@ async def with_listed_source(call: Call, toolset: Toolset) -> Call:
 
     def seconds_left(view: View, waited_s: float) -> float:
         source = view.source_without_list(call.name)
-        if source is None or not source.expects_tools:
+        if source is None or not view.expects_tools(source):
             return 0.0
         return (min(limit_s, BACKOFF_WAIT_S) if source.state == "backoff" else limit_s) - waited_s
 

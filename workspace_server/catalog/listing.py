@@ -92,9 +92,14 @@ class Listing:
             self.stale = self._listed is not None
         source = self.source
         reported = (tuple(source.issues()), source.withheld(), source.extras())
-        seen = (self._listed, self._cause, self.stale, *reported)
+        seen = (self._listed, self._cause, self.stale, self.is_awaited, *reported)
         before, self._seen, self._revision = self._seen, seen, source.revision
         return before != seen
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the source is listing its tools for the first time."""
+        return self._listed is None and self._task is not None
 
     @property
     def is_unchanged(self) -> bool:

@@ -88,6 +88,7 @@ class Snapshot:
         issues: problems of sources, names and single tools.
         filtered: offered names of tools that their source's `include` or `exclude` leaves out.
         withheld: names of tools that wait for trust, with the path that has to be trusted.
+        awaited: ids of the sources that are listing their tools for the first time.
     """
 
     tools: tuple[OfferedTool, ...] = ()
@@ -96,6 +97,7 @@ class Snapshot:
     filtered: Mapping[str, Source] = field(default_factory=dict)
     withheld: Mapping[str, str] = field(default_factory=dict)
     by_name: Mapping[str, OfferedTool] = field(default_factory=dict)
+    awaited: frozenset[str] = frozenset()
     offerings: Offerings = field(default_factory=Offerings)
 
     def get(self, name: str) -> OfferedTool | None:
@@ -237,7 +239,10 @@ class Registry:
         sources = tuple(listing.source for listing in self._listings)
         extras = offerings.merge(sources)
         issues += extras.issues
-        return Snapshot(tools, sources, tuple(self._refused + issues), filtered, withheld, by_name, extras)
+        awaited = frozenset(listing.source.id for listing in self._listings if listing.is_awaited)
+        return Snapshot(
+            tools, sources, tuple(self._refused + issues), filtered, withheld, by_name, awaited, extras
+        )
 
 
 async def _close(listing: Listing) -> None:

@@ -45,6 +45,7 @@ _SHOWN: Final[Mapping[Mode, frozenset[Visibility]]] = {
 }
 
 
+_STARTING: Final = frozenset({"starting", "connecting", "backoff"})
 _FINAL: Final = frozenset({"ready", "disabled", "pending_trust"})
 """States in which a source without tools is known to have none."""
 
@@ -97,7 +98,7 @@ class View:
             (len(prefix), source)
             for source in self.snapshot.sources
             if source.id not in listed
-            and (source.expects_tools or source.state not in _FINAL)
+            and (source.id in self.snapshot.awaited or source.state not in _FINAL)
             and ((prefix := naming.prefix_of(source)) or naming.is_bare(source))
             and name.startswith(prefix)
         ]
@@ -140,8 +141,12 @@ class View:
     @property
     def is_listing(self) -> bool:
         """Whether a source has not listed its tools yet, but is expected to."""
-        waiting = {source.id for source in self.snapshot.sources if source.expects_tools}
+        waiting = {source.id for source in self.snapshot.sources if self.expects_tools(source)}
         return bool(waiting) and not waiting <= {offered.source.id for offered in self.snapshot.tools}
+
+    def expects_tools(self, source: Source) -> bool:
+        """Whether a source without tools is going to list some without anybody's help."""
+        return source.id in self.snapshot.awaited or source.state in _STARTING
 
     def _is_internal(self, name: str) -> bool:
         return naming.is_internal_tool(name, self.configuration.internal_prefix)

@@ -45,7 +45,9 @@ async def test_a_request_is_not_sent_after_its_deadline() -> None:
     sent: list[object] = []
     settings = Settings(call_timeout_s=0.02)
     instance = SimpleNamespace(
-        credentials=lambda: (b"a", b"b"), pool=SimpleNamespace(request_now=lambda *it: sent.append(it))
+        owner="external",
+        credentials=lambda: (b"a", b"b"),
+        pool=SimpleNamespace(request_now=lambda *it: sent.append(it)),
     )
     workspace = SimpleNamespace(supervisor=SimpleNamespace(figures=Figures()))
 

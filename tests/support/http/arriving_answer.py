@@ -47,6 +47,7 @@ class ArrivingAnswer:
         settings = Settings(call_timeout_s=timeout_s)
         self.call = ForwardedCall(Admission(settings), self.figures, b"1")
         self.response = self.call.response = self.carrier.response = UpstreamResponse(self.carrier)
+        self.call.limit(time.monotonic(), "external")
         self.call.sent(time.monotonic())
         self.response.receive_head(ResponseHead(200, (), length, kind))
         self.answer = Answer(self.call, settings)

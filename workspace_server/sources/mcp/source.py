@@ -131,13 +131,6 @@ class McpSource(Source):
         await lists.wait_for_extras()
         return lists.tools.items or ()
 
-    @property
-    def expects_tools(self) -> bool:
-        """As `Source.expects_tools`; also while a server that has just started is listing its tools."""
-        tools = self.lists.tools
-        is_listing = self.state == "ready" and tools.items is None and tools.error is None
-        return is_listing or super().expects_tools
-
     def cached_tools(self) -> Sequence[Tool] | None:
         """The known list, unless a list has to be loaded or refreshed first."""
         if any(not one.is_loaded or self._is_due(one) for one in self.lists.all):

@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 
 from protocol import names
-from support.clients.raw_clients import SessionClient
+from support.clients.askable_client import AskableClient
 from support.projects.gateway import Project, eventually, running_gateway
 from support.servers.third_party import stdio_command
 
@@ -144,10 +144,6 @@ async def test_progress_and_log_messages_arrive_during_the_call(project: Project
         await client.call_tool("old__progress", {}, progress_callback=progressed)
     assert steps == [1.0, 2.0, 3.0]
     assert person.logged == [{"step": 1}, {"step": 2}, {"step": 3}]
-
-
-class AskableClient(SessionClient):
-    capabilities: Mapping[str, Any] = {"elicitation": {}}
 
 
 async def test_a_call_cancelled_during_its_input_request_ends_at_its_server(

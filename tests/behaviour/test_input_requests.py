@@ -20,6 +20,7 @@ from manager.sessions.input_requests import MAX_INPUT_REQUESTS
 from manager.sessions.round_trips import MAX_ROUND_TRIPS
 from protocol import jsonrpc, names, sse
 from protocol.internal import request_state
+from support.clients.askable_client import AskableClient
 from support.clients.raw_clients import EVENTS, JSON, Answer, SessionClient
 from support.http.event_stream import next_message, priming
 from support.projects.registered_setup import RegisteredSetup, registered_setup
@@ -34,17 +35,6 @@ ROOTS = {"method": names.ROOTS_LIST}
 DONE = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
 ACCEPTED = b'{"action":"accept","content":{"n":1.10}}'
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":%d}}'
-
-
-class AskableClient(SessionClient):
-    """A client that can be asked anything."""
-
-    capabilities: Mapping[str, Any] = {
-        "elicitation": {"form": {}, "url": {}},
-        "sampling": {},
-        "roots": {},
-        "x": {"y": 1},
-    }
 
 
 @dataclass

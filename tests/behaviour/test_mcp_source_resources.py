@@ -32,8 +32,8 @@ OURS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 @dataclass
-class Setting:
-    """A project with the stranger's server in three ways, and the ways to ask it directly."""
+class ThirdPartySetup:
+    """A project with one third-party server over three transports, and direct clients of that server."""
 
     project: Project
     web: ThirdParty
@@ -50,7 +50,7 @@ class Setting:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(gateway: Gateway, third_party_server: ThirdParty) -> Setting:
+async def setup(gateway: Gateway, third_party_server: ThirdParty) -> ThirdPartySetup:
     command, *arguments = stdio_command("--legacy")
     project = gateway.project("strange")
     project.servers(
@@ -64,7 +64,7 @@ async def setting(gateway: Gateway, third_party_server: ThirdParty) -> Setting:
         return len(await listed(project.modern, names.PROMPTS_LIST, "prompts")) == 3 * len(PROMPTS)
 
     await eventually(are_listed, 10)
-    return Setting(project, third_party_server)
+    return ThirdPartySetup(project, third_party_server)
 
 
 async def listed(client: Client, method: str, member: str) -> list[dict[str, Any]]:
@@ -73,9 +73,9 @@ async def listed(client: Client, method: str, member: str) -> list[dict[str, Any
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_lists_hold_every_servers_entries_under_unique_names(setting: Setting, era: str) -> None:
+async def test_lists_hold_every_servers_entries_under_unique_names(setup: ThirdPartySetup, era: str) -> None:
     """Definitions as they are but for a prompt's name; a URI once."""
-    client = await setting.client(era)
+    client = await setup.client(era)
     prompts = await listed(client, names.PROMPTS_LIST, "prompts")
     wanted = [{**prompt, "name": f"{source}__{prompt['name']}"} for source in SOURCES for prompt in PROMPTS]
     assert prompts == sorted(wanted, key=lambda prompt: str(prompt["name"]))
@@ -85,19 +85,19 @@ async def test_lists_hold_every_servers_entries_under_unique_names(setting: Sett
     assert shown[-len(theirs) :] == theirs or era == "legacy"
     templates = await listed(client, names.TEMPLATES_LIST, "resourceTemplates")
     assert [one for one in templates if one["uriTemplate"].startswith("demo:")] == TEMPLATES
-    assert (await codes(setting.project.modern)).count("RESOURCE_URI_CLASH") == 4
-    rows = {row["id"]: row for row in (await setting.project.inspect())["sources"]}
+    assert (await codes(setup.project.modern)).count("RESOURCE_URI_CLASH") == 4
+    rows = {row["id"]: row for row in (await setup.project.inspect())["sources"]}
     assert rows["stdio:stdio_old"]["promptCount"] == len(PROMPTS)
     assert rows["stdio:stdio_old"]["resourceCount"] == len(RESOURCES)
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_every_response_equals_the_servers_direct_one(setting: Setting, source: str) -> None:
+async def test_every_response_equals_the_servers_direct_one(setup: ThirdPartySetup, source: str) -> None:
     reference = {"type": "ref/prompt", "name": "greet"}
     argument = {"name": "who", "value": "x"}
-    async with setting.directly(source) as server:
+    async with setup.directly(source) as server:
         for era in ERAS:
-            client = await setting.client(era)
+            client = await setup.client(era)
             for name, arguments in (("greet", {"who": "☕"}), ("picture", {})):
                 expected = await server.request(names.PROMPTS_GET, {"name": name, "arguments": arguments})
                 asked = {"name": f"{source}__{name}", "arguments": arguments}
@@ -117,23 +117,23 @@ def plain(result: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("era", "code"), [("modern", -32602), ("legacy", -32002)])
 async def test_an_unknown_uri_is_an_error_in_the_clients_revision(
-    setting: Setting, era: str, code: int
+    setup: ThirdPartySetup, era: str, code: int
 ) -> None:
     """All servers were asked."""
-    error = (await (await setting.client(era)).ask(names.RESOURCES_READ, {"uri": "demo://never"})).error
+    error = (await (await setup.client(era)).ask(names.RESOURCES_READ, {"uri": "demo://never"})).error
     assert (error["code"], error["data"]["uri"]) == (code, "demo://never")
 
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_a_prompt_can_require_input(setting: Setting, mode: str, source: str) -> None:
+async def test_a_prompt_can_require_input(setup: ThirdPartySetup, mode: str, source: str) -> None:
     """For servers and official clients of both protocol generations."""
 
     async def fill_in(context: Any, params: Any) -> mcp_types.ElicitResult:
         assert params.message == "Your name?"
         return mcp_types.ElicitResult(action="accept", content={"name": "Zoë"})
 
-    url = setting.project.url
+    url = setup.project.url
     async with mcp.Client(url, mode=mode, read_timeout_seconds=20, elicitation_callback=fill_in) as client:
         prompt = await client.get_prompt(f"{source}__ask")
         content = prompt.messages[0].content
@@ -142,10 +142,10 @@ async def test_a_prompt_can_require_input(setting: Setting, mode: str, source: s
 
 
 @pytest.mark.parametrize("source", ["stdio_old", "http_new"])
-async def test_subscribers_are_notified_of_a_changed_resource(setting: Setting, source: str) -> None:
+async def test_subscribers_are_notified_of_a_changed_resource(setup: ThirdPartySetup, source: str) -> None:
     """By the official client; the server was asked, and is asked no more when nobody listens."""
     uri = "demo://text" if source == "stdio_old" else f"{source}://only"
-    async with mcp.Client(setting.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
+    async with mcp.Client(setup.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
         await client.list_tools()
         async with client.listen(resource_subscriptions=[uri]) as heard:
             assert heard.honored.resource_subscriptions == [uri]
@@ -168,8 +168,8 @@ async def touch(client: mcp.Client, source: str, uri: str) -> str:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_changed_prompts_are_announced_and_no_other_list(setting: Setting, source: str) -> None:
-    async with mcp.Client(setting.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
+async def test_changed_prompts_are_announced_and_no_other_list(setup: ThirdPartySetup, source: str) -> None:
+    async with mcp.Client(setup.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
         await client.list_tools()
         kinds = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
         async with client.listen(**kinds) as heard:
@@ -180,10 +180,10 @@ async def test_changed_prompts_are_announced_and_no_other_list(setting: Setting,
         assert len((await client.list_prompts()).prompts) == 3 * len(PROMPTS)
 
 
-async def test_subscriptions_survive_the_end_of_their_server(setting: Setting) -> None:
+async def test_subscriptions_survive_the_end_of_their_server(setup: ThirdPartySetup) -> None:
     """The new process is told what is listened to."""
     uri = "demo://blob"
-    async with mcp.Client(setting.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
+    async with mcp.Client(setup.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
         await client.list_tools()
         async with client.listen(resource_subscriptions=[uri]) as heard:
             with contextlib.suppress(mcp.MCPError):

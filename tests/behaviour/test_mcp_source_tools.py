@@ -50,8 +50,8 @@ ARGUMENTS = {"decorated": {"text": "x"}}
 
 
 @dataclass
-class Setting:
-    """A project with the stranger's server in four ways, and the ways to ask each of them directly."""
+class ThirdPartySetup:
+    """A project with third-party servers over four transports, and direct clients of each."""
 
     project: Project
     web: ThirdParty
@@ -63,7 +63,7 @@ class Setting:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(gateway: Gateway, third_party_server: ThirdParty) -> Setting:
+async def setup(gateway: Gateway, third_party_server: ThirdParty) -> ThirdPartySetup:
     project = gateway.project("strange")
     entries: dict[str, Any] = {}
     for source, (way, _) in SOURCES.items():
@@ -75,7 +75,7 @@ async def setting(gateway: Gateway, third_party_server: ThirdParty) -> Setting:
     project.servers(**entries)
     await project.trust()
     await project.until_listed(*(f"{source}__text" for source in SOURCES))
-    return Setting(project, third_party_server)
+    return ThirdPartySetup(project, third_party_server)
 
 
 Way = tuple[Client, str]
@@ -111,12 +111,12 @@ def in_words_of(client: Client, result: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_every_response_equals_the_servers_direct_one(setting: Setting, source: str) -> None:
+async def test_every_response_equals_the_servers_direct_one(setup: ThirdPartySetup, source: str) -> None:
     """Results, definitions, errors, progress, `_meta`."""
-    project = setting.project
+    project = setup.project
     meta = {"traceparent": "00-1-2-03", "example.com/x": {"y": [1, None]}, "progressToken": "mine"}
     arguments = {"text": '\n\t\u2028"}\\☕😀', "big": 12345678901234567890, "list": [1.5, None, {}]}
-    async with setting.directly(source) as server:
+    async with setup.directly(source) as server:
         expected = {f"{source}__{one['name']}": one for one in await server.definitions()}
         for client in (project.modern, await project.legacy()):
             shown = await listed(client)
@@ -148,9 +148,9 @@ async def test_every_response_equals_the_servers_direct_one(setting: Setting, so
             ]
 
 
-async def test_a_stateless_servers_input_request_reaches_the_client(setting: Setting) -> None:
+async def test_a_stateless_servers_input_request_reaches_the_client(setup: ThirdPartySetup) -> None:
     """The server's own state comes back to it byte by byte, inside ours."""
-    client, tool = setting.project.modern, "http_new__elicit"
+    client, tool = setup.project.modern, "http_new__elicit"
     first = (await client.call(tool, {"message": "Who?"}, meta=FORMS)).result
     assert first["resultType"] == "input_required"
     assert first["inputRequests"]["q"]["params"]["message"] == "Who?"
@@ -167,9 +167,9 @@ async def test_a_stateless_servers_input_request_reaches_the_client(setting: Set
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_the_official_client_uses_an_mcp_source(setting: Setting, mode: str) -> None:
+async def test_the_official_client_uses_an_mcp_source(setup: ThirdPartySetup, mode: str) -> None:
     """Its models take what comes, its headers mirror arguments where a schema says so."""
-    async with mcp.Client(setting.project.url, mode=mode, read_timeout_seconds=20) as client:
+    async with mcp.Client(setup.project.url, mode=mode, read_timeout_seconds=20) as client:
         shown = [tool.name for tool in (await client.list_tools()).tools]
         assert "http_new__routed" in shown
         routed = await client.call_tool("http_new__routed", {"region": "größe "})

@@ -63,8 +63,8 @@ METHODS: list[tuple[str, dict[str, Any]]] = [
 
 
 @dataclass
-class Setting:
-    """The stranger's server behind three projects, and where it is met directly."""
+class ThirdPartySetup:
+    """A third-party server behind three projects, and clients that connect to it directly."""
 
     projects: dict[str, Project]
     web: ThirdParty
@@ -102,7 +102,7 @@ def web() -> Iterator[ThirdParty]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(gateway: Gateway, web: ThirdParty) -> Setting:
+async def setup(gateway: Gateway, web: ThirdParty) -> ThirdPartySetup:
     command, *arguments = stdio_command("--legacy", PAGES)
     projects = {
         "http_new": alone(gateway, "new", type="http", url=web.at("modern/mcp")),
@@ -112,7 +112,7 @@ async def setting(gateway: Gateway, web: ThirdParty) -> Setting:
     for project in projects.values():
         await project.trust()
         await eventually(partial(_offers, project))
-    return Setting(projects, web)
+    return ThirdPartySetup(projects, web)
 
 
 async def _offers(project: Project) -> bool:
@@ -135,8 +135,10 @@ def allowed(result: dict[str, Any], era: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest.mark.parametrize("source", SOURCES)
-async def test_every_response_equals_the_servers_direct_one(setting: Setting, source: str, era: str) -> None:
-    here, there = await setting.at(source, era), await setting.directly(era)
+async def test_every_response_equals_the_servers_direct_one(
+    setup: ThirdPartySetup, source: str, era: str
+) -> None:
+    here, there = await setup.at(source, era), await setup.directly(era)
     for method, params in METHODS:
         answer, direct = await here.ask(method, params), await there.ask(method, params)
         if "error" in direct.message:
@@ -151,25 +153,25 @@ async def test_every_response_equals_the_servers_direct_one(setting: Setting, so
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_initialize_and_discover_describe_the_server(setting: Setting, source: str) -> None:
+async def test_initialize_and_discover_describe_the_server(setup: ThirdPartySetup, source: str) -> None:
     """Capabilities, instructions and identity equal those that the server gives directly."""
-    project = setting.projects[source]
+    project = setup.projects[source]
     http, modern = project.gateway.http, source == "http_new"
     new, old = (
-        StatelessClient(http, setting.web.at("modern/mcp")),
-        SessionClient(http, setting.web.at("legacy/mcp")),
+        StatelessClient(http, setup.web.at("modern/mcp")),
+        SessionClient(http, setup.web.at("legacy/mcp")),
     )
     direct = await (new.ask(names.DISCOVER) if modern else old.ask(names.INITIALIZE, INITIALIZE))
-    discovered = await (await setting.at(source, "modern")).ask(names.DISCOVER)
+    discovered = await (await setup.at(source, "modern")).ask(names.DISCOVER)
     initialized = await SessionClient(http, project.url).ask(names.INITIALIZE, INITIALIZE)
     assert described(discovered) == described(initialized) == described(direct)
     assert discovered.result["supportedVersions"] == ["2026-07-28"]
     assert initialized.result["protocolVersion"] == INITIALIZE["protocolVersion"]
 
 
-async def test_at_mcp_the_server_is_one_source_among_others(setting: Setting) -> None:
+async def test_at_mcp_the_server_is_one_source_among_others(setup: ThirdPartySetup) -> None:
     """The same names, our own lists and resources."""
-    project = setting.projects["stdio_old"]
+    project = setup.projects["stdio_old"]
     legacy = await project.legacy()
     shown = await listed(legacy)
     assert {names.HANDSHAKE, names.CALL_TOOL, "text", "decorated"} <= shown.keys()
@@ -181,8 +183,8 @@ async def test_at_mcp_the_server_is_one_source_among_others(setting: Setting) ->
     assert {names.URI_NAMES, "demo://text"} <= uris
 
 
-async def test_status_shows_the_server_under_its_configured_name(setting: Setting) -> None:
-    found = await setting.projects["http_old"].inspect()
+async def test_status_shows_the_server_under_its_configured_name(setup: ThirdPartySetup) -> None:
+    found = await setup.projects["http_old"].inspect()
     assert [one["id"] for one in found["sources"] if one["kind"] in ("builtin", "stdio", "remote")] == [
         "remote:theirs"
     ]

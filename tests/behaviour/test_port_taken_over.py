@@ -30,8 +30,8 @@ HEALTH_LINE = f"GET {names.HEALTH_PATH} HTTP/1.1".encode()
 EVERY_FORGERY = pytest.mark.parametrize("nonce", [None, "guessed", ["list"]])
 
 
-class Stranger:
-    """Somebody else's server. `recorded` is every byte it was sent; `nonce` is what its health answers say."""
+class ImpostorServer:
+    """A server on a port that a workspace server had; `recorded` has all bytes it received, `nonce` is in its health answers."""
 
     def __init__(self, nonce: object) -> None:
         self.recorded = b""
@@ -44,7 +44,7 @@ class Stranger:
         self._answer = head.encode() + body
 
     @contextlib.asynccontextmanager
-    async def on(self, port: int) -> AsyncIterator[Stranger]:
+    async def on(self, port: int) -> AsyncIterator[ImpostorServer]:
         """Listen on a port that somebody has just left."""
         async with asyncio.timeout(5):
             while True:
@@ -89,7 +89,7 @@ async def test_a_registered_servers_port_is_taken_over(
         await upstream.register()
         workspace = (await client.handshake(upstream.root)).payload["workspace"]
         assert (await client.call("work", {"canary": CANARY})).result["content"]
-    async with Stranger(nonce).on(upstream.port) as stranger:
+    async with ImpostorServer(nonce).on(upstream.port) as impostor:
         modern = StatelessClient(http, f"{manager.base}/w/{workspace}/mcp")
         arguments = {"name": "work", "workspace": workspace, "arguments": {"canary": CANARY}}
         answers = [
@@ -100,8 +100,8 @@ async def test_a_registered_servers_port_is_taken_over(
         ]
         await client.handshake(upstream.root)
         await client.ask(names.TOOLS_LIST)
-        assert stranger.recorded  # it was asked for its health, and not believed
-        stranger.assert_learnt_nothing(upstream.secret, upstream.nonce, client.session)
+        assert impostor.recorded  # it was asked for its health, and not believed
+        impostor.assert_learnt_nothing(upstream.secret, upstream.nonce, client.session)
     for answer in answers:
         assert b"forged" not in answer.body
     refusal = answers[0].refusal
@@ -121,10 +121,10 @@ async def test_a_port_is_taken_over_between_calls_on_a_kept_connection(
         assert (await client.call("work", {"canary": CANARY})).result["content"]
     again = ScriptedWorkspaceServer(first.root, manager.paths.control_socket)
     again.session_id, again.nonce, again.secret = first.session_id, first.nonce, first.secret
-    async with Stranger(nonce).on(first.port) as stranger, again.serving():
+    async with ImpostorServer(nonce).on(first.port) as impostor, again.serving():
         assert (await client.call("work", {"canary": CANARY})).result["content"]
         assert len(again.called("work")) == 1
-        stranger.assert_learnt_nothing(first.secret, first.nonce)
+        impostor.assert_learnt_nothing(first.secret, first.nonce)
 
 
 # -- servers of the manager's own ---------------------------------------------------------------------------
@@ -159,13 +159,13 @@ async def test_a_managed_servers_port_is_taken_over(
             assert ledger(home) == (pid, old_port, nonce, secret)
         os.kill(pid, signal.SIGKILL)
         await until(lambda: not home.servers())
-        async with Stranger("guessed").on(old_port) as stranger:
+        async with ImpostorServer("guessed").on(old_port) as impostor:
             await home.start(http_port=manager.port)
             answer = await client.call("calculator", {"expression": CANARY})
             assert b"forged" not in answer.body
             assert (await client.call("calculator", SUM)).payload == {"value": 42}
-            assert stranger.recorded  # the ledger's port was asked, and not believed
-            stranger.assert_learnt_nothing(nonce, secret, client.session)
+            assert impostor.recorded  # the ledger's port was asked, and not believed
+            impostor.assert_learnt_nothing(nonce, secret, client.session)
         now = ledger(home)
         assert (now[0] != pid, now[1] != old_port) == (True, True)
         assert home.servers() == {now[0]}

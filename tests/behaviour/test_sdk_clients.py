@@ -27,8 +27,8 @@ OWN_TOOLS = [names.HANDSHAKE, names.CALL_TOOL]
 
 
 @dataclass
-class Setting:
-    """A manager with three projects; `nonces` is what stands in the file `nonce.txt` of each."""
+class ProjectsSetup:
+    """A manager with three projects; `nonces` has the content of the file `nonce.txt` of each."""
 
     manager: RunningManager
     projects: list[Path]
@@ -36,7 +36,7 @@ class Setting:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Setting]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProjectsSetup]:
     folder = tmp_path_factory.mktemp("sdk").resolve()
     labels = ["alpha", "beta", "größe ☕"]
     nonces = [f"nonce of {label}" for label in labels]
@@ -45,7 +45,7 @@ async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Set
         for label, nonce in zip(labels, nonces, strict=True)
     ]
     async with running_manager(folder / "manager", announce_hold_s=0.4) as manager:
-        yield Setting(manager, projects, nonces)
+        yield ProjectsSetup(manager, projects, nonces)
 
 
 @contextlib.asynccontextmanager
@@ -94,17 +94,15 @@ async def nonce_directly(client: mcp.Client) -> str:
 
 
 @EVERY_MODE
-async def test_two_clients_in_two_projects_at_once(setting: Setting, mode: str) -> None:
+async def test_two_clients_in_two_projects_at_once(setup: ProjectsSetup, mode: str) -> None:
     """Each gets its own workspace, by binding, by handle and by cwd."""
     async with contextlib.AsyncExitStack() as stack:
-        clients = [
-            await stack.enter_async_context(connected(setting.manager.address, mode)) for _ in range(2)
-        ]
-        payloads = await asyncio.gather(*map(handshake, clients, setting.projects[:2]))
+        clients = [await stack.enter_async_context(connected(setup.manager.address, mode)) for _ in range(2)]
+        payloads = await asyncio.gather(*map(handshake, clients, setup.projects[:2]))
         assert payloads[0]["workspace"] != payloads[1]["workspace"]
         assert payloads[0]["target"]["port"] != payloads[1]["target"]["port"]
         for client, project, nonce, payload in zip(
-            clients, setting.projects[:2], setting.nonces[:2], payloads, strict=True
+            clients, setup.projects[:2], setup.nonces[:2], payloads, strict=True
         ):
             assert payload["cwd"] == str(project)
             assert payload["target"]["workspaceFolders"] == [str(project)]
@@ -117,12 +115,12 @@ async def test_two_clients_in_two_projects_at_once(setting: Setting, mode: str) 
 
 
 @EVERY_MODE
-async def test_discovery_names_what_the_list_shows(setting: Setting, mode: str) -> None:
+async def test_discovery_names_what_the_list_shows(setup: ProjectsSetup, mode: str) -> None:
     """In a session the list depends on the binding; without one it is constant."""
-    async with connected(setting.manager.address, mode) as client:
+    async with connected(setup.manager.address, mode) as client:
         before = [tool.name for tool in (await client.list_tools()).tools]
         assert before == OWN_TOOLS
-        discovery = (await handshake(client, setting.projects[0]))["discovery"]
+        discovery = (await handshake(client, setup.projects[0]))["discovery"]
         bridged = [tool["name"] for tool in discovery["bridgedTools"]]
         assert {"lm_readFile", "lm_findFiles", "calculator"} <= set(bridged)
         assert (discovery["partial"], discovery["issues"]) == (False, [])
@@ -139,10 +137,10 @@ async def test_discovery_names_what_the_list_shows(setting: Setting, mode: str) 
 
 @EVERY_MODE
 @pytest.mark.parametrize("form", ["query", "header", "base64 header", "path"])
-async def test_a_projects_own_url(setting: Setting, mode: str, form: str) -> None:
+async def test_a_projects_own_url(setup: ProjectsSetup, mode: str, form: str) -> None:
     """The URL names the workspace: no handshake, and only the workspace's own entries in lists."""
-    project, nonce = setting.projects[2 if form == "base64 header" else 1], setting.nonces
-    url, headers = setting.manager.address, {}
+    project, nonce = setup.projects[2 if form == "base64 header" else 1], setup.nonces
+    url, headers = setup.manager.address, {}
     if form == "query":
         url = f"{url}?cwd={project}"
     elif form == "header":
@@ -151,20 +149,20 @@ async def test_a_projects_own_url(setting: Setting, mode: str, form: str) -> Non
         headers["X-Workspace-Cwd"] = f"=?base64?{base64.b64encode(str(project).encode()).decode()}?="
     else:
         async with connected(url, "auto") as finder:
-            url = f"{setting.manager.base}/w/{(await handshake(finder, project))['workspace']}/mcp"
+            url = f"{setup.manager.base}/w/{(await handshake(finder, project))['workspace']}/mcp"
     async with connected(url, mode, headers=headers) as client:
         shown = [tool.name for tool in (await client.list_tools()).tools]
         assert "lm_readFile" in shown
         assert not set(shown) & set(OWN_TOOLS)
-        assert await nonce_directly(client) == nonce[setting.projects.index(project)]
+        assert await nonce_directly(client) == nonce[setup.projects.index(project)]
         uris = [str(one.uri) for one in (await client.list_resources()).resources]
         assert names.URI_NAMES in uris
         assert names.URI_HANDSHAKE not in uris
 
 
 @EVERY_MODE
-async def test_resources_of_the_manager_and_of_the_workspace(setting: Setting, mode: str) -> None:
-    async with connected(setting.manager.address, mode) as client:
+async def test_resources_of_the_manager_and_of_the_workspace(setup: ProjectsSetup, mode: str) -> None:
+    async with connected(setup.manager.address, mode) as client:
         uris = [str(one.uri) for one in (await client.list_resources()).resources]
         assert uris == [names.URI_HANDSHAKE, names.URI_CALL_TOOL]
         assert names.CALL_TOOL in await text_of(client, names.URI_CALL_TOOL)
@@ -172,7 +170,7 @@ async def test_resources_of_the_manager_and_of_the_workspace(setting: Setting, m
         with pytest.raises(mcp.MCPError) as refused:
             await client.read_resource(names.URI_NAMES)
         assert refused.value.error.code == 47100
-    async with connected(f"{setting.manager.address}?cwd={setting.projects[0]}", mode) as client:
+    async with connected(f"{setup.manager.address}?cwd={setup.projects[0]}", mode) as client:
         listed = json.loads(await text_of(client, names.URI_NAMES))["tools"]
         assert "calculator" in listed
         tool = json.loads(await text_of(client, f"{names.URI_TOOL}calculator"))
@@ -187,10 +185,10 @@ async def text_of(client: mcp.Client, uri: str) -> str:
     return contents.text
 
 
-async def test_a_bound_session_reads_both_kinds_of_resources(setting: Setting) -> None:
+async def test_a_bound_session_reads_both_kinds_of_resources(setup: ProjectsSetup) -> None:
     """The manager's two first; the snapshot tells the truth."""
-    async with connected(setting.manager.address, "legacy") as client:
-        payload = await handshake(client, setting.projects[0])
+    async with connected(setup.manager.address, "legacy") as client:
+        payload = await handshake(client, setup.projects[0])
         uris = [str(one.uri) for one in (await client.list_resources()).resources]
         assert uris[:3] == [names.URI_HANDSHAKE, names.URI_CALL_TOOL, names.URI_NAMES]
         assert "calculator" in await text_of(client, names.URI_NAMES)
@@ -198,27 +196,27 @@ async def test_a_bound_session_reads_both_kinds_of_resources(setting: Setting) -
         snapshot = json.loads(told)
         assert snapshot["ready"] is snapshot["online"] is snapshot["workspaceSetExplicitly"] is True
         assert snapshot["workspace"] == payload["workspace"]
-        assert snapshot["cwd"] == str(setting.projects[0])
+        assert snapshot["cwd"] == str(setup.projects[0])
         assert snapshot["target"]["port"] == payload["target"]["port"]
 
 
-async def test_list_changes_are_notified_before_the_handshake_is_answered(setting: Setting) -> None:
+async def test_list_changes_are_notified_before_the_handshake_is_answered(setup: ProjectsSetup) -> None:
     """In this order, on the server stream or on the call's own, never on both."""
     events: list[str] = []
-    async with connected(setting.manager.address, "legacy", events) as client:
+    async with connected(setup.manager.address, "legacy", events) as client:
         await client.list_tools()
-        await handshake(client, setting.projects[0])
+        await handshake(client, setup.projects[0])
         events.append("answer")
         await client.list_tools()
-        await handshake(client, setting.projects[0])
+        await handshake(client, setup.projects[0])
         await client.list_tools(cache_mode="bypass")
     assert events == [names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED, "answer"]
 
 
 @EVERY_MODE
-async def test_refusals_are_results_that_a_model_can_read(setting: Setting, mode: str) -> None:
+async def test_refusals_are_results_that_a_model_can_read(setup: ProjectsSetup, mode: str) -> None:
     """No exception in the client, the next step in the text."""
-    async with connected(setting.manager.address, mode) as client:
+    async with connected(setup.manager.address, mode) as client:
         for name, arguments in (
             ("lm_findFiles", {"query": "*"}),
             (names.CALL_TOOL, {"name": "lm_findFiles", "arguments": {"query": "*"}}),

@@ -80,7 +80,7 @@ def tools_of(heard: Heard) -> set[str]:
 
 
 @dataclass
-class Scene:
+class RootsSetup:
     manager: RunningManager
     http: ClientSession
     folders: list[Path] = field(default_factory=list)
@@ -92,18 +92,18 @@ class Scene:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def scene(tmp_path_factory: Any) -> AsyncIterator[Scene]:
+async def setup(tmp_path_factory: Any) -> AsyncIterator[RootsSetup]:
     folder = tmp_path_factory.mktemp("session-roots")
     async with contextlib.AsyncExitStack() as stack:
         manager = await stack.enter_async_context(running_manager(folder / "manager"))
         http: ClientSession = await stack.enter_async_context(raw_http())
         folders = [make_project(folder / name, **{"src/a.txt": "a"}) for name in ("one", "two")]
-        yield Scene(manager, http, folders)
+        yield RootsSetup(manager, http, folders)
 
 
-async def test_the_first_list_shows_the_tools_of_the_clients_root(scene: Scene) -> None:
+async def test_the_first_list_shows_the_tools_of_the_clients_root(setup: RootsSetup) -> None:
     """The client is asked once, on the list's own stream; no handshake is needed."""
-    client = await scene.client((scene.folders[0] / "src").as_uri())
+    client = await setup.client((setup.folders[0] / "src").as_uri())
     listed = await client.tools()
     assert listed.asked == [names.ROOTS_LIST]
     assert tools_of(listed) > OWN | {"calculator"}
@@ -113,44 +113,44 @@ async def test_the_first_list_shows_the_tools_of_the_clients_root(scene: Scene) 
     assert called.headers[headers.WORKSPACE_SOURCE] == "roots"
 
 
-async def test_the_record_of_a_request_names_the_roots_it_asked_for(scene: Scene) -> None:
+async def test_the_record_of_a_request_names_the_roots_it_asked_for(setup: RootsSetup) -> None:
     """So that a user can see why this workspace was chosen."""
-    root = scene.folders[0].as_uri()
-    await (await scene.client(root)).tools()
-    async with scene.http.get(f"{scene.manager.base}/mcp/status") as response:
+    root = setup.folders[0].as_uri()
+    await (await setup.client(root)).tools()
+    async with setup.http.get(f"{setup.manager.base}/mcp/status") as response:
         status = await response.json()
     (shown,) = [one for one in status["clients"] if one["era"] == "legacy"]
     last = shown["requests"][-1]
     assert (last["method"], last["source"], last["sent"]) == (names.TOOLS_LIST, "roots", {"roots": root})
 
 
-async def test_a_call_asks_for_roots_if_no_list_did(scene: Scene) -> None:
-    client = await scene.client(scene.folders[0].as_uri())
+async def test_a_call_asks_for_roots_if_no_list_did(setup: RootsSetup) -> None:
+    client = await setup.client(setup.folders[0].as_uri())
     wrapped = {"name": names.CALL_TOOL, "arguments": {"name": "calculator", "arguments": SUM}}
     called = await client.listen(names.TOOLS_CALL, wrapped)
     assert called.asked == [names.ROOTS_LIST]
     assert called.response["result"]["content"][0]["text"] == "5"
 
 
-async def test_a_subscription_asks_for_roots_if_nothing_did(scene: Scene) -> None:
-    client = await scene.client(scene.folders[0].as_uri())
+async def test_a_subscription_asks_for_roots_if_nothing_did(setup: RootsSetup) -> None:
+    client = await setup.client(setup.folders[0].as_uri())
     subscribed = await client.listen(names.SUBSCRIBE, {"uri": "lm-tools://names"})
     assert subscribed.asked == [names.ROOTS_LIST]
     assert subscribed.response.get("error", {}).get("code") != 47100
 
 
-async def test_concurrent_requests_ask_for_roots_once(scene: Scene) -> None:
-    client = await scene.client(scene.folders[0].as_uri())
+async def test_concurrent_requests_ask_for_roots_once(setup: RootsSetup) -> None:
+    client = await setup.client(setup.folders[0].as_uri())
     heard = await asyncio.gather(*(client.tools() for _ in range(5)))
     assert [method for one in heard for method in one.asked] == [names.ROOTS_LIST]
     assert all("calculator" in tools_of(one) for one in heard)
 
 
-async def test_roots_in_several_workspaces_are_listed_as_candidates(scene: Scene) -> None:
-    client = await scene.client(*(one.as_uri() for one in scene.folders))
+async def test_roots_in_several_workspaces_are_listed_as_candidates(setup: RootsSetup) -> None:
+    client = await setup.client(*(one.as_uri() for one in setup.folders))
     refused = (await client.sum()).response["result"]["structuredContent"]["error"]
     assert refused["code"] == 47100
-    assert [one["root"] for one in refused["details"]["candidates"]] == [str(one) for one in scene.folders]
+    assert [one["root"] for one in refused["details"]["candidates"]] == [str(one) for one in setup.folders]
 
 
 NOTHING: Sequence[Mapping[str, Any]] = (
@@ -164,9 +164,9 @@ NOTHING: Sequence[Mapping[str, Any]] = (
 
 @pytest.mark.parametrize("answer", NOTHING, ids=range(len(NOTHING)))
 async def test_roots_outside_any_workspace_are_not_asked_for_again(
-    scene: Scene, answer: Mapping[str, Any]
+    setup: RootsSetup, answer: Mapping[str, Any]
 ) -> None:
-    client = await scene.client()
+    client = await setup.client()
     client.answer = answer
     listed = await client.tools()
     assert (listed.asked, tools_of(listed)) == ([names.ROOTS_LIST], OWN)
@@ -175,10 +175,10 @@ async def test_roots_outside_any_workspace_are_not_asked_for_again(
     assert again.response["result"]["structuredContent"]["error"]["code"] == 47100
 
 
-async def test_a_client_that_does_not_answer_delays_only_briefly(scene: Scene, tmp_path: Path) -> None:
+async def test_a_client_that_does_not_answer_delays_only_briefly(setup: RootsSetup, tmp_path: Path) -> None:
     """The request for roots is cancelled; a late response has no effect."""
     async with running_manager(tmp_path, roots_wait_s=0.05) as manager:
-        await _say_nothing(await Rooted.connect(scene.http, manager.address))
+        await _say_nothing(await Rooted.connect(setup.http, manager.address))
 
 
 async def _say_nothing(client: Rooted) -> None:
@@ -187,12 +187,12 @@ async def _say_nothing(client: Rooted) -> None:
     assert (await client.tools()).asked == []
 
 
-async def test_changed_roots_are_asked_for_again_and_change_the_lists(scene: Scene) -> None:
-    client = await scene.client(scene.folders[0].as_uri())
+async def test_changed_roots_are_asked_for_again_and_change_the_lists(setup: RootsSetup) -> None:
+    client = await setup.client(setup.folders[0].as_uri())
     await client.tools()
     before = await client.sum()
     async with client.stream() as stream:
-        client.has(scene.folders[1].as_uri())
+        client.has(setup.folders[1].as_uri())
         assert (await client.notify(names.ROOTS_CHANGED)).status == 202
         async with asyncio.timeout(10):
             while names.TOOLS_CHANGED.encode() not in await stream.content.readline():
@@ -203,10 +203,10 @@ async def test_changed_roots_are_asked_for_again_and_change_the_lists(scene: Sce
     assert after.headers[headers.WORKSPACE_ID] != before.headers[headers.WORKSPACE_ID]
 
 
-async def test_every_other_claim_beats_roots(scene: Scene) -> None:
+async def test_every_other_claim_beats_roots(setup: RootsSetup) -> None:
     """The client is not asked if another claim names a workspace."""
-    client = await scene.client(scene.folders[0].as_uri())
-    await client.handshake(scene.folders[1])
+    client = await setup.client(setup.folders[0].as_uri())
+    await client.handshake(setup.folders[1])
     called = await client.sum()
     assert (called.asked, called.headers[headers.WORKSPACE_SOURCE]) == ([], "session")
 
@@ -223,16 +223,16 @@ def jsonly(client: Rooted) -> None:
     ("cls", "prepare"), [(Rootless, lambda _: None), (Rooted, jsonly)], ids=["not declared", "JSON only"]
 )
 async def test_a_client_that_cannot_be_asked_is_not_asked(
-    scene: Scene, cls: type[Rooted], prepare: Callable[[Rooted], None]
+    setup: RootsSetup, cls: type[Rooted], prepare: Callable[[Rooted], None]
 ) -> None:
-    client = await scene.client(scene.folders[0].as_uri(), cls=cls)
+    client = await setup.client(setup.folders[0].as_uri(), cls=cls)
     prepare(client)
     listed = await client.tools()
     assert (listed.asked, tools_of(listed)) == ([], OWN)
 
 
-async def test_after_a_cancelled_request_the_next_one_asks_for_roots(scene: Scene) -> None:
-    client = await scene.client()
+async def test_after_a_cancelled_request_the_next_one_asks_for_roots(setup: RootsSetup) -> None:
+    client = await setup.client()
     client.answer = None
     params = {"name": "calculator", "arguments": SUM}
     async with client.open(client.body(names.TOOLS_CALL, params, 77)) as response:
@@ -240,6 +240,6 @@ async def test_after_a_cancelled_request_the_next_one_asks_for_roots(scene: Scen
             pass
         await client.notify(names.CANCELLED, {"requestId": 77})
         await response.read()
-    client.has(scene.folders[0].as_uri())
+    client.has(setup.folders[0].as_uri())
     called = await client.sum()
     assert (called.asked, called.response["result"]["content"][0]["text"]) == ([names.ROOTS_LIST], "5")

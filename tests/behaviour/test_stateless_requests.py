@@ -29,7 +29,7 @@ LEGACY = "2025-11-25"
 
 
 @dataclass
-class Setting:
+class EndpointSetup:
     manager: RunningManager
     http: ClientSession
     project: Path
@@ -53,13 +53,13 @@ class Setting:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Setting]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EndpointSetup]:
     folder = tmp_path_factory.mktemp("modern").resolve()
     project = make_project(folder / "proj")
     async with running_manager(folder / "manager") as manager, raw_http() as http:
         client = StatelessClient(http, manager.address)
         workspace = (await client.handshake(project)).payload["workspace"]
-        yield Setting(manager, http, project, workspace)
+        yield EndpointSetup(manager, http, project, workspace)
 
 
 def request(method: str, params: dict[str, Any] | None = None, **meta: object) -> dict[str, Any]:
@@ -133,10 +133,12 @@ ENVELOPES: dict[str, tuple[object, dict[str, str], int, int]] = {
 
 @pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
 @pytest.mark.parametrize("case", ENVELOPES)
-async def test_an_invalid_envelope_is_refused_with_its_id(setting: Setting, case: str, endpoint: str) -> None:
+async def test_an_invalid_envelope_is_refused_with_its_id(
+    setup: EndpointSetup, case: str, endpoint: str
+) -> None:
     """Including requests that mix both protocol generations; the same at every URL."""
     message, sent, status, code = ENVELOPES[case]
-    answer = await setting.send(message, sent, endpoint)
+    answer = await setup.send(message, sent, endpoint)
     assert (answer.status, answer.error["code"]) == (status, code), answer.message
     assert answer.message["id"] == ("x" if code != -32600 or isinstance(message, dict) else None)
     if code == -32022:
@@ -153,9 +155,11 @@ async def test_an_invalid_envelope_is_refused_with_its_id(setting: Setting, case
         {**GOOD, headers.SESSION: "nobody", "Last-Event-ID": "7"},
     ],
 )
-async def test_a_valid_envelope_is_served_without_a_session(setting: Setting, sent: dict[str, str]) -> None:
+async def test_a_valid_envelope_is_served_without_a_session(
+    setup: EndpointSetup, sent: dict[str, str]
+) -> None:
     """Client info is optional, a session id is neither looked at nor given out."""
-    answer = await setting.send(LIST, sent)
+    answer = await setup.send(LIST, sent)
     assert answer.status == 200
     assert answer.result["resultType"] == "complete"
     assert headers.SESSION not in answer.headers
@@ -173,37 +177,41 @@ async def test_a_valid_envelope_is_served_without_a_session(setting: Setting, se
     ],
 )
 @pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
-async def test_a_body_that_is_not_a_request_is_refused(setting: Setting, body: bytes, endpoint: str) -> None:
-    answer = await setting.send(body, GOOD, endpoint)
+async def test_a_body_that_is_not_a_request_is_refused(
+    setup: EndpointSetup, body: bytes, endpoint: str
+) -> None:
+    answer = await setup.send(body, GOOD, endpoint)
     assert (answer.status, answer.error["code"]) == (400, -32600)
 
 
-async def test_a_notification_is_accepted_and_has_no_effect(setting: Setting) -> None:
+async def test_a_notification_is_accepted_and_has_no_effect(setup: EndpointSetup) -> None:
     message = {"jsonrpc": "2.0", "method": names.CANCELLED, "params": {"requestId": "x"}}
-    answer = await setting.send(message, {headers.VERSION: REVISION, headers.METHOD: names.CANCELLED})
+    answer = await setup.send(message, {headers.VERSION: REVISION, headers.METHOD: names.CANCELLED})
     assert (answer.status, answer.body) == (202, b"")
 
 
 @pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
 @pytest.mark.parametrize("method", [names.INITIALIZE, names.PING, names.SET_LEVEL, "roots/list", "no/such"])
-async def test_removed_and_unknown_methods_are_404(setting: Setting, method: str, endpoint: str) -> None:
+async def test_removed_and_unknown_methods_are_404(setup: EndpointSetup, method: str, endpoint: str) -> None:
     """The body tells it from a lost session."""
-    answer = await StatelessClient(setting.http, setting.url(endpoint)).ask(method)
+    answer = await StatelessClient(setup.http, setup.url(endpoint)).ask(method)
     assert (answer.status, answer.error["code"]) == (404, jsonrpc.METHOD_NOT_FOUND)
 
 
 @pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_there_are_no_streams_and_no_sessions(setting: Setting, method: str, endpoint: str) -> None:
+async def test_there_are_no_streams_and_no_sessions(setup: EndpointSetup, method: str, endpoint: str) -> None:
     sent = {headers.VERSION: REVISION}
-    async with setting.http.request(method, setting.url(endpoint), headers=sent) as response:
+    async with setup.http.request(method, setup.url(endpoint), headers=sent) as response:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("endpoint", ["fixed", "query", "path"])
-async def test_results_have_the_members_that_the_revision_requires(setting: Setting, endpoint: str) -> None:
+async def test_results_have_the_members_that_the_revision_requires(
+    setup: EndpointSetup, endpoint: str
+) -> None:
     """Type, server, cache hints; a list is the same however often it is asked for."""
-    client = StatelessClient(setting.http, setting.url(endpoint))
+    client = StatelessClient(setup.http, setup.url(endpoint))
     for method in (names.TOOLS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST, names.PROMPTS_LIST):
         answer = await client.ask(method)
         validate_server_result(method, REVISION, answer.result)
@@ -216,36 +224,36 @@ async def test_results_have_the_members_that_the_revision_requires(setting: Sett
     assert ("error" in read.message) is (endpoint != "fixed")
 
 
-async def test_a_handshake_binds_nothing(setting: Setting) -> None:
+async def test_a_handshake_binds_nothing(setup: EndpointSetup) -> None:
     """No session, the same list before and after; the guidance shows the handle."""
-    client = StatelessClient(setting.http, setting.url("fixed"))
+    client = StatelessClient(setup.http, setup.url("fixed"))
     before = (await client.ask(names.TOOLS_LIST)).result
-    answer = await client.handshake(setting.project)
-    assert answer.payload["workspace"] == setting.workspace
+    answer = await client.handshake(setup.project)
+    assert answer.payload["workspace"] == setup.workspace
     assert "mcpSessionId" not in answer.payload
     assert headers.SESSION not in answer.headers
-    assert setting.workspace in " ".join(answer.payload["guidance"]["nextSteps"])
+    assert setup.workspace in " ".join(answer.payload["guidance"]["nextSteps"])
     assert (await client.ask(names.TOOLS_LIST)).result == before
     assert (await client.call("calculator", {"expression": "1"})).refusal["code"] == 47100
 
 
 @pytest.mark.parametrize("endpoint", ["query", "path"])
-async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, endpoint: str) -> None:
+async def test_an_unknown_resource_is_an_error_with_its_uri(setup: EndpointSetup, endpoint: str) -> None:
     """Never empty contents."""
-    client = StatelessClient(setting.http, setting.url(endpoint))
+    client = StatelessClient(setup.http, setup.url(endpoint))
     for uri in ("lm-tools://tool/nobody", "lm-tools://schema/nobody", "file:///etc/passwd"):
         answer = await client.ask(names.RESOURCES_READ, {"uri": uri})
         assert (answer.status, answer.error["code"]) == (200, -32602)
         assert answer.error["data"]["uri"] == uri
 
 
-async def test_sessions_and_stateless_requests_share_one_url(setting: Setting) -> None:
+async def test_sessions_and_stateless_requests_share_one_url(setup: EndpointSetup) -> None:
     """A session does not affect stateless requests, nor the other way round."""
-    legacy = await SessionClient.connect(setting.http, setting.url("fixed"))
-    modern = StatelessClient(setting.http, setting.url("query"))
+    legacy = await SessionClient.connect(setup.http, setup.url("fixed"))
+    modern = StatelessClient(setup.http, setup.url("query"))
     modern.extra = {headers.SESSION: legacy.session or ""}
     answers = await asyncio.gather(
-        legacy.handshake(setting.project),
+        legacy.handshake(setup.project),
         *(modern.call("calculator", {"expression": str(number)}) for number in range(10)),
     )
     assert [one.payload["value"] for one in answers[1:]] == list(range(10))

@@ -41,19 +41,19 @@ class Rooted(StatelessClient):
 
 
 @dataclass
-class Scene:
+class RootsSetup:
     manager: RunningManager
     client: Rooted
     folders: list[Path] = field(default_factory=list)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def scene(tmp_path_factory: Any) -> AsyncIterator[Scene]:
+async def setup(tmp_path_factory: Any) -> AsyncIterator[RootsSetup]:
     folder = tmp_path_factory.mktemp("roots")
     async with contextlib.AsyncExitStack() as stack:
         manager = await stack.enter_async_context(running_manager(folder / "manager"))
         http: ClientSession = await stack.enter_async_context(raw_http())
-        yield Scene(
+        yield RootsSetup(
             manager,
             Rooted(http, manager.address),
             [make_project(folder / name, **{"src/a.txt": "a"}) for name in ("one", "two")],
@@ -67,49 +67,49 @@ BOTH_WAYS = pytest.mark.parametrize("params", [DIRECT, WRAPPED], ids=["by name",
 
 @BOTH_WAYS
 async def test_a_stateless_client_is_asked_for_its_roots_and_then_served(
-    scene: Scene, params: dict[str, Any]
+    setup: RootsSetup, params: dict[str, Any]
 ) -> None:
     """In one round trip that the tool does not see."""
-    asked = await scene.client.ask(names.TOOLS_CALL, params)
+    asked = await setup.client.ask(names.TOOLS_CALL, params)
     assert asked.result["resultType"] == "input_required"
     assert list(asked.result["inputRequests"].values()) == [{"method": "roots/list"}]
-    inside = (scene.folders[0] / "src").as_uri()
-    answer = await scene.client.answered(asked, [inside], params)
+    inside = (setup.folders[0] / "src").as_uri()
+    answer = await setup.client.answered(asked, [inside], params)
     assert answer.result["content"][0]["text"] == "5"
     assert answer.headers["X-Workspace-Source"] == "roots"
-    async with scene.client.http.get(f"{scene.manager.base}/mcp/status") as response:
+    async with setup.client.http.get(f"{setup.manager.base}/mcp/status") as response:
         last = (await response.json())["clients"][-1]["requests"][-1]
     assert (last["source"], last["sent"]) == ("roots", {"roots": inside})
 
 
-async def test_roots_in_several_workspaces_are_listed_as_candidates(scene: Scene) -> None:
+async def test_roots_in_several_workspaces_are_listed_as_candidates(setup: RootsSetup) -> None:
     """The candidates are named."""
-    asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
-    answer = await scene.client.answered(asked, [one.as_uri() for one in scene.folders], DIRECT)
+    asked = await setup.client.ask(names.TOOLS_CALL, DIRECT)
+    answer = await setup.client.answered(asked, [one.as_uri() for one in setup.folders], DIRECT)
     assert answer.refusal["code"] == 47100
     candidates = answer.refusal["details"]["candidates"]
-    assert [one["root"] for one in candidates] == [str(one) for one in scene.folders]
+    assert [one["root"] for one in candidates] == [str(one) for one in setup.folders]
     again = {"name": "calculator", "arguments": SUM, "workspace": candidates[1]["workspace"]}
-    chosen = await scene.client.call(names.CALL_TOOL, again)
+    chosen = await setup.client.call(names.CALL_TOOL, again)
     assert chosen.result["content"][0]["text"] == "5"
 
 
 @pytest.mark.parametrize("roots", [[], ["https://x.example/a"], ["file:///nowhere/at/all"], ["untitled:a"]])
-async def test_roots_outside_any_workspace_are_ignored(scene: Scene, roots: list[str]) -> None:
+async def test_roots_outside_any_workspace_are_ignored(setup: RootsSetup, roots: list[str]) -> None:
     """And the client is not asked twice about one call."""
-    asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
-    answer = await scene.client.answered(asked, roots, DIRECT)
+    asked = await setup.client.ask(names.TOOLS_CALL, DIRECT)
+    answer = await setup.client.answered(asked, roots, DIRECT)
     assert answer.refusal["code"] == 47100
 
 
-async def test_a_client_without_roots_gets_the_next_step(scene: Scene) -> None:
-    plain = StatelessClient(scene.client.http, scene.client.url)
+async def test_a_client_without_roots_gets_the_next_step(setup: RootsSetup) -> None:
+    plain = StatelessClient(setup.client.http, setup.client.url)
     assert (await plain.call("calculator", SUM)).refusal["code"] == 47100
 
 
-async def test_lists_do_not_ask_for_roots(scene: Scene) -> None:
+async def test_lists_do_not_ask_for_roots(setup: RootsSetup) -> None:
     """MCP 2026-07-28: only `tools/call` can be answered with `input_required`."""
-    listed = await scene.client.ask(names.TOOLS_LIST)
+    listed = await setup.client.ask(names.TOOLS_LIST)
     assert {one["name"] for one in listed.result["tools"]} == {names.HANDSHAKE, names.CALL_TOOL}
 
 
@@ -123,9 +123,9 @@ OTHER = {"name": "calculator", "arguments": {"expression": "2 + 4"}}
     ids=["other arguments", "other tool", "forged", "endless", "nonsense"],
 )  # fmt: skip
 async def test_a_request_state_of_another_call_is_refused(
-    scene: Scene, params: dict[str, Any], forged: dict[str, Any]
+    setup: RootsSetup, params: dict[str, Any], forged: dict[str, Any]
 ) -> None:
-    asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
-    answer = await scene.client.answered(asked, [scene.folders[0].as_uri()], params, **forged)
+    asked = await setup.client.ask(names.TOOLS_CALL, DIRECT)
+    answer = await setup.client.answered(asked, [setup.folders[0].as_uri()], params, **forged)
     assert answer.error["code"] == -32602
     assert "call again" in answer.error["data"]["nextStep"]

@@ -54,7 +54,7 @@ while line := sys.stdin.buffer.readline():
 
 
 @dataclass
-class Setting:
+class SourcesSetup:
     """A project with two sources, and the server behind each."""
 
     project: Project
@@ -83,7 +83,7 @@ def modern(server: ScriptedRemoteServer) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Setting]:
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SourcesSetup]:
     async with (
         fake_remote() as old,
         fake_remote() as new,
@@ -101,7 +101,7 @@ async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Set
 
         await project.until_listed("old__echo", "new__echo", "local__echo")
         assert old.tools == new.tools == [ECHO]
-        yield Setting(project, servers)
+        yield SourcesSetup(project, servers)
 
 
 def answer_of(source: str, identity: bytes = b"$ID") -> bytes:
@@ -154,12 +154,12 @@ def call_with_everything(client: Client, tool: str) -> bytes:
 
 @CLIENTS
 async def test_arguments_and_results_keep_their_bytes_over_both_hops(
-    setting: Setting, client_era: str
+    setup: SourcesSetup, client_era: str
 ) -> None:
     """What neither hop knows, and how numbers, text and white space are written."""
-    client = await setting.client(client_era)
+    client = await setup.client(client_era)
     answer = await client.post(call_with_everything(client, "local__echo"))
-    received = (setting.project.root / "received").read_bytes()
+    received = (setup.project.root / "received").read_bytes()
     assert b'"arguments":' + ARGUMENTS in received
     assert META in received
     assert CONTENT + b',"_meta":{' + META + b"}}}" in answer.body
@@ -168,13 +168,13 @@ async def test_arguments_and_results_keep_their_bytes_over_both_hops(
 
 @CLIENTS
 @SOURCES
-async def test_every_value_survives_both_hops(setting: Setting, source: str, client_era: str) -> None:
+async def test_every_value_survives_both_hops(setup: SourcesSetup, source: str, client_era: str) -> None:
     """At addresses the SDK's transport writes numbers and white space in its own way; order and values stay."""
-    setting.answers(source, events(event(answer_of(source))))
-    client = await setting.client(client_era)
+    setup.answers(source, events(event(answer_of(source))))
+    client = await setup.client(client_era)
     answer = await client.post(call_with_everything(client, f"{source}__echo"))
     # the SDK's transport opens its streams when it likes, also behind the call
-    calls = [one for one in setting.servers[source].received if one.method == names.TOOLS_CALL]
+    calls = [one for one in setup.servers[source].received if one.method == names.TOOLS_CALL]
     params = calls[-1].message["params"]
     assert json.dumps(params["arguments"]) == json.dumps(json.loads(ARGUMENTS))
     assert json.loads(b"{" + META + b"}").items() <= params["_meta"].items()
@@ -191,12 +191,12 @@ def assert_whole(answer: Answer) -> None:
 @CLIENTS
 @SOURCES
 async def test_each_notification_arrives_before_the_server_continues(
-    setting: Setting, source: str, client_era: str
+    setup: SourcesSetup, source: str, client_era: str
 ) -> None:
     """The server waits until its step was read at the other end."""
     gates = [asyncio.Event() for _ in range(3)]
-    setting.answers(source, stepwise(source, gates))
-    client = await setting.client(client_era)
+    setup.answers(source, stepwise(source, gates))
+    client = await setup.client(client_era)
     params = {"name": f"{source}__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
     async with client.open(client.body(names.TOOLS_CALL, params, 1)) as response:
         for count, gate in enumerate(gates):
@@ -205,52 +205,50 @@ async def test_each_notification_arrives_before_the_server_continues(
         assert b'"later"' in (await next_event(response)).data
 
 
-async def is_cancelled(setting: Setting, source: str, call: Received) -> bool:
+async def is_cancelled(setup: SourcesSetup, source: str, call: Received) -> bool:
     """Whether a server saw the cancellation: a notification, or for a stateless one a closed connection."""
     if source == "new":
         return call.request.transport is None or call.request.transport.is_closing()
-    told = [
-        one.message["params"] for one in setting.servers[source].received if one.method == names.CANCELLED
-    ]
+    told = [one.message["params"] for one in setup.servers[source].received if one.method == names.CANCELLED]
     return call.message["id"] in [one["requestId"] for one in told]
 
 
 @CLIENTS
 @SOURCES
 async def test_only_a_stateless_client_cancels_its_call_by_disconnecting(
-    setting: Setting, source: str, client_era: str
+    setup: SourcesSetup, source: str, client_era: str
 ) -> None:
     gate = asyncio.Event()
-    setting.answers(source, stepwise(source, [gate]))
-    client = await setting.client(client_era)
+    setup.answers(source, stepwise(source, [gate]))
+    client = await setup.client(client_era)
     params = {"name": f"{source}__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
     async with client.open(client.body(names.TOOLS_CALL, params, 1)) as response:
         await next_message(response)
-        call = [one for one in setting.servers[source].received if one.method == names.TOOLS_CALL][-1]
+        call = [one for one in setup.servers[source].received if one.method == names.TOOLS_CALL][-1]
         assert response.connection is not None
         response.connection.close()
     if client_era == "modern":
-        await eventually(lambda: is_cancelled(setting, source, call))
+        await eventually(lambda: is_cancelled(setup, source, call))
         return
     assert (await client.ask(names.PING, identity=1)).status == 400, "still in flight"
-    assert not await is_cancelled(setting, source, call)
+    assert not await is_cancelled(setup, source, call)
     gate.set()
 
     async def is_done() -> bool:
         return (await client.ask(names.PING, identity=1)).status == 200
 
     await eventually(is_done)
-    assert source == "new" or not await is_cancelled(setting, source, call)
+    assert source == "new" or not await is_cancelled(setup, source, call)
 
 
 @pytest.mark.parametrize(("source", "client_era"), [("old", "modern"), ("new", "legacy")])
-async def test_a_large_result_passes_both_hops(setting: Setting, source: str, client_era: str) -> None:
+async def test_a_large_result_passes_both_hops(setup: SourcesSetup, source: str, client_era: str) -> None:
     text = b'[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}]'
     front = b'"resultType":"complete",' if source == "new" else b""
-    setting.answers(
+    setup.answers(
         source, events(event(b'{"jsonrpc":"2.0","id":$ID,"result":{' + front + b'"content":' + text + b"}}"))
     )
-    client = await setting.client(client_era)
+    client = await setup.client(client_era)
     answer = await client.call(f"{source}__echo")
     assert text in answer.body
 
@@ -258,10 +256,10 @@ async def test_a_large_result_passes_both_hops(setting: Setting, source: str, cl
 @CLIENTS
 @SOURCES
 async def test_a_servers_death_after_progress_is_reported_on_the_stream(
-    setting: Setting, source: str, client_era: str
+    setup: SourcesSetup, source: str, client_era: str
 ) -> None:
     """`delivered` is unknown, and only this call is concerned."""
-    server = setting.servers[source]
+    server = setup.servers[source]
     before = server.count(names.TOOLS_CALL)
 
     async def dies(got: Received) -> web.StreamResponse:
@@ -269,34 +267,34 @@ async def test_a_servers_death_after_progress_is_reported_on_the_stream(
         step = {"progressToken": token, "progress": 0}
         return await events(event({"jsonrpc": "2.0", "method": names.PROGRESS, "params": step}))(got)
 
-    setting.answers(source, dies)
-    client = await setting.client(client_era)
+    setup.answers(source, dies)
+    client = await setup.client(client_era)
     answer = await client.call(f"{source}__echo", meta={"progressToken": "mine"})
     assert answer.messages[0] == progress(0)
     assert (answer.refusal["reason"], answer.refusal["delivered"]) == ("source_unavailable", "unknown")
     assert server.count(names.TOOLS_CALL) == before + 1
-    setting.answers(source, events(event(answer_of(source))))
+    setup.answers(source, events(event(answer_of(source))))
     assert_whole(await client.call(f"{source}__echo"))
 
 
 async def test_a_workspace_servers_death_after_progress_is_reported(
-    setting: Setting,
+    setup: SourcesSetup,
 ) -> None:
     """The responses that clients wait for come from the manager; the next call is served."""
-    setting.answers("new", stepwise("new", [asyncio.Event()]))
+    setup.answers("new", stepwise("new", [asyncio.Event()]))
     params = {"name": "new__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
-    modern, legacy = [await setting.client(era) for era in ("modern", "legacy")]
+    modern, legacy = [await setup.client(era) for era in ("modern", "legacy")]
     bodies = [client.body(names.TOOLS_CALL, params, "é") for client in (modern, legacy)]
     async with modern.open(bodies[0]) as one, legacy.open(bodies[1]) as other:
         for response in (one, other):
             assert await next_message(response) == progress(0)
-        os.kill(await server_pid(setting.project), signal.SIGKILL)
+        os.kill(await server_pid(setup.project), signal.SIGKILL)
         for response in (one, other):
             message = await next_message(response)
             assert await response.read() == b""
             assert message["id"] == "é"
             assert message["result"]["structuredContent"]["error"]["code"] == 47103
-    setting.answers("new", events(event(answer_of("new"))))
+    setup.answers("new", events(event(answer_of("new"))))
 
     async def served() -> Answer | None:
         answer = await legacy.call("new__echo")

@@ -23,6 +23,6 @@ async def home(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
 
 @pytest.fixture
 async def http() -> AsyncIterator[ClientSession]:
-    """Connections of clients."""
+    """An HTTP session for clients."""
     async with ClientSession() as session:
         yield session

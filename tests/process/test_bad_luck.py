@@ -23,7 +23,7 @@ SUM = {"expression": "6*7"}
 
 
 class Impostor:
-    """Answers everything with a health answer that holds the true nonce, and the pid of an innocent process."""
+    """Answers every request with a health answer that has the right nonce, but the pid of an unrelated process."""
 
     def __init__(self, nonce: str, pid: int) -> None:
         self.recorded = b""
@@ -32,7 +32,7 @@ class Impostor:
         self._answer = head.encode() + body
 
     async def listen(self, port: int) -> asyncio.Server:
-        """Take a port that somebody has just left."""
+        """Listens on a port that was released a moment before."""
         async with asyncio.timeout(5):
             while True:
                 with contextlib.suppress(OSError):
@@ -78,13 +78,13 @@ async def test_a_process_that_only_knows_the_nonce_is_not_adopted(
 
 
 async def test_a_manager_starts_with_closed_standard_streams(home: ManagerHome) -> None:
-    """A parent may have closed them; the output is dropped then."""
+    """A parent process may have closed them; the manager drops its output then."""
     manager = await home.start(prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"])
     assert (await home.status())["pid"] == manager.pid
 
 
 def test_arguments_from_a_closed_standard_input_are_refused(tmp_path: Path) -> None:
-    """Reported as a message, not as a traceback."""
+    """The error is a message, not a traceback."""
     command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-I", "-m", "manager", "call", "x", "-"]
     ended = subprocess.run(
         command, env=environment(tmp_path), capture_output=True, text=True, timeout=30, check=False

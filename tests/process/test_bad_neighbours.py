@@ -46,7 +46,7 @@ SLACK_S = 0.001
 
 
 async def median(work: Callable[[], Awaitable[object]]) -> float:
-    """Seconds that it takes, one after the other."""
+    """The median duration in seconds of sequential calls."""
     times = []
     for _ in range(CALLS):
         began = time.perf_counter()
@@ -58,9 +58,9 @@ async def median(work: Callable[[], Awaitable[object]]) -> float:
 async def assert_unharmed(
     without: Callable[[], Awaitable[object]], beside: Callable[[], Awaitable[object]]
 ) -> None:
-    """In one of some interleaved rounds, calls beside the bad servers take half as long again at most.
+    """Asserts that in at least one round, calls next to the bad servers take at most 1.5 times as long.
 
-    What else the machine does can slow any round down; bad servers that harm others would slow all of them.
+    Other load on the machine can slow down any round; bad servers that disturb others would slow down all.
     """
     await without()
     await beside()
@@ -72,28 +72,27 @@ async def assert_unharmed(
     raise AssertionError(f"slower in every round (without, beside): {rounds}")
 
 
-async def asked(home: ManagerHome, ask: str, project: Path, **more: str) -> dict[str, Any]:
-    """What the command line is told."""
+async def control_request(home: ManagerHome, ask: str, project: Path, **more: str) -> dict[str, Any]:
+    """Sends a request to the control socket, and returns the answer."""
     return await asyncio.to_thread(home.control.post, f"/{ask}", {"cwd": str(project), **more})
 
 
 async def sources(home: ManagerHome, project: Path) -> dict[str, dict[str, Any]]:
-    """The sources by namespace."""
-    found = (await asked(home, "inspect", project))["sources"]
+    """The sources of a project by namespace."""
+    found = (await control_request(home, "inspect", project))["sources"]
     return {one["id"].removeprefix("stdio:"): one for one in found}
 
 
 async def state_of(home: ManagerHome, project: Path, name: str, state: str) -> dict[str, Any]:
-    """A source once it is in that state."""
+    """Waits until a source has this state, and returns the source."""
     async with asyncio.timeout(within(5)):
         while (one := (await sources(home, project))[name])["state"] != state:
             await asyncio.sleep(0.05)
     return one
 
 
-class Street:
-    """Two projects with the same good servers. Beside those of `spoiled` live bad ones, and as many quiet
-    ones beside those of `clean`."""
+class TwoProjects:
+    """Two projects with the same good servers: `spoiled` also has bad ones, `clean` as many idle ones."""
 
     def __init__(self, home: ManagerHome, folder: Path) -> None:
         self.home = home
@@ -112,7 +111,7 @@ class Street:
         configure(home, *(entry(name, program(TOOLS)) for name in GOOD))
 
     async def clients(self, http: ClientSession, address: str) -> tuple[SessionClient, SessionClient]:
-        """A client of either project, whose servers are trusted and awake."""
+        """One client for each project, with trusted and started servers."""
         clean, spoiled = await asyncio.gather(
             *(self._client(http, address, project) for project in (self.clean, self.spoiled))
         )
@@ -131,12 +130,12 @@ class Street:
         return make_project(folder, **{".lm-tools-bridge/workspace.toml": "\n".join(servers)})
 
     async def server(self) -> psutil.Process:
-        """The workspace server that the bad ones belong to."""
+        """The workspace server that runs the bad servers."""
         pids = await self.home.server_pids()
         return psutil.Process(next(pid for one, pid in pids.items() if one.startswith("spoiled")))
 
-    def tries(self) -> int:
-        """How often the crashing one was started."""
+    def crash_starts(self) -> int:
+        """How often the crashing server was started."""
         return len(self.starts.read_text())
 
 
@@ -144,55 +143,55 @@ class Street:
 async def test_bad_servers_are_reported_and_do_not_slow_down_others(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Lists and calls of the others take half as long again at most.
+    """Lists and calls of good servers take at most 1.5 times as long as without the bad ones.
 
-    In a crash loop there is one try in 60 s, whoever lists or calls, and one at once when the user
-    says so; where nobody shouts, all of them together cost some percent of a core.
+    A crash loop has one attempt in 60 s, whoever lists or calls, and one at once when the user asks for it. Once the
+    flood has ended, all bad servers together use a few percent of a core.
     """
-    street = Street(home, tmp_path)
+    projects = TwoProjects(home, tmp_path)
     manager = await home.start()
-    clean, spoiled = await street.clients(http, manager.address)
-    await state_of(home, street.spoiled, "flooding", "ready")
+    clean, spoiled = await projects.clients(http, manager.address)
+    await state_of(home, projects.spoiled, "flooding", "ready")
     for ask in (lambda who: number(who, "good__pid"), lambda who: who.ask(names.TOOLS_LIST)):
         await assert_unharmed(partial(ask, clean), partial(ask, spoiled))
-    await everything_is_told(home, street.spoiled)
+    await assert_reported(home, projects.spoiled)
 
-    while (tries := street.tries()) < CRASHES:
-        await asked(home, "refresh", street.spoiled, source="stdio:crashing")
-        await until(lambda before=tries: street.tries() > before, within(2))  # type: ignore[misc]
-    await state_of(home, street.spoiled, "crashing", "crash_looping")
-    street.quiet.touch()
-    tries = street.tries()
+    while (crash_starts := projects.crash_starts()) < CRASHES:
+        await control_request(home, "refresh", projects.spoiled, source="stdio:crashing")
+        await until(lambda before=crash_starts: projects.crash_starts() > before, within(2))  # type: ignore[misc]
+    await state_of(home, projects.spoiled, "crashing", "crash_looping")
+    projects.quiet.touch()
+    crash_starts = projects.crash_starts()
     async with spoiled.stream():
         await spoiled.ask(names.TOOLS_LIST)
         refused = (await spoiled.call("crashing__pid")).refusal  # it never told of any tool
         assert refused["reason"] == "source_unavailable"
-        assert await share_of_a_core(await street.server()) < 0.05
-    assert street.tries() == tries
-    await asked(home, "refresh", street.spoiled, source="stdio:crashing")
-    await until(lambda: street.tries() == tries + 1, within(2))
-    told = await state_of(home, street.spoiled, "crashing", "crash_looping")
-    assert told["restarts"] == tries
+        assert await share_of_a_core(await projects.server()) < 0.05
+    assert projects.crash_starts() == crash_starts
+    await control_request(home, "refresh", projects.spoiled, source="stdio:crashing")
+    await until(lambda: projects.crash_starts() == crash_starts + 1, within(2))
+    status = await state_of(home, projects.spoiled, "crashing", "crash_looping")
+    assert status["restarts"] == crash_starts
 
 
-async def everything_is_told(home: ManagerHome, project: Path) -> None:
-    """States, errors and last words, for the person at the command line."""
-    told = await sources(home, project)
-    assert {name: told[name]["state"] for name in (*GOOD, "hung", "flooding", "missing")} == {
+async def assert_reported(home: ManagerHome, project: Path) -> None:
+    """Asserts that the sources have states, errors and the last lines of standard error."""
+    status = await sources(home, project)
+    assert {name: status[name]["state"] for name in (*GOOD, "hung", "flooding", "missing")} == {
         **dict.fromkeys(GOOD, "ready"), "hung": "starting", "flooding": "ready", "missing": "failed",
     }  # fmt: skip
-    assert told["crashing"]["state"] in {"backoff", "starting", "crash_looping"}
-    assert "exited with code 3" in told["crashing"]["error"]
-    assert "no-such-program-anywhere" in told["missing"]["error"]
-    assert told["flooding"]["junk"] > 1_000
-    assert told["flooding"]["firstJunk"][0] == "what I always wanted to say"
-    assert told["flooding"]["stderr"][-2] == "what I always wanted to say"  # the last line may be cut
-    issues = (await asked(home, "inspect", project))["issues"]
+    assert status["crashing"]["state"] in {"backoff", "starting", "crash_looping"}
+    assert "exited with code 3" in status["crashing"]["error"]
+    assert "no-such-program-anywhere" in status["missing"]["error"]
+    assert status["flooding"]["junk"] > 1_000
+    assert status["flooding"]["firstJunk"][0] == "what I always wanted to say"
+    assert status["flooding"]["stderr"][-2] == "what I always wanted to say"  # the last line may be cut
+    issues = (await control_request(home, "inspect", project))["issues"]
     assert {"SOURCE_JUNK_OUTPUT", "SOURCE_UNAVAILABLE", "SOURCE_STARTING"} <= {one["code"] for one in issues}
 
 
 async def share_of_a_core(process: psutil.Process, seconds: float = 1.5) -> float:
-    """How busy a process is that just calmed down."""
+    """The share of a core that a process uses once its load has dropped."""
     await asyncio.sleep(0.3)
     used, began = sum(process.cpu_times()[:2]), time.monotonic()
     await asyncio.sleep(seconds)

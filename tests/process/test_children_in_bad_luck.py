@@ -35,7 +35,7 @@ PROJECT_FILE = ".lm-tools-bridge/workspace.toml"
 async def test_servers_of_a_folder_that_was_deleted_end_and_come_back_with_it(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """47107, nothing is left running; the folder made anew is served again."""
+    """Calls get error 47107 and no process is left; a new folder with the same path is served again."""
     configure(home, entry("one"))
     manager = await home.start()
     project = make_project(tmp_path / "proj")
@@ -54,10 +54,10 @@ async def test_servers_of_a_folder_that_was_deleted_end_and_come_back_with_it(
 
 
 @needs_mounts
-async def test_a_full_disk_costs_only_what_needs_it_and_is_named(
+async def test_a_full_disk_affects_only_writes_and_is_reported(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Lists are not kept, nothing can be trusted or stored, and that is said; tools work."""
+    """Lists are not cached, trust and secrets cannot be stored, and this is reported; tools work."""
     configure(home, entry("one"))
     user_tool(home, "brief", "echo 1\n")
     home.paths.state_dir.mkdir(mode=0o700)
@@ -78,10 +78,10 @@ async def test_a_full_disk_costs_only_what_needs_it_and_is_named(
     assert await number(client, "one__pid") == pid
 
 
-async def test_a_sleep_in_the_middle_of_calls_costs_no_answer_and_no_process(
+async def test_a_suspension_during_calls_loses_no_answer_or_process(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """What servers and scripts said meanwhile is read when the workspace server wakes up."""
+    """A workspace server reads the output of servers and scripts when it continues."""
     configure(home, entry("one"), entry("quick", program(TOOLS)))
     user_tool(home, "nap", "sleep 0.3; echo $$\n")
     manager = await home.start()
@@ -109,7 +109,7 @@ async def test_a_sleep_in_the_middle_of_calls_costs_no_answer_and_no_process(
 async def test_a_clock_that_jumps_restarts_nothing_and_hides_no_change(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Files from the future or the distant past are read like others."""
+    """Files with a time in the future or the distant past are read like others."""
     configure(home, entry("one", program(TOOLS)))
     manager = await home.start()
     client = await legacy(http, manager.address, make_project(tmp_path / "proj"))

@@ -31,7 +31,7 @@ FOREIGN = "demo__"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def user(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ManagerHome]:
-    """A user with one server of somebody else; workspace servers outlive the managers that are killed here."""
+    """A user with one third-party server; the workspace servers outlive managers that are killed."""
     async with manager_home(tmp_path_factory.mktemp("connect").resolve() / "user") as home:
         configure(home, entry("demo", stdio_command()))
         yield home
@@ -42,8 +42,8 @@ def project(user: ManagerHome) -> Path:
     return make_project(user.folder / "proj", **{"nonce.txt": "of this project"})
 
 
-class Heard:
-    """What a client is told beside its answers."""
+class ReceivedMessages:
+    """Records the methods of messages that a client receives besides its answers."""
 
     def __init__(self) -> None:
         self.methods: list[str] = []
@@ -55,9 +55,9 @@ class Heard:
 
 @contextlib.asynccontextmanager
 async def connected(
-    home: ManagerHome, project: Path, mode: str, heard: Heard | None = None, **env: str
+    home: ManagerHome, project: Path, mode: str, messages: ReceivedMessages | None = None, **env: str
 ) -> AsyncIterator[mcp.Client]:
-    """The SDK's client of a `lmtb connect` that it starts in the project."""
+    """The SDK's client of an `lmtb connect` that it starts in the project."""
     program = StdioServerParameters(
         command=sys.executable,
         args=["-I", "-m", "manager", "connect"],
@@ -65,7 +65,7 @@ async def connected(
         cwd=project,
     )
     async with mcp.Client(
-        program, mode=mode, message_handler=heard, elicitation_callback=_named, read_timeout_seconds=30
+        program, mode=mode, message_handler=messages, elicitation_callback=_named, read_timeout_seconds=30
     ) as client:
         yield client
 
@@ -75,53 +75,53 @@ async def _named(context: Any, params: Any) -> mcp.types.ElicitResult:
 
 
 async def nonce(client: mcp.Client) -> str:
-    """What only this project's server can know."""
+    """The content of a file that only this project's server can read."""
     answer = await client.call_tool("lm_readFile", {"filePath": "nonce.txt"})
     assert answer.structured_content is not None, answer
     return str(answer.structured_content["content"])
 
 
 async def count(client: mcp.Client, kind: str, tool: str) -> int:
-    """How often a tool of the foreign server was `started`, `finished` or `cancelled`."""
+    """How often a tool of the third-party server was `started`, `finished` or `cancelled`."""
     ledger: Any = (await client.call_tool(f"{FOREIGN}ledger")).structured_content
     return int(ledger[kind].get(tool, 0))
 
 
 async def until_counted(client: mcp.Client, kind: str, tool: str, least: int) -> None:
-    """Wait until calls have got so far."""
+    """Waits until a tool was started, finished or cancelled this often."""
     async with asyncio.timeout(20):
         while await count(client, kind, tool) < least:
             await asyncio.sleep(0.05)
 
 
 async def in_the_list(client: mcp.Client, name: str) -> None:
-    """Wait until a tool is listed."""
+    """Waits until a tool is listed."""
     async with asyncio.timeout(20):
         while name not in [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]:
             await asyncio.sleep(0.05)
 
 
-def shims(user: ManagerHome) -> list[psutil.Process]:
-    """The running `lmtb connect`s of this user."""
+def bridges(user: ManagerHome) -> list[psutil.Process]:
+    """The running `lmtb connect` processes of this user."""
     return [psutil.Process(pid) for pid in user.processes("manager connect")]
 
 
-async def a_manager(user: ManagerHome) -> int:
-    """The process id of the manager; one is started where none runs."""
+async def manager_pid(user: ManagerHome) -> int:
+    """The process id of the manager, which is started if none runs."""
     with contextlib.suppress(NoManager):
         return int((await user.status())["pid"])
     return (await user.start()).pid
 
 
 async def killed(user: ManagerHome) -> None:
-    """Kill the manager, whoever started it."""
-    manager = psutil.Process(await a_manager(user))
+    """Kills the manager, whichever process started it."""
+    manager = psutil.Process(await manager_pid(user))
     manager.kill()
     await until(lambda: has_ended(manager))
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """A zombie alone is not enough: as long as it has other threads, its connections are open."""
+    """Whether all threads have ended: the connections of a zombie stay open while it has other threads."""
     try:
         return process.status() == psutil.STATUS_ZOMBIE and len(process.threads()) == 1
     except psutil.NoSuchProcess:
@@ -129,23 +129,23 @@ def has_ended(process: psutil.Process) -> bool:
 
 
 async def test_a_manager_is_started_where_none_runs(user: ManagerHome, project: Path) -> None:
-    """And it stays when the client that wanted it is gone: it belongs to no client's process tree."""
+    """It keeps running when the client ends, because it is not part of the client's process tree."""
     async with connected(user, project, "legacy") as client:
         assert await nonce(client) == "of this project"
-        (shim,) = shims(user)
+        (bridge,) = bridges(user)
         (manager,) = user.processes("manager serve")
-    assert not shim.is_running()
+    assert not bridge.is_running()
     assert psutil.Process(manager).is_running()
     assert manager not in [one.pid for one in psutil.Process().children(recursive=True)]
     assert (user.paths.logs_dir / "manager.log").stat().st_mode & 0o777 == 0o600
 
 
 @EITHER_ERA
-async def test_a_client_that_starts_programs_gets_its_projects_tools(
+async def test_a_stdio_client_gets_the_tools_of_its_project(
     user: ManagerHome, project: Path, mode: str
 ) -> None:
-    """List, call, progress and cancel; the folder is the one it was started in."""
-    await a_manager(user)
+    """List, call, progress and cancellation; the workspace is the folder in which `lmtb connect` was started."""
+    await manager_pid(user)
     async with connected(user, project, mode) as client:
         await in_the_list(client, f"{FOREIGN}progress")
         assert await nonce(client) == "of this project"
@@ -163,30 +163,32 @@ async def test_a_client_that_starts_programs_gets_its_projects_tools(
         await until_counted(client, "cancelled", "slow", cancelled + 1)
         with contextlib.suppress(asyncio.CancelledError):
             await call
-    await until(lambda: not shims(user))
+    await until(lambda: not bridges(user))
 
 
 @EITHER_ERA
-async def test_a_server_asks_and_tells_its_client(user: ManagerHome, project: Path, mode: str) -> None:
-    """A question in the middle of a call, and a changed list, on the streams of either era."""
-    await a_manager(user)
-    heard = Heard()
-    async with connected(user, project, mode, heard) as client, contextlib.AsyncExitStack() as stack:
+async def test_requests_and_notifications_reach_the_client(
+    user: ManagerHome, project: Path, mode: str
+) -> None:
+    """An input request during a call, and a changed list, on the streams of both eras."""
+    await manager_pid(user)
+    messages = ReceivedMessages()
+    async with connected(user, project, mode, messages) as client, contextlib.AsyncExitStack() as stack:
         await in_the_list(client, f"{FOREIGN}elicit")
         assert "Ada" in str(await client.call_tool(f"{FOREIGN}elicit"))
         if mode == "auto":
             await stack.enter_async_context(client.listen(tools_list_changed=True))
-        heard.methods.clear()
+        messages.methods.clear()
         await client.call_tool(f"{FOREIGN}change_tools")
-        await until(lambda: names.TOOLS_CHANGED in heard.methods)
+        await until(lambda: names.TOOLS_CHANGED in messages.methods)
 
 
 @EITHER_ERA
-async def test_a_call_that_a_dying_manager_took_along_gets_one_error(
+async def test_a_call_lost_with_its_manager_gets_one_error(
     user: ManagerHome, project: Path, mode: str
 ) -> None:
-    """It may have been delivered, so nobody makes it again; the next one brings another manager."""
-    await a_manager(user)
+    """It may have been delivered, so it is not repeated; the next call starts another manager."""
+    await manager_pid(user)
     async with connected(user, project, mode) as client:
         await in_the_list(client, f"{FOREIGN}slow")
         started = await count(client, "started", "slow")
@@ -201,21 +203,21 @@ async def test_a_call_that_a_dying_manager_took_along_gets_one_error(
         assert await count(client, "started", "slow") == started + 1
 
 
-async def test_what_a_session_missed_during_a_restart_is_announced(user: ManagerHome, project: Path) -> None:
-    """The session goes on, on another port; nobody knows what changed meanwhile."""
-    await a_manager(user)
-    heard = Heard()
-    async with connected(user, project, "legacy", heard) as client:
+async def test_a_session_gets_list_changes_after_a_restart(user: ManagerHome, project: Path) -> None:
+    """The session continues on another port; changes during the restart are unknown, so all are announced."""
+    await manager_pid(user)
+    messages = ReceivedMessages()
+    async with connected(user, project, "legacy", messages) as client:
         await client.list_tools()
         await killed(user)
-        heard.methods.clear()
+        messages.methods.clear()
         assert await nonce(client) == "of this project"
-        await until(lambda: set(names.LISTS_CHANGED) <= set(heard.methods), 20)
+        await until(lambda: set(names.LISTS_CHANGED) <= set(messages.methods), 20)
 
 
-async def test_what_a_listener_missed_during_a_restart_is_announced(user: ManagerHome, project: Path) -> None:
-    """The stream never ends for the client, and is acknowledged once."""
-    await a_manager(user)
+async def test_a_listen_stream_gets_list_changes_after_a_restart(user: ManagerHome, project: Path) -> None:
+    """For the client the stream does not end, and it is acknowledged once."""
+    await manager_pid(user)
     async with (
         connected(user, project, "auto") as client,
         client.listen(tools_list_changed=True) as listening,
@@ -226,8 +228,8 @@ async def test_what_a_listener_missed_during_a_restart_is_announced(user: Manage
             assert type(await anext(aiter(listening))).__name__ == "ToolsListChanged"
 
 
-async def test_a_manager_that_cannot_serve_is_told_to_the_client(tmp_path: Path) -> None:
-    """A configuration that stops it is no reason to wait for it; the message names its log."""
+async def test_a_manager_that_cannot_start_is_reported_to_the_client(tmp_path: Path) -> None:
+    """The error comes at once if the configuration is invalid; it names the manager's log."""
     async with manager_home(tmp_path / "user") as home:
         home.paths.config_dir.mkdir()
         home.paths.config_file.write_text("log_level = 'none'\n")
@@ -240,8 +242,8 @@ async def test_a_manager_that_cannot_serve_is_told_to_the_client(tmp_path: Path)
 
 @pytest.mark.parametrize("end", ["input", "signal"])
 async def test_the_session_ends_with_its_client(user: ManagerHome, project: Path, end: str) -> None:
-    """And the exit code is 0."""
-    await a_manager(user)
+    """The exit code is 0."""
+    await manager_pid(user)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-m", "manager", "connect", cwd=project, env=user.environ,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -266,7 +268,7 @@ async def test_the_session_ends_with_its_client(user: ManagerHome, project: Path
 
 
 async def test_it_ends_when_nobody_reads_its_output(user: ManagerHome, project: Path) -> None:
-    await a_manager(user)
+    await manager_pid(user)
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", 'exec "$@" | true', "sh", sys.executable, "-I", "-m", "manager", "connect",
         cwd=project, env=user.environ, stdin=asyncio.subprocess.PIPE,
@@ -275,4 +277,4 @@ async def test_it_ends_when_nobody_reads_its_output(user: ManagerHome, project: 
     process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     await process.stdin.drain()
     await asyncio.wait_for(process.wait(), 20)
-    await until(lambda: not shims(user))
+    await until(lambda: not bridges(user))

@@ -32,7 +32,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @contextmanager
 def running(environ: dict[str, str], log: Path, *program: str) -> Iterator[tuple[int, int]]:
-    """Process id and port of a manager that nobody has asked for anything; it ends well."""
+    """The process id and port of a manager without any request so far; it must end without a fault."""
     with log.open("wb") as output:
         process = subprocess.Popen([sys.executable, "-I", *program, "serve"], env=environ, stderr=output)
     try:
@@ -54,12 +54,12 @@ def manager(environ: dict[str, str], tmp_path: Path) -> Iterator[tuple[int, int]
 
 
 def loaded(pid: int, library: str) -> bool:
-    """Whether compiled parts of a library are in a process."""
+    """Whether a process has loaded compiled parts of a library."""
     return f"/{library}/" in Path(f"/proc/{pid}/maps").read_text()
 
 
 def ask(port: int, method: str, path: str, body: bytes | None = None, **fields: str) -> int:
-    """The status of an answer."""
+    """The status of a response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=READY_S)
     try:
         connection.request(
@@ -95,7 +95,7 @@ def test_the_first_page_is_loaded_and_served(manager: tuple[int, int], path: str
 
 
 def test_libraries_loaded_afterwards_can_use_tls() -> None:
-    """The library is told that there is no encryption; what it takes along serves others, too."""
+    """aiohttp is loaded without TLS support, which must not affect libraries that are imported later."""
     program = """
 import pathlib, ssl, sys
 from manager.listener.aiohttp_server import LazyAiohttpServer
@@ -120,7 +120,7 @@ def test_the_first_request_on_the_control_socket_loads_them_too(
 
 
 def test_a_manager_whose_files_are_gone_is_asked_and_stopped(environ: dict[str, str], tmp_path: Path) -> None:
-    """In an upgrade they are the next version's before it is stopped: nothing of them may be loaded then."""
+    """An upgrade replaces the files before it stops the manager, so no module may be imported after that."""
     sources = tmp_path / "sources"
     for house in ("protocol", "host", "http_server", "manager", "workspace_server"):
         shutil.copytree(Path(protocol.__file__).parents[1] / house, sources / house)

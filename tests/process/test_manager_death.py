@@ -23,7 +23,7 @@ SUM = {"expression": "6*7"}
 
 
 async def keep_calling(client: SessionClient, count: Iterator[int], tool: str, answered: set[str]) -> None:
-    """Call until the manager is gone; notes the answered call numbers."""
+    """Calls until the manager has ended, and records the numbers of the answered calls."""
     with contextlib.suppress(ClientError, OSError):
         while True:
             number = f"{next(count)}"
@@ -36,7 +36,7 @@ async def keep_calling(client: SessionClient, count: Iterator[int], tool: str, a
 async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Killed under load, restarted, everything goes on."""
+    """The manager is killed under load and started again."""
     manager = await home.start()
     projects = [make_project(tmp_path / name) for name in ("one", "two")]
     clients = [await SessionClient.connect(http, manager.address) for _ in range(4)]
@@ -86,7 +86,7 @@ async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
 async def test_servers_end_themselves_when_no_manager_comes_back(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """The grace over, nothing is left of a manager that was killed and never restarted."""
+    """After the grace period no process is left of a manager that was killed and not started again."""
     manager = await home.start(grace_s=0.5)
     for name in ("one", "two"):
         client = await SessionClient.connect(http, manager.address)
@@ -99,7 +99,7 @@ async def test_servers_end_themselves_when_no_manager_comes_back(
 async def test_stored_instances_that_have_died_are_restarted(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Servers that died with their manager are started anew; a stranger with their pid lives on."""
+    """The servers died with their manager; an unrelated process that got one of their pids is not ended."""
     manager = await home.start()
     client = await SessionClient.connect(http, manager.address)
     workspace = (await client.handshake(make_project(tmp_path / "one"))).payload["workspace"]
@@ -117,7 +117,7 @@ async def test_stored_instances_that_have_died_are_restarted(
 
 
 async def test_leftover_socket_and_lock_file_do_not_block_a_start(home: ManagerHome, tmp_path: Path) -> None:
-    """A socket nobody answers on and a lock file with nonsense in it are taken over."""
+    """A socket without listener and a lock file with invalid content are replaced."""
     runtime = home.paths.runtime_dir
     runtime.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:

@@ -41,32 +41,32 @@ BRIEF = "sleep 0.001 & echo $$\n"
 
 
 async def only_server(home: ManagerHome) -> int:
-    """The process id of the one workspace server there is."""
+    """The process id of the only workspace server."""
     (pid,) = (await home.server_pids()).values()
     return pid
 
 
 def gone(home: ManagerHome, pids: Collection[int]) -> bool:
-    """Whether none of these lives any more."""
+    """Whether none of these processes runs any more."""
     return not {one.pid for one in living(home)} & set(pids)
 
 
 def script_copies(home: ManagerHome) -> list[Path]:
-    """Scripts as they were written out to run, wherever that is."""
+    """The copies of scripts that were written to run them."""
     return [file for file in home.folder.rglob("run.sh") if not file.is_relative_to(home.folder / "config")]
 
 
 async def inspected(home: ManagerHome, project: Path) -> dict[str, dict[str, Any]]:
-    """What the workspace server says of its sources, by id."""
+    """The status of the sources of a workspace server by id."""
     answer = await asyncio.to_thread(home.control.post, "/inspect", {"cwd": str(project)})
     return {one["id"]: one for one in answer["sources"]}
 
 
 @BOTH_WAYS
-async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
+async def test_children_of_a_killed_workspace_server_are_ended_at_once(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """In the middle of calls and scripts; the callers hear it, the next server serves."""
+    """Calls and scripts are running; their callers get an error, and the next server answers."""
     configure(home, entry("one"), entry("each", sharing="call"))
     user_tool(home, "restless", RESTLESS)
     user_tool(home, "brief", BRIEF)
@@ -103,7 +103,7 @@ async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
 async def test_children_are_kept_while_a_manager_may_come_back(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """A new manager adopts the server with its children, and can stop them all."""
+    """A new manager adopts the server with its children, and can end all of them."""
     configure(home, entry("one"))
     manager = await home.start(grace_s=20)
     client = await legacy(http, manager.address, make_project(tmp_path / "proj"))
@@ -126,10 +126,11 @@ async def test_children_are_kept_while_a_manager_may_come_back(
 async def test_a_killed_manager_leaves_nothing_whether_its_servers_live_or_not(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """The grace over, a server ends all that it started; of one that was killed, too, the
-    next manager ends what is left, ten seconds after its start at the latest.
+    """No process is left, whether or not the workspace servers outlive the manager.
 
-    That one is started by one of those, say an agent that is itself somebody's MCP server: it ends all but itself.
+    A server that lives ends its children after the grace period; the children of a server that was killed are ended
+    by the next manager within ten seconds of its start. That manager is started by one of these children, such as an
+    agent that is itself an MCP server; all others are ended.
     """
     configure(home, entry("one"))
     manager = await home.start(grace_s=1)
@@ -157,10 +158,10 @@ async def test_a_killed_manager_leaves_nothing_whether_its_servers_live_or_not(
         assert await number(client, "one__pid") not in before
 
 
-async def test_children_that_ignore_every_request_to_end_are_ended(
+async def test_children_that_ignore_requests_to_end_are_killed_within_8_s(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """By a server that is idle, and by one that gets SIGTERM; 8 s, not more."""
+    """They are ended by a server that is stopped as idle, and by one that gets SIGTERM."""
     configure(home, entry("one", stubborn_family()))
     manager = await home.start(prefix=["env", "WATCHDOG_USEC=400000"], workspace_idle_s=1)
     idle = modern(http, manager.address, make_project(tmp_path / "idle"))
@@ -180,7 +181,7 @@ async def test_children_that_ignore_every_request_to_end_are_ended(
 async def test_many_short_scripts_leave_no_zombie(
     home: ManagerHome, http: ClientSession, tmp_path: Path, count: int
 ) -> None:
-    """And what the server says of its processes is what the process table says."""
+    """The server's status agrees with the process table."""
     configure(home, entry("one"), entry("two"))
     user_tool(home, "brief", BRIEF)
     manager = await home.start()

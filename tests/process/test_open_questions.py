@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientError, ClientResponse, ClientSession
 
 from protocol import names, sse
-from support.clients.raw_clients import SessionClient
+from support.clients.askable_client import AskableClient
 from support.processes.manager_home import ManagerHome
 from support.processes.manager_in_process import make_project
 from support.servers.scripted_workspace_server import COMPLETE, Answerer, ScriptedWorkspaceServer, result
@@ -26,17 +26,15 @@ ASKING = {
 }
 
 
-class AskableClient(SessionClient):
-    capabilities: Mapping[str, Any] = {"elicitation": {}}
+def call_ask(client: AskableClient, identity: str) -> Any:
+    """Open the response to a call of the tool that requests input."""
+    return client.open(client.body(names.TOOLS_CALL, {"name": "ask", "arguments": {}}, identity))
 
-    def call_ask(self, identity: str) -> Any:
-        """A call of the tool that asks, as an open response."""
-        return self.open(self.body(names.TOOLS_CALL, {"name": "ask", "arguments": {}}, identity))
 
-    async def say_yes(self, question: Mapping[str, Any]) -> None:
-        """Answer a question, whether anybody still waits for that or not."""
-        message = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}
-        assert (await self.post(json.dumps(message).encode())).status == 202
+async def accept(client: AskableClient, request: Mapping[str, Any]) -> None:
+    """Accept an input request, whether or not the manager still waits for the answer."""
+    message = {"jsonrpc": "2.0", "id": request["id"], "result": {"action": "accept"}}
+    assert (await client.post(json.dumps(message).encode())).status == 202
 
 
 def asks_until_answered() -> Answerer:
@@ -55,17 +53,17 @@ async def next_message(response: ClientResponse) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
-async def test_a_late_answer_is_dropped_and_the_call_can_be_made_again(
+async def test_a_late_answer_is_dropped_and_the_call_can_be_repeated(
     home: ManagerHome, http: ClientSession, tmp_path: Path, end: signal.Signals
 ) -> None:
-    """A manager that is stopped says so at once, and does not wait for a person."""
+    """A manager that is stopped ends the call at once; it does not wait for the user."""
     manager = await home.start(drain_s=60)
     external = ScriptedWorkspaceServer(make_project(tmp_path / "external"), home.paths.control_socket)
     external.answers["ask"] = asks_until_answered()
     async with asyncio.timeout(60), external.serving():
         client = await AskableClient.connect(http, manager.address)
         await client.handshake(external.root)
-        async with client.call_ask("one") as response:
+        async with call_ask(client, "one") as response:
             question = await next_message(response)
             manager.send(end)
             await manager.ended()
@@ -78,12 +76,12 @@ async def test_a_late_answer_is_dropped_and_the_call_can_be_made_again(
 
         await home.start(http_port=manager.port)
         await external.register()
-        await client.say_yes(question)
-        async with client.call_ask("two") as response:
+        await accept(client, question)
+        async with call_ask(client, "two") as response:
             again = await next_message(response)
             assert again["id"] != question["id"]
-            await client.say_yes(question)
-            await client.say_yes(again)
+            await accept(client, question)
+            await accept(client, again)
             message = await next_message(response)
     assert (message["id"], message["result"]["content"]) == ("two", COMPLETE["content"])
     assert len(external.called("ask")) == 3

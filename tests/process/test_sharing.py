@@ -25,14 +25,14 @@ from support.processes.stdio_families import (
 SERVERS = [f"s{n}" for n in range(6)]
 
 
-async def eight(http: ClientSession, address: str, project: Path) -> list[Client]:
-    """Four clients of either era on one project."""
+async def eight_clients(http: ClientSession, address: str, project: Path) -> list[Client]:
+    """Four clients of each era on one project."""
     sessions = await asyncio.gather(*(legacy(http, address, project) for _ in range(4)))
     return [*sessions, *(modern(http, address, project) for _ in range(4))]
 
 
 async def used(clients: list[Client], servers: list[str]) -> dict[str, set[int]]:
-    """Let every client list, and call every server, all at once: server -> who answered."""
+    """Every client lists and calls every server at the same time; returns the pids that answered, by server."""
     lists = await asyncio.gather(*(one.ask(names.TOOLS_LIST) for one in clients))
     for listed in lists:
         assert {f"{one}__pid" for one in servers} <= {tool["name"] for tool in listed.result["tools"]}
@@ -41,7 +41,7 @@ async def used(clients: list[Client], servers: list[str]) -> dict[str, set[int]]
 
 
 async def stopped(home: ManagerHome) -> None:
-    """Stop the manager from the command line; nothing may be left then."""
+    """Stops the manager by the command line, and asserts that no process is left."""
     assert (await home.lmtb("stop")).code == 0
     assert not home.processes()
 
@@ -49,11 +49,11 @@ async def stopped(home: ManagerHome) -> None:
 async def test_eight_clients_share_the_processes_of_six_servers(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """The process table says so, also when all clients were started anew."""
+    """The process table shows it, also after all clients were replaced."""
     configure(home, *map(entry, SERVERS))
     manager = await home.start()
     project = make_project(tmp_path / "proj")
-    clients = await eight(http, manager.address, project)
+    clients = await eight_clients(http, manager.address, project)
     answered = await used(clients, SERVERS)
     assert all(len(pids) == 1 for pids in answered.values())
     pids = {pid for some in answered.values() for pid in some}
@@ -70,7 +70,7 @@ async def test_eight_clients_share_the_processes_of_six_servers(
             async with http.delete(manager.address, headers=leaving) as ended:
                 assert ended.status in {200, 204}
     async with ClientSession() as fresh:
-        assert await used(await eight(fresh, manager.address, project), SERVERS) == answered
+        assert await used(await eight_clients(fresh, manager.address, project), SERVERS) == answered
     assert marks(home) == table
 
     other = await legacy(http, manager.address, make_project(tmp_path / "other"))
@@ -83,10 +83,10 @@ async def test_eight_clients_share_the_processes_of_six_servers(
 async def test_a_server_for_each_session_or_call_has_as_many_processes_as_these(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Stateless clients have no sessions: they share one process. What serves calls ends with them."""
+    """Stateless clients have no session and share one process; a process of a call ends with the call."""
     configure(home, entry("mine", sharing="session"), entry("once", sharing="call"), entry("ours"))
     manager = await home.start()
-    clients = await eight(http, manager.address, make_project(tmp_path / "proj"))
+    clients = await eight_clients(http, manager.address, make_project(tmp_path / "proj"))
     answered = await used(clients, ["mine", "once", "ours"])
     assert {name: len(pids) for name, pids in answered.items()} == {"mine": 5, "once": 8, "ours": 1}
     (server,) = (await home.server_pids()).values()

@@ -22,7 +22,7 @@ HANDSHAKEN = {"expression": "6*7"}
 async def test_of_ten_simultaneous_starts_exactly_one_serves(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Nine say who serves and leave with 0; the one is unharmed."""
+    """Nine name the one that serves, and exit with code 0; that one is not affected."""
     starters = [await home.launch() for _ in range(10)]
     ends = {asyncio.create_task(one.process.wait()): one for one in starters}
     done: set[asyncio.Task[int]] = set()
@@ -55,7 +55,7 @@ async def test_of_ten_simultaneous_starts_exactly_one_serves(
 
 
 async def test_a_port_held_by_another_program_is_explained(home: ManagerHome) -> None:
-    """Exit 3, pid and program named, nothing half-started; the next start is free."""
+    """The exit code is 3 and the error names pid and program; nothing is left, so that the next start succeeds."""
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         port = foreign.getsockname()[1]
         refused = await home.launch(http_port=port)
@@ -73,7 +73,7 @@ async def test_a_port_held_by_another_program_is_explained(home: ManagerHome) ->
 
 
 async def test_a_port_used_by_an_outgoing_connection_is_waited_for(home: ManagerHome) -> None:
-    """Nobody listens there, so it will become free; the reason for the wait is said."""
+    """The port has no listener, so it will become free; the manager reports why it waits."""
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         outgoing = stack.enter_context(socket.socket())

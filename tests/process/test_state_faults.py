@@ -46,7 +46,7 @@ def a_folder(file: Path) -> None:
 
 
 async def works(http: ClientSession, manager: ManagerProcess, project: Path) -> SessionClient:
-    """A client that was served from handshake to call."""
+    """A client that completed a handshake and a call."""
     client = await SessionClient.connect(http, manager.address)
     await client.handshake(project)
     assert (await client.call("calculator", SUM)).payload == {"value": 42}
@@ -54,7 +54,7 @@ async def works(http: ClientSession, manager: ManagerProcess, project: Path) -> 
 
 
 async def filled(file: Path) -> None:
-    """Make a state file that holds a session."""
+    """Creates a state file that has a session."""
     file.parent.mkdir(parents=True, mode=0o700)
     store = Store(file, set_aside_name=str)
     await store.open()
@@ -76,14 +76,14 @@ async def filled(file: Path) -> None:
         (a_folder, "cannot be opened", 0),
     ],
 )
-async def test_a_start_with_a_harmed_state_file_serves_and_says_so(
+async def test_a_start_with_a_damaged_state_file_serves_and_reports_it(
     http: ClientSession,
     tmp_path: Path,
     harm: Callable[[Path], None],
     degraded: str | None,
     set_aside: int,
 ) -> None:
-    """What is corrupt is kept aside, what is newer is left untouched, what is empty is filled."""
+    """A corrupt file is moved aside, one of a newer version is left unchanged, an empty one is written."""
     file = manager_paths(tmp_path).state_file
     await filled(file)
     harm(file)
@@ -108,7 +108,7 @@ async def test_a_start_with_a_harmed_state_file_serves_and_says_so(
 async def test_a_read_only_state_folder_is_served_from_memory(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Starts, serves, starts workspace servers too, and says that nothing is saved."""
+    """The manager starts workspace servers, too, and reports that nothing is saved."""
     await filled(home.paths.state_file)
     state = home.paths.state_dir
     script = f'mount --bind {state} {state} && mount -o remount,ro,bind {state} && exec "$@"'
@@ -120,7 +120,7 @@ async def test_a_read_only_state_folder_is_served_from_memory(
 
 
 async def test_an_unusable_runtime_folder_is_explained(home: ManagerHome) -> None:
-    """Without a lock nothing may be served; the folder is named, and how to choose another one."""
+    """Without a lock the manager does not serve; the error names the folder, and the setting for another one."""
     home.paths.runtime_dir.parent.mkdir(exist_ok=True)
     home.paths.runtime_dir.mkdir(mode=0o700)
     home.paths.lock_file.mkdir()
@@ -133,10 +133,10 @@ async def test_an_unusable_runtime_folder_is_explained(home: ManagerHome) -> Non
 
 
 @needs_mounts
-async def test_a_full_disk_is_said_and_served_from_memory(
+async def test_a_full_disk_is_reported_and_served_from_memory(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """What cannot be saved works until the manager ends."""
+    """State that cannot be saved is kept until the manager ends."""
     state = home.paths.state_dir
     state.mkdir(mode=0o700)
     manager = await home.start(prefix=on_a_full_disk(state))

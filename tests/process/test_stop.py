@@ -21,8 +21,8 @@ from support.servers.scripted_workspace_server import COMPLETE, ScriptedWorkspac
 SUM = {"expression": "6*7"}
 
 
-class Held:
-    """A manager with one call in flight at a server of somebody else, which answers when `gate` is opened."""
+class ManagerWithCall:
+    """A manager with one call in flight at a registered server, which answers once `gate` is set."""
 
     def __init__(self, home: ManagerHome, http: ClientSession, folder: Path) -> None:
         self.home = home
@@ -33,7 +33,7 @@ class Held:
         self.upstream.answers["work"] = held(self.gate, result(COMPLETE))
 
     async def call(self, manager: ManagerProcess) -> asyncio.Task[Answer]:
-        """The call, in flight."""
+        """Starts the call, and waits until the server has received it."""
         client = await SessionClient.connect(self.http, manager.address)
         await client.handshake(self.upstream.root)
         call = asyncio.create_task(client.call("work"))
@@ -42,7 +42,7 @@ class Held:
 
 
 async def own_server(http: ClientSession, manager: ManagerProcess, project: Path) -> SessionClient:
-    """A client bound to a workspace server of the manager's own."""
+    """A client bound to a workspace server that the manager started."""
     client = await SessionClient.connect(http, manager.address)
     await client.handshake(project)
     return client
@@ -51,9 +51,9 @@ async def own_server(http: ClientSession, manager: ManagerProcess, project: Path
 async def test_a_call_in_flight_is_answered_before_the_exit(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """What is new is refused at once, what is under way may finish."""
+    """New requests are refused at once, those in flight may complete."""
     manager = await home.start()
-    held_one = Held(home, http, tmp_path / "external")
+    held_one = ManagerWithCall(home, http, tmp_path / "external")
     async with held_one.upstream.serving():
         other = await own_server(http, manager, make_project(tmp_path / "proj"))
         async with other.stream() as stream:
@@ -76,9 +76,9 @@ async def test_a_call_in_flight_is_answered_before_the_exit(
 async def test_calls_that_never_end_get_an_answer_when_the_time_is_over(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """At a server that is not ours to stop, and at one of ours that hangs and is killed."""
+    """At a registered server, which is not stopped, and at a server of the manager, which hangs and is killed."""
     manager = await home.start(drain_s=0.3)
-    held_one = Held(home, http, tmp_path / "external")
+    held_one = ManagerWithCall(home, http, tmp_path / "external")
     async with held_one.upstream.serving():
         theirs = await held_one.call(manager)
         client = await own_server(http, manager, make_project(tmp_path / "proj"))
@@ -99,7 +99,7 @@ async def test_calls_that_never_end_get_an_answer_when_the_time_is_over(
 
 
 async def instances(home: ManagerHome) -> list[dict[str, Any]]:
-    """What the manager says of its servers."""
+    """The instances in the manager's status."""
     details: list[dict[str, Any]] = (await home.status())["instanceDetails"]
     return details
 
@@ -107,9 +107,9 @@ async def instances(home: ManagerHome) -> list[dict[str, Any]]:
 async def test_a_second_signal_does_not_wait_for_calls(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Asked twice, it stops at once; the call still gets an answer."""
+    """The manager stops at once; the call still gets an answer."""
     manager = await home.start(drain_s=60)
-    held_one = Held(home, http, tmp_path / "external")
+    held_one = ManagerWithCall(home, http, tmp_path / "external")
     async with held_one.upstream.serving():
         call = await held_one.call(manager)
         manager.send(signal.SIGTERM)
@@ -125,7 +125,7 @@ async def test_a_second_signal_does_not_wait_for_calls(
 async def test_servers_can_be_left_for_the_next_manager(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """The order of an upgrade; the listen stream ends with its result, not with a cut."""
+    """This is how an upgrade stops a manager; a listen stream ends with its result."""
     manager = await home.start()
     client = await own_server(http, manager, make_project(tmp_path / "proj"))
     modern = StatelessClient(http, manager.address)
@@ -145,7 +145,7 @@ async def test_servers_can_be_left_for_the_next_manager(
 async def test_a_stop_in_the_middle_of_a_start_leaves_nothing_behind(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """The handshake that waits for the server gets an answer, and the server does not stay."""
+    """The waiting handshake gets an answer, and the server is ended."""
     manager = await home.start(drain_s=0)
     client = await SessionClient.connect(http, manager.address)
     waiting = asyncio.create_task(client.handshake(make_project(tmp_path / "proj")))

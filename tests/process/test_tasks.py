@@ -22,7 +22,7 @@ WAIT = "import os, time\nwhile not os.path.exists({go!r}): time.sleep(0.02)\npri
 async def test_task_goes_on_while_managers_come_and_go(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """SEP-2663: made through one manager, done under none, asked about through the next."""
+    """SEP-2663: a task is created through one manager, completes while none runs, and is polled through the next."""
     go = tmp_path / "go"
     write_tool(home.paths.config_dir / "tools", "slow", WAIT.format(go=str(go)), "task = true\n")
     root = make_project(tmp_path / "project")

@@ -27,7 +27,7 @@ async def bound(http: ClientSession, address: str, project: Path) -> tuple[Sessi
 
 
 async def held_call(home: ManagerHome, client: SessionClient, pid: int) -> asyncio.Task[Answer]:
-    """A call in flight at a stopped server."""
+    """Stops the server with SIGSTOP, and starts a call at it."""
     os.kill(pid, signal.SIGSTOP)
     call = asyncio.create_task(client.call("calculator", SUM))
     for _ in range(200):
@@ -39,7 +39,7 @@ async def held_call(home: ManagerHome, client: SessionClient, pid: int) -> async
 
 
 async def state_reached(home: ManagerHome, state: str) -> dict[str, Any]:
-    """The only instance's details once it is in that state."""
+    """Waits until the only instance has this state, and returns its details."""
     for _ in range(500):
         detail: dict[str, Any] = (await home.status())["instanceDetails"][0]
         if detail["state"] == state:
@@ -49,14 +49,14 @@ async def state_reached(home: ManagerHome, state: str) -> dict[str, Any]:
 
 
 async def end_noticed(home: ManagerHome, pid: int) -> None:
-    """The manager has seen, too, that a server's process is no more."""
+    """Waits until the manager has noticed that the process has ended."""
     async with asyncio.timeout(within(5)):
         while any(one.get("pid") == pid for one in (await home.status())["instanceDetails"]):
             await asyncio.sleep(0.02)
 
 
 def has_ended(pid: int) -> bool:
-    """Whether all threads of a process have ended, which closes its sockets; the first one may end before."""
+    """Whether all threads of a process have ended, which closes its sockets; the main thread may end earlier."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -71,7 +71,7 @@ def has_ended(pid: int) -> bool:
 async def test_a_killed_server_fails_the_call_at_once_and_serves_the_next(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """47103 within half a second, `delivered: unknown`; no other workspace concerned."""
+    """The call fails within 0.5 s with error 47103 and `delivered: unknown`; other workspaces are not affected."""
     manager = await home.start()
     one, first = await bound(http, manager.address, make_project(tmp_path / "one"))
     other, second = await bound(http, manager.address, make_project(tmp_path / "other"))
@@ -108,7 +108,7 @@ async def test_a_killed_server_fails_the_call_at_once_and_serves_the_next(
 async def test_a_hung_server_is_replaced_and_calls_are_refused_until_then(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Unhealthy after three missed answers, calls refused at once, killed and started anew."""
+    """It is unhealthy after three missed health answers, and then killed and started again."""
     manager = await home.start(health_interval_s=0.1, health_timeout_s=0.1, hung_restart_s=1)
     client, workspace = await bound(http, manager.address, make_project(tmp_path / "one"))
     pid = (await home.server_pids())[workspace]
@@ -128,7 +128,7 @@ async def test_a_hung_server_is_replaced_and_calls_are_refused_until_then(
 async def test_a_server_that_wakes_up_in_time_is_kept(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """Stopped and continued before the deadline, it is healthy again, without a restart."""
+    """It is stopped and continued before the deadline, and becomes healthy again without a restart."""
     manager = await home.start(health_interval_s=0.1, health_timeout_s=0.1, hung_restart_s=20)
     client, workspace = await bound(http, manager.address, make_project(tmp_path / "one"))
     pid = (await home.server_pids())[workspace]

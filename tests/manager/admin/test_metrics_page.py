@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from manager.admin.metrics import CONTENT_TYPE
 from protocol import jsonrpc
-from support.clients.raw_clients import EVENTS, Client, SessionClient
+from support.clients.askable_client import AskableClient
+from support.clients.raw_clients import EVENTS, Client
 from support.http.event_stream import next_message
 from support.projects.gateway import eventually
 from support.projects.registered_setup import RegisteredSetup, registered_setup
@@ -127,10 +128,6 @@ async def test_a_new_connection_is_a_wait(setup: RegisteredSetup) -> None:
     counted = await grown(setup, before)
     assert counted["lmtb_wait_duration_seconds_count connection"] >= 1
     assert counted["lmtb_calls_total"] == 12
-
-
-class AskableClient(SessionClient):
-    capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
 
 
 async def test_time_in_input_requests_counts_for_neither_hop(setup: RegisteredSetup) -> None:

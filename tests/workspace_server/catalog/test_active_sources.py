@@ -22,8 +22,8 @@ from workspace_server.sources.factory import SourceFactory
 from workspace_server.trust.store import TrustStore
 
 
-class PlayedMaking(SourceFactory):
-    """Makes sources that do nothing, and remembers which."""
+class FakeSourceFactory(SourceFactory):
+    """Creates sources that do nothing, and records their names."""
 
     def __init__(self) -> None:
         self.made: list[str] = []
@@ -41,22 +41,22 @@ class PlayedMaking(SourceFactory):
         return ScriptedSource([tool("x")], identity=entry.namespace, namespace=entry.namespace)
 
 
-class Scene:
-    """A workspace with files, the user's folders, and a server's sources."""
+class SourcesSetup:
+    """A workspace with files, the user's folders, and the active sources of its server."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self.root, self.config, self.state = folder / "project", folder / "config", folder / "state"
         for one in (self.root, self.config, self.state):
             one.mkdir()
         self.environ = environ
-        self.around = Dependencies(
+        self.dependencies = Dependencies(
             "ws", str(self.root), "1", environ, self.config, self.state, folder / "run"
         )
         self.registry = Registry()
-        self.making = PlayedMaking()
+        self.factory = FakeSourceFactory()
         self.builtin = ScriptedSource([tool("b")], identity="builtin")
         self.builtin.kind = "builtin"
-        self.sources = ActiveSources(self.registry, self.around, [self.builtin], self.making)
+        self.sources = ActiveSources(self.registry, self.dependencies, [self.builtin], self.factory)
 
     def servers(self, **entries: Any) -> None:
         (self.root / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
@@ -80,119 +80,119 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+def setup(tmp_path: Path) -> SourcesSetup:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
-    return Scene(tmp_path, environ)
+    return SourcesSetup(tmp_path, environ)
 
 
 SLEEPER: Mapping[str, Any] = {"command": "sleep", "args": ["1"]}
 
 
-async def test_server_of_the_workspace_waits_for_trust_and_is_made_once_trusted(scene: Scene) -> None:
-    scene.servers(one=SLEEPER)
-    assert (await scene.states())["stdio:one"] == "pending_trust"
-    assert ("warning", "TRUST_PENDING") in await scene.issues()
-    await scene.trust()
-    assert (await scene.states())["one"] == "ready"
-    assert "one" in scene.making.made
+async def test_server_of_the_workspace_waits_for_trust_and_is_made_once_trusted(setup: SourcesSetup) -> None:
+    setup.servers(one=SLEEPER)
+    assert (await setup.states())["stdio:one"] == "pending_trust"
+    assert ("warning", "TRUST_PENDING") in await setup.issues()
+    await setup.trust()
+    assert (await setup.states())["one"] == "ready"
+    assert "one" in setup.factory.made
 
 
-async def test_changed_entry_is_pending_again_and_the_others_stay(scene: Scene) -> None:
-    scene.servers(one=SLEEPER, two=SLEEPER)
-    await scene.trust()
-    assert set(await scene.states()) >= {"one", "two"}
-    kept = next(row for row in scene.registry.sources() if row["id"] == "two")
-    scene.servers(one={"command": "sleep", "args": ["2"]}, two=SLEEPER)
-    states = await scene.states()
+async def test_changed_entry_is_pending_again_and_the_others_stay(setup: SourcesSetup) -> None:
+    setup.servers(one=SLEEPER, two=SLEEPER)
+    await setup.trust()
+    assert set(await setup.states()) >= {"one", "two"}
+    kept = next(row for row in setup.registry.sources() if row["id"] == "two")
+    setup.servers(one={"command": "sleep", "args": ["2"]}, two=SLEEPER)
+    states = await setup.states()
     assert (states["stdio:one"], states["two"]) == ("pending_trust", kept["state"])
-    assert scene.making.made.count("two") == 1
+    assert setup.factory.made.count("two") == 1
 
 
-async def test_users_own_servers_need_no_trust_and_follow_the_file(scene: Scene) -> None:
+async def test_users_own_servers_need_no_trust_and_follow_the_file(setup: SourcesSetup) -> None:
     """Add, change, remove without a restart."""
     entry = '[[mcp.stdio_servers]]\nnamespace = "mine"\ncommand = ["sleep", "{}"]\n'
-    scene.user(entry.format(1))
-    assert (await scene.states())["mine"] == "ready"
-    scene.user(entry.format(2))
-    await scene.states()
-    assert scene.making.made.count("mine") == 2
-    scene.user(entry.format(2) + "enabled = false\n")
-    assert (await scene.states())["stdio:mine"] == "disabled"
-    scene.user("")
-    assert not any("mine" in name for name in await scene.states())
+    setup.user(entry.format(1))
+    assert (await setup.states())["mine"] == "ready"
+    setup.user(entry.format(2))
+    await setup.states()
+    assert setup.factory.made.count("mine") == 2
+    setup.user(entry.format(2) + "enabled = false\n")
+    assert (await setup.states())["stdio:mine"] == "disabled"
+    setup.user("")
+    assert not any("mine" in name for name in await setup.states())
 
 
-async def test_widening_settings_of_the_workspace_wait_for_trust(scene: Scene) -> None:
-    folder = scene.root / ".lm-tools-bridge"
+async def test_widening_settings_of_the_workspace_wait_for_trust(setup: SourcesSetup) -> None:
+    folder = setup.root / ".lm-tools-bridge"
     folder.mkdir()
     (folder / "workspace.toml").write_text(
         'useWorkspaceSettings = true\n[tools]\nenabledDelta = ["hidden"]\ndisabledDelta = ["b"]\n'
     )
-    configuration = await scene.sources.configure()
+    configuration = await setup.sources.configure()
     assert "hidden" not in configuration.deltas.enabled
     assert "b" in configuration.deltas.disabled
-    assert ("warning", "TRUST_PENDING") in await scene.issues()
-    await scene.trust()
-    assert "hidden" in (await scene.sources.configure()).deltas.enabled
+    assert ("warning", "TRUST_PENDING") in await setup.issues()
+    await setup.trust()
+    assert "hidden" in (await setup.sources.configure()).deltas.enabled
 
 
 async def test_what_the_user_denies_stays_denied_when_their_file_is_broken_at_a_start(tmp_path: Path) -> None:
     """A typing error opens nothing."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
-    scene = Scene(tmp_path, environ)
-    scene.user('[approvals]\ndeploy = "deny"\n[tools]\ndisabledDelta = ["b"]\n')
-    assert (await scene.sources.configure()).approvals == {"deploy": "deny"}
+    setup = SourcesSetup(tmp_path, environ)
+    setup.user('[approvals]\ndeploy = "deny"\n[tools]\ndisabledDelta = ["b"]\n')
+    assert (await setup.sources.configure()).approvals == {"deploy": "deny"}
     for broken in ("oops =", f"x = {'9' * 5000}"):
-        scene.user(broken)
-        later = ActiveSources(Registry(), scene.around, [scene.builtin], PlayedMaking())
+        setup.user(broken)
+        later = ActiveSources(Registry(), setup.dependencies, [setup.builtin], FakeSourceFactory())
         found = await later.configure()
         assert found.approvals == {"deploy": "deny"}
         assert found.deltas.disabled == ("b",)
         assert "CONFIG_UNREADABLE" in {issue.code for issue in found.issues}
 
 
-async def test_nothing_is_made_anew_while_nothing_changes(scene: Scene) -> None:
-    scene.servers(one=SLEEPER)
-    await scene.trust()
-    first = await scene.sources.configure()
-    made = list(scene.making.made)
-    assert await scene.sources.configure() is first
-    assert scene.making.made == made
+async def test_nothing_is_made_anew_while_nothing_changes(setup: SourcesSetup) -> None:
+    setup.servers(one=SLEEPER)
+    await setup.trust()
+    first = await setup.sources.configure()
+    made = list(setup.factory.made)
+    assert await setup.sources.configure() is first
+    assert setup.factory.made == made
 
 
 async def test_placeholders_get_values_that_only_the_login_shell_knows(tmp_path: Path) -> None:
     """A service knows less than the user's terminal."""
     (tmp_path / ".profile").write_text("export ONLY_THE_SHELL=here\n")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
-    scene = Scene(tmp_path, environ)
-    scene.user('[[mcp.stdio_servers]]\nnamespace = "mine"\ncommand = ["sleep", "${ONLY_THE_SHELL}"]\n')
-    assert (await scene.states())["mine"] == "ready"
-    assert "ONLY_THE_SHELL" not in await scene.around.child_environment()
+    setup = SourcesSetup(tmp_path, environ)
+    setup.user('[[mcp.stdio_servers]]\nnamespace = "mine"\ncommand = ["sleep", "${ONLY_THE_SHELL}"]\n')
+    assert (await setup.states())["mine"] == "ready"
+    assert "ONLY_THE_SHELL" not in await setup.dependencies.child_environment()
 
 
 async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tmp_path: Path) -> None:
     """All who ask while the shell is asked wait for it, so that no source is made without it."""
     (tmp_path / ".profile").write_text("export TOKEN=here\n")
-    scene = Scene(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
-    scene.user('[[mcp.remote_servers]]\nnamespace = "r"\nurl = "https://example.com"\ntoken_env = "TOKEN"\n')
+    setup = SourcesSetup(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
+    setup.user('[[mcp.remote_servers]]\nnamespace = "r"\nurl = "https://example.com"\ntoken_env = "TOKEN"\n')
     seen = []
 
     def server(entry: StdioServer | RemoteServer) -> Source:
-        seen.append(scene.around.variables.get("TOKEN"))
-        return PlayedMaking.server(scene.making, entry)
+        seen.append(setup.dependencies.variables.get("TOKEN"))
+        return FakeSourceFactory.server(setup.factory, entry)
 
-    scene.making.server = server  # type: ignore[method-assign]  # looks before it makes what it always makes
-    await asyncio.gather(scene.states(), scene.states(), scene.states())
+    setup.factory.server = server  # type: ignore[method-assign]  # looks before it makes what it always makes
+    await asyncio.gather(setup.states(), setup.states(), setup.states())
     assert seen == ["here"]
 
 
 async def test_a_default_is_used_only_if_the_login_shell_does_not_set_the_variable(tmp_path: Path) -> None:
     (tmp_path / ".profile").write_text("export HOST=from-the-shell\n")
-    scene = Scene(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
-    scene.user(
+    setup = SourcesSetup(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
+    setup.user(
         '[[mcp.remote_servers]]\nnamespace = "r"\nurl = "https://${HOST:-default}/${OTHER_HOST:-default}"\n'
     )
-    (entry,) = (await scene.sources.configure()).remote
+    (entry,) = (await setup.sources.configure()).remote
     assert (entry.url, entry.defaulted) == ("https://from-the-shell/default", ("OTHER_HOST",))
 
 
@@ -200,37 +200,37 @@ async def test_servers_get_the_proxies_of_the_login_shell_and_scripts_do_not(tmp
     """The manager's own proxies come first."""
     (tmp_path / ".profile").write_text("export https_proxy=shell no_proxy=shell\n")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh", "no_proxy": "own"}
-    scene = Scene(tmp_path, environ)
-    found = await scene.around.server_environment()
+    setup = SourcesSetup(tmp_path, environ)
+    found = await setup.dependencies.server_environment()
     assert (found["https_proxy"], found["no_proxy"]) == ("shell", "own")
-    assert not {"https_proxy", "no_proxy"} & (await scene.around.child_environment()).keys() 
+    assert not {"https_proxy", "no_proxy"} & (await setup.dependencies.child_environment()).keys()
 
 
-async def test_execute_code_is_there_only_when_the_user_switched_it_on(scene: Scene) -> None:
-    folder = scene.root / ".lm-tools-bridge"
+async def test_execute_code_is_there_only_when_the_user_switched_it_on(setup: SourcesSetup) -> None:
+    folder = setup.root / ".lm-tools-bridge"
     folder.mkdir()
     (folder / "workspace.toml").write_text("[scripts]\nexecute_code = true\n")
-    await scene.states()
-    assert "code" not in scene.making.made
-    scene.user("[scripts]\nexecute_code = true\n")
-    await scene.states()
-    assert "code" in scene.making.made
+    await setup.states()
+    assert "code" not in setup.factory.made
+    setup.user("[scripts]\nexecute_code = true\n")
+    await setup.states()
+    assert "code" in setup.factory.made
 
 
-async def test_order_of_sources_is_that_of_their_entries(scene: Scene) -> None:
+async def test_order_of_sources_is_that_of_their_entries(setup: SourcesSetup) -> None:
     """And it does not depend on what was there before."""
-    scene.user(
+    setup.user(
         "".join(
             f'[[mcp.stdio_servers]]\nnamespace = "{name}"\ncommand = ["sleep", "1"]\n' for name in ("z", "a")
         )
     )
-    names = [name for name in await scene.states() if not name.startswith("script")]
+    names = [name for name in await setup.states() if not name.startswith("script")]
     assert names == ["builtin", "z", "a"]
 
 
-async def test_built_in_tools_go_and_come_with_the_file(scene: Scene) -> None:
+async def test_built_in_tools_go_and_come_with_the_file(setup: SourcesSetup) -> None:
     for text, shown in (("", True), ("[builtin]\nenabled = false\n", False), ("", True)):
-        scene.user(text)
-        there = list(await scene.states())
+        setup.user(text)
+        there = list(await setup.states())
         assert ("builtin" in there) is shown
-    assert {tool.name for tool in (await scene.registry.snapshot()).tools} == {"b"}
+    assert {tool.name for tool in (await setup.registry.snapshot()).tools} == {"b"}

@@ -18,8 +18,8 @@ from workspace_server.trust.items import TrustItemFactory, remote_key, stdio_key
 SECRET = "hunter2-canary-value"
 
 
-class Scene:
-    """A workspace with a program in it, one outside, and a server that uses both."""
+class ServerSetup:
+    """A workspace whose stdio server uses a script of the workspace and a program outside."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "ws"
@@ -60,166 +60,168 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    return Scene(tmp_path)
+def setup(tmp_path: Path) -> ServerSetup:
+    return ServerSetup(tmp_path)
 
 
-def _shadow(scene: Scene) -> None:
-    other = scene.bin.parent / "other"
+def _shadow(setup: ServerSetup) -> None:
+    other = setup.bin.parent / "other"
     other.mkdir()
-    scene.program("node", other)
-    scene.path = f"{other}:{scene.path}"
+    setup.program("node", other)
+    setup.path = f"{other}:{setup.path}"
 
 
-def _link(target: str) -> Callable[[Scene], None]:
-    def make(scene: Scene) -> None:
-        scene.script.unlink()
-        (scene.root / target).write_text("serve()\n")
-        scene.script.symlink_to(target)
+def _link(target: str) -> Callable[[ServerSetup], None]:
+    def make(setup: ServerSetup) -> None:
+        setup.script.unlink()
+        (setup.root / target).write_text("serve()\n")
+        setup.script.symlink_to(target)
 
     return make
 
 
-CHANGES: dict[str, Callable[[Scene], object]] = {
-    "the program": lambda scene: scene.rewrite(command="node2"),
-    "an argument": lambda scene: scene.rewrite(args=["./server.js", "--port", "2"]),
-    "an argument more": lambda scene: scene.rewrite(args=[*scene.raw["args"], ""]),
-    "a value of a variable": lambda scene: scene.rewrite(env={"A": "2"}),
-    "a variable more": lambda scene: scene.rewrite(env={"A": "1", "NODE_OPTIONS": "-r ./x.js"}),
-    "a word nobody knows yet": lambda scene: scene.rewrite(autoApprove=True),
-    "the folder it starts in": lambda scene: setattr(
-        scene, "server", replace(scene.server, cwd=str(scene.root.parent))
+CHANGES: dict[str, Callable[[ServerSetup], object]] = {
+    "the program": lambda setup: setup.rewrite(command="node2"),
+    "an argument": lambda setup: setup.rewrite(args=["./server.js", "--port", "2"]),
+    "an argument more": lambda setup: setup.rewrite(args=[*setup.raw["args"], ""]),
+    "a value of a variable": lambda setup: setup.rewrite(env={"A": "2"}),
+    "a variable more": lambda setup: setup.rewrite(env={"A": "1", "NODE_OPTIONS": "-r ./x.js"}),
+    "a word nobody knows yet": lambda setup: setup.rewrite(autoApprove=True),
+    "the folder it starts in": lambda setup: setattr(
+        setup, "server", replace(setup.server, cwd=str(setup.root.parent))
     ),
-    "the file it comes from": lambda scene: setattr(
-        scene, "server", replace(scene.server, origin=EntryOrigin(scene.root / "x.json", "workspace"))
+    "the file it comes from": lambda setup: setattr(
+        setup, "server", replace(setup.server, origin=EntryOrigin(setup.root / "x.json", "workspace"))
     ),
-    "an environment file": lambda scene: setattr(
-        scene, "server", replace(scene.server, files={".env": b"A=2"})
+    "an environment file": lambda setup: setattr(
+        setup, "server", replace(setup.server, files={".env": b"A=2"})
     ),
-    "a byte of a file it names": lambda scene: scene.script.write_text("serve();"),
-    "the mode of a file it names": lambda scene: scene.script.chmod(0o755),
-    "a file it names is gone": lambda scene: scene.script.unlink(),
+    "a byte of a file it names": lambda setup: setup.script.write_text("serve();"),
+    "the mode of a file it names": lambda setup: setup.script.chmod(0o755),
+    "a file it names is gone": lambda setup: setup.script.unlink(),
     "a file it names is a link now": _link("other.js"),
-    "a file that an argument names now": lambda scene: (scene.root / "1").write_text(""),
+    "a file that an argument names now": lambda setup: (setup.root / "1").write_text(""),
     "another program of this name": _shadow,
-    "the program is gone": lambda scene: (scene.bin / "node").unlink(),
+    "the program is gone": lambda setup: (setup.bin / "node").unlink(),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_every_change_of_a_stdio_server_is_another_digest(scene: Scene, name: str) -> None:
-    before = scene.item().digest()
-    assert scene.item().digest() == before
-    CHANGES[name](scene)
-    assert scene.item().digest() != before
+def test_every_change_of_a_stdio_server_is_another_digest(setup: ServerSetup, name: str) -> None:
+    before = setup.item().digest()
+    assert setup.item().digest() == before
+    CHANGES[name](setup)
+    assert setup.item().digest() != before
 
 
-def test_another_target_of_a_link_is_another_digest(scene: Scene) -> None:
-    _link("one.js")(scene)
-    before = scene.item().digest()
-    _link("two.js")(scene)
-    assert scene.item().digest() != before
+def test_another_target_of_a_link_is_another_digest(setup: ServerSetup) -> None:
+    _link("one.js")(setup)
+    before = setup.item().digest()
+    _link("two.js")(setup)
+    assert setup.item().digest() != before
 
 
-def test_a_linked_interpreter_is_compared_by_its_target(scene: Scene) -> None:
-    inside = scene.root / "bin"
+def test_a_linked_interpreter_is_compared_by_its_target(setup: ServerSetup) -> None:
+    inside = setup.root / "bin"
     inside.mkdir()
-    (inside / "node").symlink_to(scene.bin / "node")
-    scene.rewrite(command="bin/node")
-    before = scene.item()
+    (inside / "node").symlink_to(setup.bin / "node")
+    setup.rewrite(command="bin/node")
+    before = setup.item()
     assert before.facts["program"] == str(inside / "node")
-    scene.program("node20")
+    setup.program("node20")
     (inside / "node").unlink()
-    (inside / "node").symlink_to(scene.bin / "node20")
-    assert scene.item().digest() != before.digest()
+    (inside / "node").symlink_to(setup.bin / "node20")
+    assert setup.item().digest() != before.digest()
 
 
-def test_a_program_of_the_workspace_is_compared_by_its_bytes(scene: Scene) -> None:
-    scene.program("serve", scene.root)
-    scene.rewrite(command="./serve")
-    before = scene.item()
+def test_a_program_of_the_workspace_is_compared_by_its_bytes(setup: ServerSetup) -> None:
+    setup.program("serve", setup.root)
+    setup.rewrite(command="./serve")
+    before = setup.item()
     assert before.files[file_name("serve", executable=True)] == b"#!/bin/sh\n"
-    (scene.root / "serve").write_text("#!/bin/sh\nevil\n")
-    assert scene.item().digest() != before.digest()
+    (setup.root / "serve").write_text("#!/bin/sh\nevil\n")
+    assert setup.item().digest() != before.digest()
 
 
 @pytest.mark.parametrize(
     "argument",
     ["server.js", "--require=./server.js", "lib:./server.js", "sub/../server.js", "{root}/server.js"],
 )
-def test_a_file_is_found_in_every_spelling_of_its_path(scene: Scene, argument: str) -> None:
-    (scene.root / "sub").mkdir()
-    scene.rewrite(args=[argument.format(root=scene.root)])
-    before = scene.item()
+def test_a_file_is_found_in_every_spelling_of_its_path(setup: ServerSetup, argument: str) -> None:
+    (setup.root / "sub").mkdir()
+    setup.rewrite(args=[argument.format(root=setup.root)])
+    before = setup.item()
     assert before.files == {"server.js": b"serve()\n"}
 
 
-def test_folders_and_files_outside_are_not_content_of_the_workspace(scene: Scene) -> None:
-    outside = scene.root.parent / "data.db"
+def test_folders_and_files_outside_are_not_content_of_the_workspace(setup: ServerSetup) -> None:
+    outside = setup.root.parent / "data.db"
     outside.write_text("1")
-    scene.rewrite(args=[".", str(outside)])
-    before = scene.item()
+    setup.rewrite(args=[".", str(outside)])
+    before = setup.item()
     outside.write_text("2")
-    assert before.files == {} and scene.item().digest() == before.digest()
+    assert before.files == {} and setup.item().digest() == before.digest()
 
 
 def test_a_search_path_does_not_lead_into_the_workspace(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    setup: ServerSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(scene.root)
-    scene.program("node", scene.root)
-    for path in (f".:{scene.path}", f":{scene.path}", f"{scene.path}:"):
-        scene.path = path
-        assert scene.item().facts["program"] == str(scene.bin / "node")
-    scene.path = "."
-    assert scene.item().facts["program"] is None
+    monkeypatch.chdir(setup.root)
+    setup.program("node", setup.root)
+    for path in (f".:{setup.path}", f":{setup.path}", f"{setup.path}:"):
+        setup.path = path
+        assert setup.item().facts["program"] == str(setup.bin / "node")
+    setup.path = "."
+    assert setup.item().facts["program"] is None
 
 
 @pytest.mark.parametrize("word", ["a\0b", "\ud800", "x" * 5000, "/", "", "~", "../" * 200])
-def test_odd_arguments_do_not_raise(scene: Scene, word: str) -> None:
-    scene.rewrite(command=word or "node", args=[word, f"--x={word}"])
-    assert len(scene.item().digest()) == 64
+def test_odd_arguments_do_not_raise(setup: ServerSetup, word: str) -> None:
+    setup.rewrite(command=word or "node", args=[word, f"--x={word}"])
+    assert len(setup.item().digest()) == 64
 
 
-def test_a_pipe_in_place_of_a_file_does_not_block(scene: Scene) -> None:
-    os.mkfifo(scene.root / "pipe")
-    scene.rewrite(args=["pipe"])
-    assert scene.item().files == {}
+def test_a_pipe_in_place_of_a_file_does_not_block(setup: ServerSetup) -> None:
+    os.mkfifo(setup.root / "pipe")
+    setup.rewrite(args=["pipe"])
+    assert setup.item().files == {}
 
 
-def test_large_files_are_compared_by_hash(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_are_compared_by_hash(setup: ServerSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_files, "MAX_KEPT", 10)
-    scene.script.write_bytes(b"x" * 11)
-    before = scene.item()
+    setup.script.write_bytes(b"x" * 11)
+    before = setup.item()
     assert before.files == {}
-    scene.script.write_bytes(b"x" * 10 + b"y")
-    hashed = scene.item()
+    setup.script.write_bytes(b"x" * 10 + b"y")
+    hashed = setup.item()
     monkeypatch.setattr(command_files, "MAX_HASHED", 10)
-    by_status = scene.item()
-    scene.script.write_bytes(b"z" * 11)
-    assert len({one.digest() for one in (before, hashed, by_status, scene.item())}) == 4
+    by_status = setup.item()
+    setup.script.write_bytes(b"z" * 11)
+    assert len({one.digest() for one in (before, hashed, by_status, setup.item())}) == 4
 
 
-def test_a_digest_does_not_depend_on_other_servers(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_digest_does_not_depend_on_other_servers(
+    setup: ServerSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two processes that saw other things before come to the same digest."""
     monkeypatch.setattr(command_files, "MAX_KEPT", 12)
-    (scene.root / "first").write_text("123456")
+    (setup.root / "first").write_text("123456")
     for name in ("first", "server.js"):
-        os.utime(scene.root / name, (1, 1))
-    both = replace(scene.server, command=("node", "first", "server.js"))
-    fresh = TrustItemFactory(scene.root).stdio(both, scene.path)
-    maker = TrustItemFactory(scene.root)
-    maker.stdio(scene.server, scene.path)
-    assert maker.stdio(both, scene.path).digest() == fresh.digest()
+        os.utime(setup.root / name, (1, 1))
+    both = replace(setup.server, command=("node", "first", "server.js"))
+    fresh = TrustItemFactory(setup.root).stdio(both, setup.path)
+    maker = TrustItemFactory(setup.root)
+    maker.stdio(setup.server, setup.path)
+    assert maker.stdio(both, setup.path).digest() == fresh.digest()
     assert list(fresh.files) == ["first"]
 
 
-def test_the_same_item_is_returned_while_nothing_changes(scene: Scene) -> None:
-    maker = TrustItemFactory(scene.root)
-    first = maker.stdio(scene.server, scene.path)
-    assert maker.stdio(scene.server, scene.path) is first
-    scene.script.write_text("serve();")
-    assert maker.stdio(scene.server, scene.path) is not first
+def test_the_same_item_is_returned_while_nothing_changes(setup: ServerSetup) -> None:
+    maker = TrustItemFactory(setup.root)
+    first = maker.stdio(setup.server, setup.path)
+    assert maker.stdio(setup.server, setup.path) is first
+    setup.script.write_text("serve();")
+    assert maker.stdio(setup.server, setup.path) is not first
 
 
 # -- remote servers and settings -------------------------------------------------------------------------
@@ -270,20 +272,20 @@ def test_a_variable_that_leads_to_another_host_is_another_digest() -> None:
     assert remote(one).digest() != remote(two).digest()
 
 
-def test_a_renewed_secret_of_the_user_keeps_the_digest(scene: Scene) -> None:
-    scene.rewrite(env={"TOKEN": "${env:TOKEN}"}, args=["--token", "${env:TOKEN}"])
+def test_a_renewed_secret_of_the_user_keeps_the_digest(setup: ServerSetup) -> None:
+    setup.rewrite(env={"TOKEN": "${env:TOKEN}"}, args=["--token", "${env:TOKEN}"])
     old, new = (
-        replace(scene.server, env={"TOKEN": value}, command=("node", "--token", value))
+        replace(setup.server, env={"TOKEN": value}, command=("node", "--token", value))
         for value in ("1", "2")
     )
-    maker = TrustItemFactory(scene.root)
-    assert maker.stdio(old, scene.path).digest() == maker.stdio(new, scene.path).digest()
+    maker = TrustItemFactory(setup.root)
+    assert maker.stdio(old, setup.path).digest() == maker.stdio(new, setup.path).digest()
 
 
-def test_values_of_environment_files_change_the_digest(scene: Scene) -> None:
-    one, two = (replace(scene.server, env={"A": "1", "B": value}) for value in ("1", "2"))
-    maker = TrustItemFactory(scene.root)
-    assert maker.stdio(one, scene.path).digest() != maker.stdio(two, scene.path).digest()
+def test_values_of_environment_files_change_the_digest(setup: ServerSetup) -> None:
+    one, two = (replace(setup.server, env={"A": "1", "B": value}) for value in ("1", "2"))
+    maker = TrustItemFactory(setup.root)
+    assert maker.stdio(one, setup.path).digest() != maker.stdio(two, setup.path).digest()
 
 
 def test_settings_are_an_item_only_if_they_allow_more() -> None:
@@ -303,29 +305,29 @@ def test_settings_are_an_item_only_if_they_allow_more() -> None:
     assert items[0] is not None and items[0].title == "settings: offer a"
 
 
-def test_only_enabled_entries_of_the_workspace_need_trust(scene: Scene) -> None:
+def test_only_enabled_entries_of_the_workspace_need_trust(setup: ServerSetup) -> None:
     user = EntryOrigin(Path("/home/u/.config/lm-tools-bridge/workspace.toml"), "user")
     configuration = Configuration(
         stdio=(
-            scene.server,
-            replace(scene.server, namespace="mine", origin=user),
-            replace(scene.server, namespace="off", enabled=False),
+            setup.server,
+            replace(setup.server, namespace="mine", origin=user),
+            replace(setup.server, namespace="off", enabled=False),
         ),
         remote=(REMOTE, replace(REMOTE, namespace="mine", origin=user)),
         widening=PolicyDeltas(exposed=("a",)),
     )
-    keys = [item.key for item in TrustItemFactory(scene.root).all(configuration, scene.path)]
+    keys = [item.key for item in TrustItemFactory(setup.root).all(configuration, setup.path)]
     assert keys == [stdio_key("gh"), remote_key("linear"), "settings"]
 
 
-def test_items_contain_no_secret(scene: Scene) -> None:
-    scene.rewrite(
+def test_items_contain_no_secret(setup: ServerSetup) -> None:
+    setup.rewrite(
         args=["--token", SECRET, f"--api-key={SECRET}", "-e", f"GH_TOKEN={SECRET}"],
         env={"A": SECRET},
         headers={"Authorization": f"Bearer {SECRET}"},
         url=f"https://u:{SECRET}@h/?key={SECRET}",
         nested={"clientSecret": SECRET},
     )
-    scene.server = replace(scene.server, files={".env": SECRET.encode()})
-    for item in (scene.item(), remote(replace(REMOTE, url=f"https://u:{SECRET}@h/?k={SECRET}"))):
+    setup.server = replace(setup.server, files={".env": SECRET.encode()})
+    for item in (setup.item(), remote(replace(REMOTE, url=f"https://u:{SECRET}@h/?k={SECRET}"))):
         assert SECRET not in f"{item.title} {item.facts} {item.files}"

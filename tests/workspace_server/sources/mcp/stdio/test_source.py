@@ -335,7 +335,10 @@ async def test_the_last_line_of_standard_error_says_why_a_server_ended(tmp_path:
     body = 'print("fatal: no repository,", os.environ["KEY"], file=sys.stderr, flush=True)\nsys.exit(3)'
     async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
         await source.list_tools()
-        assert source.error == "exited with code 3; its last line on standard error was: fatal: no repository, [hidden]"
+        assert (
+            source.error
+            == "exited with code 3; its last line on standard error was: fatal: no repository, [hidden]"
+        )
 
 
 async def test_a_server_that_ends_at_once_is_told_which_variables_are_not_set(tmp_path: Path) -> None:
@@ -344,5 +347,7 @@ async def test_a_server_that_ends_at_once_is_told_which_variables_are_not_set(tm
         await source.list_tools()
         await eventually(lambda: source.error)
         assert source.error is not None
-        assert source.error.startswith("exited with code 3; TOKEN, HOST are not set, so the default was used: ")
+        assert source.error.startswith(
+            "exited with code 3; TOKEN, HOST are not set, so the default was used: "
+        )
         assert 'the line "export TOKEN=…" to ~/.profile' in source.error

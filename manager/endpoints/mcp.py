@@ -193,7 +193,7 @@ class McpRoutes:
             text = "this id is still being answered in this session; use a new one"
             http_request.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
             return
-        sent = self._send_at_once(http_request, exchange)
+        sent = None if session.list_due else self._send_at_once(http_request, exchange)
         if sent is None:
             self._own_work(http_request, exchange, session, partial(self._legacy.answer, exchange, session))
         else:

@@ -18,6 +18,7 @@ from manager.answers import result_format, upstream_request
 from manager.answers.dispatch import Dispatch, Sent
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.server_discover import ServerDiscover, initialize_result
+from manager.forwarding.messages import begins_as_result, is_response
 from manager.log import logger, short
 from manager.routing.state.session_table import Session, is_well_formed
 from manager.sessions.preferences import METHODS as PREFERENCES
@@ -41,6 +42,8 @@ _CAPABILITIES: Final = {
     "experimental": {"codex/sandbox-state-meta": {}},
 }
 """Everything that a workspace may offer, as MCP declares capabilities once, before a workspace is chosen."""
+LIST_HOLD_S: Final = 0.25
+"""Longest time that a response is held until its client has listed changed tools."""
 _FULL_RETRY_MS: Final = 60_000
 
 
@@ -180,7 +183,25 @@ class SessionEndpoint:
         if not isinstance(reply, Relayed):
             return reply
         pending = self.session_manager.pending_requests(session)
-        return Events(RoundTrips(exchange, pending, self._limit).messages(reply))
+        messages = RoundTrips(exchange, pending, self._limit).messages(reply)
+        return Events(self._with_list_change(exchange, session, messages))
+
+    async def _with_list_change(
+        self, exchange: Exchange, session: Session, messages: AsyncGenerator[bytes]
+    ) -> AsyncGenerator[bytes]:
+        """Announce a change of the tools in front of a response, and give the client time to list them.
+
+        Otherwise the client's next request to its model would leave without the new tools.
+        """
+        async with aclosing(messages):
+            async for message in messages:
+                is_last = begins_as_result(message) or is_response(message)
+                if is_last and session.list_due and exchange.accepts_events:
+                    session.list_due = False
+                    self.session_manager.expect_tools_list(session)
+                    yield jsonrpc.notification(names.TOOLS_CHANGED)
+                    await self.session_manager.wait_for_tools_list(session, LIST_HOLD_S)
+                yield message
 
     def heard(self, session: Session, message: Notification | Response) -> None:
         """Process a client's response, `notifications/cancelled` or `notifications/roots/list_changed`.

@@ -195,14 +195,15 @@ class DirectRelay:
 
     def _small_body(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None if the response is not small JSON or has to be parsed in a task."""
-        body = response.whole()
+        body, session = response.whole(), self._exchange.session
         if (
             body is None
+            or (session is not None and session.list_due)
             or not _is_small_json(response.head)
             or (found := answered(body, self._exchange.message.id)) is None
         ):
             return None
-        return body if self._exchange.session is None else round_trips.final_response(self._exchange, found)
+        return body if session is None else round_trips.final_response(self._exchange, found)
 
 
 def _finish(body: LargeBody) -> Exception | None:

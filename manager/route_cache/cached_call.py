@@ -162,12 +162,14 @@ class CachedCall:
     def take(self, data: bytes) -> bool:
         """Answer the client with the server's response; False if the call has to fall back."""
         now, bound, cache = _monotonic(), self._bound, self._cache
+        session = bound.session
+        if session is not None and session.list_due:
+            return False
         answer = bound.answer(data, self._identity, cache.date.at(now))
         if answer is None:
             return False
         self._upstream.release(now)
         self.is_under_way = False
-        session = bound.session
         if session is not None:
             session.in_flight.pop(self._identity, None)
         self._transport.write(answer)

@@ -136,6 +136,7 @@ class RouteCache:
             profile is None
             or self._sessions.get(session.id, now) is not session
             or not profile.is_current(session)
+            or session.list_due
         ):
             return False
         if route.folder is not None and self._workspaces.cached(route.folder) is not workspace:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from manager.routing.client_profiles import profile_of
 from manager.routing.state.session_table import Session, SessionTable, workspaces_of
 from manager.sessions.server_stream import ServerStream
 from manager.sessions.stream import EventSink
@@ -52,6 +53,8 @@ class Notifier:
         for session in self._sessions:
             if session.is_notified_of(workspace):
                 self._streams.server_stream(session).notify_lists_changed(changed)
+                if names.TOOLS_CHANGED in changed:
+                    _note_change(session)
 
     def notify_resource_updated(self, workspace: str, uri: str, message: bytes) -> None:
         """Send a resource update to the sessions that subscribed to the resource or to a parent of it."""
@@ -124,6 +127,12 @@ class Notifier:
         if self._streams.detach(session, sink):
             session.streaming = False
             session.seen = self._now()
+
+
+def _note_change(session: Session) -> None:
+    """Note that a client which listed tools, and can hear of changes, has to list them again."""
+    hears = profile_of(session.client_name).hears_list_changed != "never"
+    session.list_due = session.has_listed and hears
 
 
 def _covers(subscribed: str, uri: str) -> bool:

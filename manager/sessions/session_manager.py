@@ -193,6 +193,9 @@ class SessionManager:
 
     def note_tools_list(self, session: Session) -> None:
         """Note that the session was answered a tool list."""
+        if not session.has_listed:
+            self.notifier.interest_changed()  # from now on, it has to hear of changes
+        session.has_listed, session.list_due = True, False
         if session.id in self._runtimes:
             self._runtimes[session.id].relisted.set()
 

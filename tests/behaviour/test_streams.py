@@ -285,13 +285,13 @@ async def test_a_long_silent_call_is_kept_alive(
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_silent_call_with_a_progress_token_gets_progress_instead_of_comments(
-    play: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
+    setup: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some clients give up on calls that only comments keep alive."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.05)
-    client = await play.legacy() if era == "legacy" else play.modern()
+    client = await setup.legacy() if era == "legacy" else setup.modern()
     gate = asyncio.Event()
-    play.upstream.plays["slow"] = held(gate, result({"content": []}))
+    setup.upstream.answers["slow"] = held(gate, result({"content": []}))
     wanted = client.body(names.TOOLS_CALL, {"name": "slow", "_meta": {"progressToken": "p"}}, 7)
     async with client.open(wanted) as response:
         if era == "legacy":

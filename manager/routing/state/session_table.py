@@ -27,6 +27,8 @@ class Session:
         cwd: the folder it was bound with.
         in_flight: requests in flight by id (`jsonrpc.id_key`), each with a function that cancels it.
         shown: hash of the tool list that it got last.
+        has_listed: whether it was answered a tool list.
+        list_due: whether its tools changed since then, so that it has to list them again.
         unannounced: whether a list changed while no stream was open for the notification.
         streaming: whether its server stream is open.
         implied_workspace: id of the workspace that its URL or its roots mean, without a handshake.
@@ -50,6 +52,8 @@ class Session:
     cwd: str | None = None
     in_flight: dict[bytes, Callable[[], object]] = field(default_factory=dict)
     shown: bytes | None = None
+    has_listed: bool = False
+    list_due: bool = False
     unannounced: bool = False
     streaming: bool = False
     implied_workspace: str | None = None

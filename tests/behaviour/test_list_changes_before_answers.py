@@ -1,0 +1,98 @@
+"""A session whose client has no open stream hears of changed tools in front of its next answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+
+from protocol import headers, names
+from support.clients.raw_clients import SessionClient
+from support.http.event_stream import next_event
+from support.projects.gateway import Gateway, listed, running_gateway
+
+CALL = {"name": "calculator", "arguments": {"expression": "6*7"}}
+
+
+async def client_of(gateway: Gateway, name: str) -> SessionClient:
+    """A session of a client that calls itself so; it has called a tool twice, and has listed."""
+    client = SessionClient(gateway.http, gateway.project(name).url)
+    params = {
+        "protocolVersion": client.revision,
+        "capabilities": {},
+        "clientInfo": {"name": name, "version": "1"},
+    }
+    client.session = (await client.ask(names.INITIALIZE, params)).headers[headers.SESSION]
+    await listed(client)
+    for _ in range(3):  # the later ones by the route cache
+        assert not (await client.ask(names.TOOLS_CALL, CALL)).is_stream
+    return client
+
+
+async def first_announcing_answer(gateway: Gateway, client: SessionClient) -> list[dict[str, object]]:
+    """Add a tool; returns the messages of the first answer with an announcement.
+
+    The manager begins to listen to the workspace a moment after the first list, so one tool may be missed.
+    """
+    async with asyncio.timeout(20):
+        for number in itertools.count():
+            gateway.user_tool(f"fresh{number}")
+            for _ in range(40):
+                answer = await client.ask(names.TOOLS_CALL, CALL)
+                if answer.is_stream:
+                    return answer.messages
+                await asyncio.sleep(0.05)
+    raise AssertionError("unreachable")
+
+
+async def test_the_next_answer_announces_a_change_once(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path) as gateway:
+        client = await client_of(gateway, "gemini-cli-mcp-client")
+        announced, answer = await first_announcing_answer(gateway, client)
+        assert announced["method"] == names.TOOLS_CHANGED
+        assert "42" in json.dumps(answer["result"])
+        assert not (await client.ask(names.TOOLS_CALL, CALL)).is_stream
+        assert "fresh0" in await listed(client)
+
+
+async def test_an_answer_waits_until_its_client_has_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manager.endpoints.session_requests.LIST_HOLD_S", 20.0)
+    async with running_gateway(tmp_path) as gateway:
+        client = await client_of(gateway, "opencode")
+        async with asyncio.timeout(20):
+            for number in itertools.count():
+                gateway.user_tool(f"fresh{number // 40}")
+                async with client.open(client.body(names.TOOLS_CALL, CALL, 7)) as response:
+                    if response.content_type == "application/json":
+                        await asyncio.sleep(0.05)
+                        continue
+                    while names.TOOLS_CHANGED.encode() not in (await next_event(response)).data:
+                        pass
+                    assert "fresh0" in await listed(client)
+                    assert json.loads((await next_event(response)).data)["id"] == 7
+                    break
+
+
+async def test_a_list_before_the_call_leaves_nothing_to_announce(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path) as gateway:
+        client = await client_of(gateway, "opencode")
+        await first_announcing_answer(gateway, client)
+        gateway.user_tool("fresher")
+        async with asyncio.timeout(20):
+            while "fresher" not in await listed(client):
+                await asyncio.sleep(0.05)
+        answers = [await client.ask(names.TOOLS_CALL, CALL) for _ in range(3)]
+        assert sum(answer.is_stream for answer in answers) <= 1, "a late notification at most"
+
+
+async def test_a_client_that_never_lists_again_gets_its_answers_at_once(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path) as gateway:
+        deaf = await client_of(gateway, "codex-mcp-client")
+        hears = await client_of(gateway, "opencode")
+        await first_announcing_answer(gateway, hears)
+        assert not (await deaf.ask(names.TOOLS_CALL, CALL)).is_stream

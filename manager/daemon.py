@@ -110,6 +110,9 @@ class Daemon:
                 hint = "choose another http_port"
                 self._log.error("start.refused", why=f"{HOST}:{self._settings.http_port}: {error}", hint=hint)
                 return exit_codes.HOPELESS
+            if isinstance(listener, systemd.UnusableSockets):
+                self._log.error("start.refused", why=listener.reason, hint=listener.hint)
+                return exit_codes.HOPELESS
             if isinstance(listener, PortTaken):
                 self._log.error("start.refused", why=str(listener), hint="lmtb doctor tells more")
                 return exit_codes.HOPELESS if listener.kind == "listener" else exit_codes.PORT_BUSY
@@ -129,8 +132,8 @@ class Daemon:
             await asyncio.sleep(0.05)
         return lock
 
-    async def _listener(self) -> socket.socket | PortTaken:
-        handed = systemd.listen_fds().get("http")
+    async def _listener(self) -> socket.socket | PortTaken | systemd.UnusableSockets:
+        handed = systemd.http_socket()
         if handed is not None:
             return handed
         return await bind_fixed(

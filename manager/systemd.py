@@ -1,4 +1,4 @@
-"""Receives sockets from systemd and reports the service's state: sd_listen_fds(3), sd_notify(3).
+"""Receives the listening socket from systemd and reports the service's state: sd_listen_fds(3), sd_notify(3).
 
 Does nothing if systemd did not start the process. The environment is an argument, so that tests need no
 systemd.
@@ -10,31 +10,78 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
 
-_FIRST_FD = 3
+_FIRST_FD: Final = 3
+_TCP: Final = (socket.AF_INET, socket.AF_INET6)
+HTTP: Final = "http"
+"""The `FileDescriptorName=` of the socket that serves clients."""
 
 
-def listen_fds(environ: MutableMapping[str, str] = os.environ) -> dict[str, socket.socket]:
-    """Takes over the sockets that systemd opened for this process, by their `FileDescriptorName=`.
+@dataclass(frozen=True, slots=True)
+class UnusableSockets:
+    """Sockets were passed to this process, but none of them can serve clients for certain.
 
-    Further sockets of one name are `name-2`, `name-3` …; a socket without a name is `unknown`. The result is
-    empty if there are no sockets or if they are meant for another process. The variables are removed and the
-    sockets made non-inheritable, so that a child does not take them over. Raises OSError for a descriptor
-    that is no socket. Call it once, before the process opens other files.
+    Attributes:
+        reason: what was passed, for a person.
+    """
+
+    reason: str
+    hint: str = f"pass one listening TCP socket, or name it with FileDescriptorName={HTTP}"
+
+
+def http_socket(environ: MutableMapping[str, str] = os.environ) -> socket.socket | UnusableSockets | None:
+    """Takes over the socket for clients that systemd opened for this process.
+
+    That is the first one named `http`; if no socket has this name, it is the only listening TCP socket among
+    those that were passed. None if nothing was passed, or if it is meant for another process. The variables
+    are removed, the socket is made non-inheritable, and all other descriptors that were passed are closed,
+    so that no child takes them over. Call it once, before the process opens other files.
     """
     pid, count, names = (environ.pop(f"LISTEN_{key}", "") for key in ("PID", "FDS", "FDNAMES"))
-    if pid != str(os.getpid()) or not count.isdecimal():
-        return {}
+    if pid != str(os.getpid()) or not count.isdecimal() or int(count) == 0:
+        return None
+    descriptors = range(_FIRST_FD, _FIRST_FD + int(count))
     labels = names.split(":") if names else []
-    sockets: dict[str, socket.socket] = {}
-    for index in range(int(count)):
-        os.set_inheritable(_FIRST_FD + index, False)
-        label = (labels[index] if index < len(labels) else "") or "unknown"
-        name, copy = label, 2
-        while name in sockets:
-            name, copy = f"{label}-{copy}", copy + 1
-        sockets[name] = socket.socket(fileno=_FIRST_FD + index)
-    return sockets
+    named = [fd for fd, label in zip(descriptors, labels, strict=False) if label == HTTP][:1]
+    usable = [fd for fd in named or descriptors if _listens_on_tcp(fd)]
+    chosen = usable[0] if len(usable) == 1 else None
+    for fd in descriptors:
+        if fd != chosen:
+            _close(fd)
+    if chosen is None:
+        return UnusableSockets(_why(len(descriptors), len(usable), names, is_named=bool(named)))
+    os.set_inheritable(chosen, False)
+    return socket.socket(fileno=chosen)
+
+
+def _why(passed: int, usable: int, names: str, *, is_named: bool) -> str:
+    said = f"LISTEN_FDS={passed}, " + (f"LISTEN_FDNAMES={names}" if names else "no LISTEN_FDNAMES")
+    if is_named:
+        return f"the socket passed as {HTTP} does not listen on TCP ({said})"
+    found = f"{usable} listen on TCP and none is named {HTTP}" if usable else "none listens on TCP"
+    return f"of the sockets passed to the manager, {found} ({said})"
+
+
+def _listens_on_tcp(descriptor: int) -> bool:
+    try:
+        looked_at = socket.socket(fileno=descriptor)
+    except OSError:  # not open, or no socket
+        return False
+    try:
+        is_tcp = looked_at.type == socket.SOCK_STREAM and looked_at.family in _TCP
+        return is_tcp and bool(looked_at.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+    except OSError:
+        return False
+    finally:
+        looked_at.detach()
+
+
+def _close(descriptor: int) -> None:
+    with suppress(OSError):  # a descriptor that was only promised
+        os.close(descriptor)
 
 
 def notify(environ: Mapping[str, str] = os.environ, /, **state: str | int) -> bool:

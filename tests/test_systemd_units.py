@@ -8,11 +8,15 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import manager
+from manager.exit_codes import HOPELESS
+from support.processes.manager_process import environment
 
 ROOT = Path(manager.__file__).parents[1]
 UNITS = ROOT / "systemd"
@@ -27,22 +31,29 @@ spare = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in fds]
 for number, fd in enumerate(spare, 3):
     os.dup2(fd, number, inheritable=True)
 os.environ["LISTEN_PID"] = str(os.getpid())
-os.execv(sys.executable, [sys.executable, "-c", sys.argv[2]])
+os.execv(sys.executable, [sys.executable, "-c", *sys.argv[2:]])
 """
 SERVER = """
-import json, os, sys
-from manager.systemd import listen_fds, notify
-sockets = listen_fds()
-told = {
-    "names": {name: sock.getsockname()[1] for name, sock in sockets.items()},
-    "inheritable": [sock.get_inheritable() for sock in sockets.values()],
-    "left": [name for name in os.environ if name.startswith("LISTEN_")],
-    "again": list(listen_fds()),
-}
+import errno, json, os, sys
+from manager.systemd import UnusableSockets, http_socket, notify
+taken = http_socket()
+left = []
+for fd in range(3, 3 + int(sys.argv[1])):
+    try:
+        os.fstat(fd)
+        left.append(fd)
+    except OSError as error:
+        assert error.errno == errno.EBADF
+told = {"left": left, "variables": [name for name in os.environ if name.startswith("LISTEN_")], "again": http_socket()}
+if isinstance(taken, UnusableSockets):
+    told["reason"] = taken.reason
+else:
+    told["port"], told["inheritable"] = taken.getsockname()[1], taken.get_inheritable()
 notify(READY=1, STATUS=json.dumps(told))
-connection, _ = sockets["http"].accept()
-connection.sendall(b"served")
-connection.close()
+if not isinstance(taken, UnusableSockets):
+    connection, _ = taken.accept()
+    connection.sendall(b"served")
+    connection.close()
 notify(STOPPING=1)
 """
 
@@ -112,33 +123,113 @@ def test_service_forbids_nothing_that_developer_tools_need() -> None:
     assert breaking.isdisjoint(key for key, _ in directives(SERVICE))
 
 
-def test_child_takes_over_sockets_by_name_and_says_it_is_ready(tmp_path: Path) -> None:
-    """A client that connects before the service exists is served."""
-    with (
-        socket.create_server(("127.0.0.1", 0)) as first,
-        socket.create_server(("127.0.0.1", 0)) as second,
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified,
-        socket.create_connection(first.getsockname()) as early,
-    ):
-        notified.bind(str(tmp_path / "notify"))
+def handed_over(folder: Path, sockets: list[socket.socket], names: str | None) -> dict[str, Any]:
+    """What a child says that gets these sockets as systemd passes them; it serves one connection."""
+    folder.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(folder / "notify"))
         notified.settimeout(20)
-        early.settimeout(20)
-        fds = (first.fileno(), second.fileno())
-        environ = os.environ | {
-            "LISTEN_FDS": "2", "LISTEN_FDNAMES": "http:http", "NOTIFY_SOCKET": str(tmp_path / "notify")
-        }  # fmt: skip
-        command = [sys.executable, "-c", LAUNCHER, ",".join(map(str, fds)), SERVER]
+        fds = [one.fileno() for one in sockets]
+        environ = os.environ | {"LISTEN_FDS": str(len(fds)), "NOTIFY_SOCKET": str(folder / "notify")}
+        if names is not None:
+            environ["LISTEN_FDNAMES"] = names
+        command = [sys.executable, "-c", LAUNCHER, ",".join(map(str, fds)), SERVER, str(len(fds))]
         with subprocess.Popen(command, cwd=ROOT, pass_fds=fds, env=environ) as service:
             try:
                 ready, status = notified.recv(4096).decode().split("\n")
-                assert early.recv(100) == b"served"
+                told: dict[str, Any] = json.loads(status.removeprefix("STATUS="))
+                if "port" in told:
+                    with socket.create_connection(("127.0.0.1", told["port"]), timeout=20) as late:
+                        assert late.recv(100) == b"served"
                 assert notified.recv(4096) == b"STOPPING=1"
                 assert service.wait(20) == 0
             finally:
                 service.kill()
-        told = json.loads(status.removeprefix("STATUS="))
-        assert ready == "READY=1"
-        assert told == {
-            "names": {"http": first.getsockname()[1], "http-2": second.getsockname()[1]},
-            "inheritable": [False, False], "left": [], "again": [],
-        }  # fmt: skip
+    assert ready == "READY=1"
+    assert (told["variables"], told["again"]) == ([], None)
+    return told
+
+
+@pytest.fixture
+def tcp() -> Iterator[list[socket.socket]]:
+    """Two listening TCP sockets."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        yield [one, other]
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[socket.socket]:
+    """A listening unix socket, which is of the wrong kind."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(tmp_path / "u"))
+        made.listen()
+        yield made
+
+
+@pytest.fixture
+def bound() -> Iterator[socket.socket]:
+    """A TCP socket that does not listen."""
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        yield made
+
+
+def test_child_takes_over_the_first_socket_named_http(tmp_path: Path, tcp: list[socket.socket]) -> None:
+    told = handed_over(tmp_path, tcp, "other:http")
+    assert (told["port"], told["inheritable"], told["left"]) == (tcp[1].getsockname()[1], False, [4])
+    assert handed_over(tmp_path / "again", tcp, "http:http")["port"] == tcp[0].getsockname()[1]
+
+
+@pytest.mark.parametrize("names", [None, "", "lm-tools-bridge.socket", "unknown:unknown"])
+def test_the_only_suitable_socket_needs_no_name(
+    tmp_path: Path, tcp: list[socket.socket], local: socket.socket, bound: socket.socket, names: str | None
+) -> None:
+    port = tcp[0].getsockname()[1]
+    assert handed_over(tmp_path, tcp[:1], names)["port"] == port
+    told = handed_over(tmp_path / "again", [local, bound, tcp[0]], names)
+    assert (told["port"], told["left"]) == (port, [5])
+
+
+def test_sockets_without_a_clear_choice_are_refused(
+    tmp_path: Path, tcp: list[socket.socket], local: socket.socket, bound: socket.socket
+) -> None:
+    two = handed_over(tmp_path, tcp, None)
+    assert two["reason"] == (
+        "of the sockets passed to the manager, 2 listen on TCP and none is named http "
+        "(LISTEN_FDS=2, no LISTEN_FDNAMES)"
+    )
+    assert two["left"] == []
+    none = handed_over(tmp_path / "again", [local, bound], None)
+    assert "none listens on TCP" in none["reason"]
+    wrong = handed_over(tmp_path / "third", [local, tcp[0]], "http:other")
+    assert wrong["reason"].startswith("the socket passed as http does not listen on TCP")
+
+
+def test_client_that_connects_before_the_service_exists_is_served(
+    tmp_path: Path, tcp: list[socket.socket]
+) -> None:
+    with socket.create_connection(tcp[0].getsockname(), timeout=20) as early:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+            notified.bind(str(tmp_path / "notify"))
+            environ = os.environ | {"LISTEN_FDS": "1", "NOTIFY_SOCKET": str(tmp_path / "notify")}
+            fd = tcp[0].fileno()
+            command = [sys.executable, "-c", LAUNCHER, str(fd), SERVER, "1"]
+            with subprocess.Popen(command, cwd=ROOT, pass_fds=[fd], env=environ) as service:
+                try:
+                    assert early.recv(100) == b"served"
+                    assert service.wait(20) == 0
+                finally:
+                    service.kill()
+
+
+def test_manager_refuses_unclear_sockets_before_it_serves(tmp_path: Path, tcp: list[socket.socket]) -> None:
+    environ = environment(tmp_path) | {"LISTEN_FDS": "2"}
+    fds = [one.fileno() for one in tcp]
+    launcher = LAUNCHER.replace('"-c", *sys.argv[2:]', '"-I", "-m", "manager", "serve"')
+    done = subprocess.run(
+        [sys.executable, "-c", launcher, ",".join(map(str, fds))],
+        pass_fds=fds, env=environ, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == HOPELESS
+    assert "2 listen on TCP and none is named http" in done.stderr
+    assert "FileDescriptorName=http" in done.stderr

@@ -134,9 +134,7 @@ class Daemon:
 
     async def _listener(self) -> socket.socket | PortTaken | systemd.UnusableSockets:
         handed = systemd.http_socket()
-        if handed is not None:
-            return handed
-        return await bind_fixed(
+        return handed or await bind_fixed(
             HOST,
             self._settings.http_port,
             sleep=asyncio.sleep,

@@ -238,5 +238,5 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
     strangers = sorted(name for name in ours if name not in known)
     if strangers:
         raise ConfigurationError(
-            f"unknown environment variable {strangers[0]}; settings are listed in docs/configuration.md"
+            f"unknown environment variable {strangers[0]}; `lmtb serve --help` lists the settings"
         )

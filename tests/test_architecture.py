@@ -47,7 +47,7 @@ LAYERS = (
     ("manager.upstream",),
     ("manager.routing",),
     ("manager.filesystem", "manager.lock", "manager.port", "manager.store"),
-    ("manager.exit_codes", "manager.folder", "manager.log", "manager.paths",
+    ("manager.documentation", "manager.exit_codes", "manager.folder", "manager.log", "manager.paths",
      "manager.runtime_tuning", "manager.settings", "manager.systemd"),
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""

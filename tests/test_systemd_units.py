@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 
 import manager
+from manager.cli.service.service_files import SERVICE, SOCKET, shipped_units, systemd_units
 from manager.exit_codes import HOPELESS
 from support.processes.manager_process import environment
 
 ROOT = Path(manager.__file__).parents[1]
-UNITS = ROOT / "systemd"
-SERVICE, SOCKET = "lm-tools-bridge.service", "lm-tools-bridge.socket"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux")
 
 # Becomes the service as systemd starts it: the sockets are descriptors 3, 4 …, and LISTEN_PID is its own pid.
@@ -59,19 +58,21 @@ notify(STOPPING=1)
 
 
 def directives(unit: str) -> list[tuple[str, str]]:
-    lines = (UNITS / unit).read_text().splitlines()
+    lines = shipped_units()[unit].splitlines()
     pairs = [line.split("=", 1) for line in lines if line and line[0] not in "#[;"]
     return [(key, value) for key, value in pairs]
 
 
-def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["lmtb", "a b", 'q"uote', "per%h cent", "$HOME", "back\\slash", "it's"])
+def test_systemd_accepts_the_units_for_any_program(tmp_path: Path, name: str) -> None:
     analyze = shutil.which("systemd-analyze")
     if not analyze:
         pytest.skip("systemd-analyze is not installed")
-    text = (UNITS / SERVICE).read_text()
-    command = next(value for key, value in directives(SERVICE) if key == "ExecStart")
-    (tmp_path / SERVICE).write_text(text.replace(f"ExecStart={command}", f"ExecStart={shutil.which('true')}"))
-    shutil.copy(UNITS / SOCKET, tmp_path)
+    program = tmp_path / "bin" / name
+    program.parent.mkdir()
+    shutil.copy(shutil.which("true") or "true", program)
+    for unit, text in systemd_units(shipped_units(), [str(program)], 47123).items():
+        (tmp_path / unit).write_text(text)
     runtime = tmp_path / "run"
     runtime.mkdir(mode=0o700)
     done = subprocess.run(
@@ -205,21 +206,19 @@ def test_sockets_without_a_clear_choice_are_refused(
     assert wrong["reason"].startswith("the socket passed as http does not listen on TCP")
 
 
-def test_client_that_connects_before_the_service_exists_is_served(
-    tmp_path: Path, tcp: list[socket.socket]
-) -> None:
-    with socket.create_connection(tcp[0].getsockname(), timeout=20) as early:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
-            notified.bind(str(tmp_path / "notify"))
-            environ = os.environ | {"LISTEN_FDS": "1", "NOTIFY_SOCKET": str(tmp_path / "notify")}
-            fd = tcp[0].fileno()
-            command = [sys.executable, "-c", LAUNCHER, str(fd), SERVER, "1"]
-            with subprocess.Popen(command, cwd=ROOT, pass_fds=[fd], env=environ) as service:
-                try:
-                    assert early.recv(100) == b"served"
-                    assert service.wait(20) == 0
-                finally:
-                    service.kill()
+def test_client_that_connects_before_the_service_exists_is_served(tcp: list[socket.socket]) -> None:
+    fd = tcp[0].fileno()
+    environ = os.environ | {"LISTEN_FDS": "1"}
+    command = [sys.executable, "-c", LAUNCHER, str(fd), SERVER, "1"]
+    with (
+        socket.create_connection(tcp[0].getsockname(), timeout=20) as early,
+        subprocess.Popen(command, cwd=ROOT, pass_fds=[fd], env=environ) as service,
+    ):
+        try:
+            assert early.recv(100) == b"served"
+            assert service.wait(20) == 0
+        finally:
+            service.kill()
 
 
 def test_manager_refuses_unclear_sockets_before_it_serves(tmp_path: Path, tcp: list[socket.socket]) -> None:

@@ -13,6 +13,7 @@ from host.command_line import Failure
 from host.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import user_paths
+from manager.documentation import page
 from manager.runtime_tuning import garbage_collector
 from manager.settings import FIELDS, ConfigurationError, description, load_settings
 
@@ -81,7 +82,7 @@ def banner_text(address: str) -> str:
             "                  [mcp_servers.lm-tools-bridge]",
             f'                  url = "{where}"',
             '                  env_http_headers = { "X-Workspace-Cwd" = "PWD" }',
-            "  others        see docs/clients",
+            f"  others        see {printable(page('clients'))}",
             "",
             "State: lmtb status     Stop: Ctrl-C, or lmtb stop",
         )

@@ -11,8 +11,10 @@ from manager import __version__
 
 _SECTIONS: Final = {
     "The manager": {
+        "up": ("up", "Start the manager in the background, unless it runs."),
         "serve": ("serve", "Run the manager in the foreground."),
         "stop": ("stop", "Stop the manager and wait until it is gone."),
+        "service": ("service.verb", "Start the manager at login: install, uninstall, status."),
         "status": ("show", "Show the state of the manager and its workspaces."),
         "workspaces": ("show", "List workspaces and their servers."),
         "sessions": ("show", "List the sessions of connected clients."),
@@ -31,6 +33,7 @@ _SECTIONS: Final = {
         "connect": ("connect", "Run as a stdio MCP server, for clients without HTTP support."),
         "secrets": ("secrets", "Store tokens that servers and tools need."),
         "doctor": ("doctor.verb", "Check the installation, and say what to do."),
+        "uninstall": ("uninstall.verb", "Remove everything that this program made."),
         "demo": ("demo.tour", "Demonstrate every feature on sample workspaces, then clean up."),
     },
 }

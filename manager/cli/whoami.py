@@ -12,6 +12,7 @@ from host.printable import printable
 from manager.cli.output.manager_access import ask
 from manager.cli.output.responses import objects
 from manager.cli.output.text import duration, table
+from manager.documentation import page
 
 _STEPS: Final = {
     "path": "the address /w/…/mcp",
@@ -41,7 +42,7 @@ def whoami(as_json: bool) -> None:
         return
     click.echo("\n\n".join(_client(one) for one in reversed(found)))
     if any(_newest(one).get("source") == "none" for one in found):
-        click.echo("\nno workspace? docs/clients shows how each client can send its folder")
+        click.echo(f"\nno workspace? how each client can send its folder: {printable(page('clients'))}")
 
 
 def _client(client: Mapping[str, Any]) -> str:

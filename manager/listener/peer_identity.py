@@ -15,7 +15,7 @@ from manager.routing.request_heads.admission import AdmissionRefusal
 PeerCheck = Callable[[asyncio.BaseTransport], bool]
 """Return whether the peer of a connection may be served; called once for each connection."""
 
-OTHER_USER: Final = AdmissionRefusal(403, "this server serves another user; start your own with lmtb serve")
+OTHER_USER: Final = AdmissionRefusal(403, "this server serves another user; start your own with lmtb up")
 
 Address = tuple[str, int]
 PeerUid = Callable[[Address, Address], int | None]

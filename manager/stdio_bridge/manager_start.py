@@ -37,6 +37,8 @@ class ManagerStarter:
         self._process: subprocess.Popen[bytes] | None = None
         self._problem: str | None = None
         self._next = float("-inf")
+        self.is_service = False
+        """Whether the last manager was started through systemd, which then has its log."""
 
     def start(self, now: float) -> str | None:
         """Start a manager unless one is starting already.
@@ -54,14 +56,16 @@ class ManagerStarter:
             return self._problem
         if code != exit_codes.OK:
             self._process, self._next = None, now + FAILED_S
-            self._problem = f"the manager does not start (exit code {code}); its log is {self._log}"
+            self._problem = f"the manager does not start (exit code {code}); its log is {self.log}"
         else:
             self._next = now + PAUSE_S
-            self._problem = None if self._by_systemd() else self._in_background()
+            self.is_service = self._by_systemd()
+            self._problem = None if self.is_service else self._in_background()
         return self._problem
 
     @property
-    def _log(self) -> Path:
+    def log(self) -> Path:
+        """The log of a manager that is started in the background."""
         return self._paths.logs_dir / LOG_NAME
 
     def _by_systemd(self) -> bool:
@@ -79,11 +83,11 @@ class ManagerStarter:
 
     def _in_background(self) -> str | None:
         try:
-            make_private(self._log.parent)
-            if self._log.exists() and self._log.stat().st_size > MAX_LOG:
-                self._log.replace(self._log.with_suffix(".old.log"))
+            make_private(self.log.parent)
+            if self.log.exists() and self.log.stat().st_size > MAX_LOG:
+                self.log.replace(self.log.with_suffix(".old.log"))
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "manager.stdio_bridge.detached", str(self._log)],
+                [sys.executable, "-I", "-m", "manager.stdio_bridge.detached", str(self.log)],
                 # do not keep the current folder, which may be unmounted or removed later
                 cwd="/",
                 env=dict(self._environ),

@@ -72,7 +72,7 @@ def demo(keep: bool) -> None:
         sandbox.close(keep_folder=keep)
         if keep:
             click.echo(f"kept: {sandbox.folder}")
-    click.echo("\nAll of it worked. Your turn: lmtb serve")
+    click.echo("\nAll of it worked. Your turn: lmtb up")
 
 
 def _run_tour(sandbox: Sandbox, narrator: Narrator) -> None:

@@ -9,7 +9,6 @@ import asyncio
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -20,11 +19,11 @@ from host.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.doctor.workspace_checks import sources, workspaces
+from manager.cli.service import systemctl
+from manager.cli.service.service_files import UNITS
 from manager.paths import Paths
 from manager.port import PortTaken, bind_fixed
 from manager.settings import Settings
-
-_UNITS: Final = ("lm-tools-bridge.socket", "lm-tools-bridge.service")
 
 
 def all_findings(paths: Paths) -> Iterator[Finding]:
@@ -90,15 +89,15 @@ def _manager(situation: Situation) -> Iterator[Finding]:
     status = situation.status
     if situation.fault is not None:
         yield Finding(
-            Level.FAIL, "manager", situation.fault, "end that manager, then start a new one: lmtb serve"
+            Level.FAIL, "manager", situation.fault, "end that manager, then start a new one: lmtb up"
         )
     if status is None:
         if situation.fault is None:
-            yield Finding(Level.WARN, "manager", "no manager is running", "start it with: lmtb serve")
+            yield Finding(Level.WARN, "manager", "no manager is running", "start it with: lmtb up")
         return
     about = f"version {status.get('version')}, pid {status.get('pid')}, {status.get('address')}"
     if status.get("version") != __version__:
-        hint = "restart it to use the installed one: lmtb stop; lmtb serve"
+        hint = "restart it to use the installed one: lmtb stop; lmtb up"
         yield Finding(Level.WARN, "manager", f"{about}; installed is version {__version__}", hint)
     else:
         yield Finding(Level.OK, "manager", about)
@@ -107,7 +106,7 @@ def _manager(situation: Situation) -> Iterator[Finding]:
         hint = "sessions may not survive a restart; free disk space or repair the state folder"
         yield Finding(Level.WARN, "manager", f"degraded: {reason}", hint)
     if status.get("state") == "draining":
-        yield Finding(Level.WARN, "manager", "is stopping", "wait, then start it again: lmtb serve")
+        yield Finding(Level.WARN, "manager", "is stopping", "wait, then start it again: lmtb up")
 
 
 def _port(situation: Situation) -> Iterator[Finding]:
@@ -118,7 +117,7 @@ def _port(situation: Situation) -> Iterator[Finding]:
     if situation.status is not None:
         if isinstance(settings, Settings) and settings.http_port not in {0, port}:
             text = f"the manager listens on {port}, but {settings.http_port} is configured"
-            yield Finding(Level.WARN, "port", text, "restart it: lmtb stop; lmtb serve")
+            yield Finding(Level.WARN, "port", text, "restart it: lmtb stop; lmtb up")
         else:
             yield Finding(Level.OK, "port", f"127.0.0.1:{port} is the manager's")
     elif (taken := _taken("127.0.0.1", port)) is None:
@@ -218,36 +217,25 @@ def _ripgrep(_: Situation) -> Iterator[Finding]:
 
 
 def _systemd(_: Situation) -> Iterator[Finding]:
-    program = shutil.which("systemctl")
-    if sys.platform != "linux" or program is None:
+    if sys.platform != "linux" or not systemctl.is_installed():
         return
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     places = [config / "systemd/user", Path("/etc/systemd/user"), Path("/usr/lib/systemd/user")]
-    found = [name for name in _UNITS if any((place / name).exists() for place in places)]
+    found = [name for name in UNITS if any((place / name).exists() for place in places)]
     if not found:
-        text = "units are not installed (optional: they start the manager at login)"
+        text = "units are not installed (optional: lmtb service install starts the manager at login)"
         yield Finding(Level.OK, "systemd", text)
         return
-    if len(found) < len(_UNITS):
+    if len(found) < len(UNITS):
         text = f"only {found[0]} is installed"
-        yield Finding(Level.WARN, "systemd", text, f"install both units: {' '.join(_UNITS)}")
+        yield Finding(Level.WARN, "systemd", text, "install both units: lmtb service install")
     for name in found:
-        state = _unit_state(program, name)
+        state = systemctl.state(name) or "installed"
         level, hint = Level.OK, ""
         if state == "failed":
             level = Level.FAIL
             hint = f"journalctl --user -u {name}; then: systemctl --user reset-failed {name}"
         yield Finding(level, "systemd", f"{name} is {state}", hint)
-
-
-def _unit_state(program: str, name: str) -> str:
-    try:
-        asked = subprocess.run(
-            [program, "--user", "is-active", name], capture_output=True, text=True, timeout=3, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "installed"
-    return asked.stdout.strip() or "installed"
 
 
 CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (

@@ -35,7 +35,7 @@ def explained() -> Iterator[None]:
     except NoManager as error:
         raise Failure(
             "no manager is running",
-            "start it with: lmtb serve",
+            "start it with: lmtb up",
             exit_code=exit_codes.NO_MANAGER,
             reason="no_manager",
         ) from error
@@ -87,5 +87,5 @@ def mcp_address() -> str:
     """The URL of the MCP endpoint, as the running manager reports it."""
     address = ask("/status").get("address")
     if not isinstance(address, str):
-        raise Failure("the running manager does not report its address", "restart it: lmtb stop; lmtb serve")
+        raise Failure("the running manager does not report its address", "restart it: lmtb stop; lmtb up")
     return address

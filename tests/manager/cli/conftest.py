@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,23 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 @pytest.fixture
 def paths(environ: dict[str, str]) -> Paths:
     return Paths.of_user(environ)
+
+
+@pytest.fixture
+def serve_control() -> Iterator[Callable[[Paths, dict[str, Any]], FakeControl]]:
+    """Serves a control socket in these folders whose `/status` has these members."""
+    made: list[FakeControl] = []
+
+    def serve(paths: Paths, status: dict[str, Any]) -> FakeControl:
+        make_private(paths.control_socket.parent)
+        fake = FakeControl(paths.control_socket)
+        fake.say("GET /status", {"ok": True, **status})
+        made.append(fake)
+        return fake
+
+    yield serve
+    for fake in made:
+        fake.close()
 
 
 @pytest.fixture

@@ -71,8 +71,9 @@ def commands() -> Iterator[tuple[str, click.Command]]:
             yield from ((f"{verb} {name}", further) for name, further in command.commands.items())
 
 
-ACTS = {"serve", "connect", "demo", "servers login", "secrets set", "secrets delete"} | {
-    f"tools {word}" for word in ("enable", "disable", "allow", "ask", "deny")
+ACTS = {"serve", "connect", "demo", "servers login", "secrets set", "secrets delete", "uninstall"} | {
+    *(f"tools {word}" for word in ("enable", "disable", "allow", "ask", "deny")),
+    *(f"service {word}" for word in ("install", "uninstall")),
 }
 """Commands that do something and show nothing but that it is done."""
 

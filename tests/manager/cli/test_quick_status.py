@@ -57,7 +57,7 @@ def test_where_no_manager_runs_the_verb_says_so(environ: dict[str, str], run: An
     ended, said = lmtb(environ, "status"), run("status")
     assert ended.returncode == said.exit_code == exit_codes.NO_MANAGER
     assert ended.stderr == said.stderr
-    assert "lmtb serve" in ended.stderr
+    assert "lmtb up" in ended.stderr
 
 
 @pytest.mark.parametrize("status", [b"", b"HTTP/1.1 200 X\r\n\r\nno json", (500, {"error": "broken"})])

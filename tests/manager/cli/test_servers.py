@@ -88,7 +88,7 @@ def test_a_name_that_fits_none_or_several_is_refused_with_what_there_is(
 def test_without_a_manager_the_next_step_is_told(run: Any, verb: tuple[str, ...]) -> None:
     result = run(*verb)
     assert result.exit_code == exit_codes.NO_MANAGER
-    assert result.stderr == "no manager is running\nNext step: start it with: lmtb serve\n"
+    assert result.stderr == "no manager is running\nNext step: start it with: lmtb up\n"
 
 
 def test_signing_in_is_handed_on_with_the_workspace(

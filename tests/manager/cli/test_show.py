@@ -99,7 +99,7 @@ def test_missing_members_are_tolerated(run: Any, control: Any, verb: str, answer
 def test_without_a_manager_the_next_step_is_told(run: Any, verb: str) -> None:
     result = run(verb)
     assert result.exit_code == exit_codes.NO_MANAGER
-    assert result.stderr == "no manager is running\nNext step: start it with: lmtb serve\n"
+    assert result.stderr == "no manager is running\nNext step: start it with: lmtb up\n"
     assert result.stdout == ""
 
 

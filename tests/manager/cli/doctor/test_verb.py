@@ -45,7 +45,7 @@ def test_nothing_running_is_a_warning_that_says_how_to_start(diagnose: Any) -> N
     code, found = diagnose()
     assert code == exit_codes.OK
     assert found["manager"]["level"] == "warn"
-    assert "lmtb serve" in found["manager"]["hint"]
+    assert "lmtb up" in found["manager"]["hint"]
 
 
 def test_other_version_is_a_warning(diagnose: Any, control: Any) -> None:

@@ -1,0 +1,1 @@
+"""The verb service: starts the manager at login, by systemd (Linux) or launchd (macOS)."""

@@ -1,0 +1,162 @@
+"""The verb service: installs, uninstalls and describes the service that starts the manager at login."""
+
+from __future__ import annotations
+
+import click
+
+from host import private_files
+from host.command_line import Failure, json_option, print_json
+from host.printable import printable
+from host.private_files import UnsafePathError
+from manager import __version__, exit_codes
+from manager.cli.service import systemctl
+from manager.cli.service.facts import Facts, gather
+from manager.cli.service.plan import Plan, Refused, Supervisor, installation, removal
+from manager.cli.service.service_files import SERVICE
+
+_yes = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+@click.group()
+def service() -> None:
+    """Start the manager at login, with systemd (Linux) or launchd (macOS, untested)."""
+
+
+@service.command()
+@_yes
+def install(yes: bool) -> None:
+    """Install and start the service. Shows what is written, and asks.
+
+    The service runs this very program. Install again after moving it or after changing http_port.
+    """
+    plan = installation(_facts().seen)
+    if isinstance(plan, Refused):
+        raise Failure(plan.message, plan.next_step, reason=plan.reason)
+    if _confirmed(plan, "Install the service?", yes=yes):
+        carry_out(plan)
+        click.echo("the service is installed and active; check with: lmtb service status")
+
+
+@service.command()
+@_yes
+def uninstall(yes: bool) -> None:
+    """Stop the service and remove its files. Your settings and secrets stay."""
+    plan = removal(_facts().seen)
+    if _confirmed(plan, "Remove the service?", yes=yes):
+        carry_out(plan)
+        click.echo("the service is removed; to start the manager without it: lmtb up")
+
+
+@service.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Show whether the service is installed, enabled and running, and which version runs."""
+    facts = _facts()
+    seen = facts.seen
+    version = None if facts.status is None else facts.status.get("version")
+    if as_json:
+        print_json(
+            {
+                "ok": True,
+                "supervisor": seen.supervisor.value,
+                "installed": bool(seen.found) and len(seen.found) == len(seen.wanted),
+                "current": dict(seen.found) == dict(seen.wanted),
+                "enabled": seen.is_enabled,
+                "active": seen.is_active,
+                "manager": facts.status,
+                "version": version,
+                "sameVersion": version == __version__,
+            }
+        )
+        return
+    for name, text in _lines(facts, version):
+        click.echo(printable(f"{name:<10} {text}"))
+
+
+def carry_out(plan: Plan) -> None:
+    """Do what a plan says, in its order.
+
+    Raises:
+        Failure: a file cannot be written or removed, or a command after that fails.
+    """
+    for command in plan.before:
+        # the service may be gone or unknown already; what remains is removed all the same
+        outcome = systemctl.run(command)
+        if not outcome.ok:
+            click.echo(printable(f"warning: {' '.join(command)}: {outcome.text}"), err=True)
+    try:
+        for path, content in plan.writes:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            private_files.write(path, content, 0o644)
+        for path in plan.removals:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise Failure(f"{error.filename}: {error.strerror}", "make its folder writable") from error
+    for command in plan.after:
+        outcome = systemctl.run(command)
+        if not outcome.ok:
+            text = f"{' '.join(command)} failed: {outcome.text or 'no reason given'}"
+            raise Failure(text, f"read why with: journalctl --user -u {SERVICE} -n 20", reason="not_started")
+
+
+def show(plan: Plan) -> None:
+    """Print what a plan will do."""
+    for path, content in plan.writes:
+        click.echo(printable(f"write {path}:"))
+        for line in content.decode().splitlines():
+            if line and not line.startswith("#"):
+                click.echo(printable(f"    {line}"))
+    for command in plan.before:
+        click.echo(printable(f"run {' '.join(command)}"))
+    for path in plan.removals:
+        click.echo(printable(f"remove {path}"))
+    for command in plan.after:
+        click.echo(printable(f"run {' '.join(command)}"))
+    for note in plan.notes:
+        click.echo(printable(f"note: {note}" if not plan.is_empty else note))
+
+
+def _confirmed(plan: Plan, question: str, *, yes: bool) -> bool:
+    show(plan)
+    return not plan.is_empty and (yes or click.confirm(question, abort=True))
+
+
+def _facts() -> Facts:
+    try:
+        return gather()
+    except UnsafePathError as error:
+        text = f"{error.path} {error.reason}"
+        raise Failure(text, error.hint, exit_code=exit_codes.HOPELESS, reason="unsafe_path") from error
+
+
+def _lines(facts: Facts, version: object) -> list[tuple[str, str]]:
+    seen = facts.seen
+    if seen.supervisor in {Supervisor.NONE, Supervisor.NO_USER_SYSTEMD}:
+        first = f"cannot be asked here ({seen.supervisor.value}); without it: lmtb up"
+    else:
+        first = seen.supervisor.value + (" (untested)" if seen.supervisor is Supervisor.LAUNCHD else "")
+    lines = [("service", first), ("installed", _installed(facts))]
+    lines.append(("enabled", "yes, it starts at login" if seen.is_enabled else "no"))
+    lines.append(("active", "yes" if seen.is_active else "no"))
+    lines.append(("manager", seen.manager or "none is running"))
+    if version is not None:
+        same = "the same version as this program" if version == __version__ else _other_version(facts)
+        lines.append(("version", f"{version}, {same}"))
+    return lines
+
+
+def _installed(facts: Facts) -> str:
+    seen = facts.seen
+    if not seen.found:
+        return "no; install it with: lmtb service install"
+    folder = next(iter(seen.found)).parent
+    if len(seen.found) < len(seen.wanted):
+        return f"in part, in {folder}; complete it with: lmtb service install"
+    if dict(seen.found) != dict(seen.wanted):
+        return f"in {folder}, but not as this program would write it; renew it with: lmtb service install"
+    return f"in {folder}, for this program"
+
+
+def _other_version(facts: Facts) -> str:
+    restart = f"systemctl --user restart {SERVICE}" if facts.seen.is_active else "lmtb stop, then lmtb up"
+    return f"but this program is {__version__}; to change over: {restart}"

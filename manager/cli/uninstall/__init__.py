@@ -1,0 +1,1 @@
+"""The verb uninstall: removes everything that this program made, and says what remains."""

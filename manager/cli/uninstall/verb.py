@@ -1,0 +1,162 @@
+"""The verb uninstall: asks per group, stops the manager, removes, and says what remains."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from host.command_line import Failure
+from host.printable import printable
+from manager.cli.output.manager_access import user_paths
+from manager.cli.service.facts import gather
+from manager.cli.service.plan import Plan, removal
+from manager.cli.service.verb import carry_out, show
+from manager.cli.stop import stop
+from manager.cli.uninstall.inventory import Group, groups, remains
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.paths import Paths
+
+_SECRETS_S: Final = 60.0
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask; keeps secrets unless --secrets is given.")
+@click.option("--secrets", "with_secrets", is_flag=True, help="Remove stored tokens and logins, too.")
+def uninstall(yes: bool, with_secrets: bool) -> None:
+    """Remove everything that this program made.
+
+    That is the service, state, logs, sockets, and, if you say so, secrets. Lists each group and asks. Stops
+    the manager first. Your settings, your projects and the program itself stay.
+    """
+    paths = user_paths()
+    service = removal(gather().seen)
+    wants_service = not service.is_empty and _wants_service(service, yes=yes)
+    every = groups(paths, Path.home())
+    chosen = [one.name for one in every if _is_wanted(one, yes=yes, secrets=with_secrets)]
+    if wants_service:
+        carry_out(service)
+    if chosen:
+        _stop_manager(paths)
+    _remove(chosen, paths)
+    if not (chosen or wants_service):
+        click.echo("nothing was removed")
+    _say_what_remains(paths)
+
+
+def _wants_service(plan: Plan, *, yes: bool) -> bool:
+    click.echo("service (starts the manager at login):")
+    show(plan)
+    return yes or click.confirm("Remove the service?")
+
+
+def _is_wanted(group: Group, *, yes: bool, secrets: bool) -> bool:
+    click.echo(f"{group.name} ({group.meaning}):")
+    for entry in group.entries:
+        click.echo(printable(f"  {entry}"))
+    if not group.is_secret:
+        return yes or click.confirm(f"Remove {group.name}?")
+    if secrets:
+        return True
+    if yes:
+        click.echo("  kept; to remove them: lmtb uninstall --secrets")
+        return False
+    if not click.confirm("Remove secrets? They cannot be restored."):
+        return False
+    return click.prompt("Type yes to remove all stored tokens and logins", default="no") == "yes"
+
+
+def _stop_manager(paths: Paths) -> None:
+    """Stop a manager that runs; one that does not stop keeps everything.
+
+    Raises:
+        Failure: it does not stop, or systemd would start it again.
+    """
+    if _runs(paths):
+        click.get_current_context().invoke(stop)
+    if _runs(paths):
+        step = "remove the service as well, or: systemctl --user stop lm-tools-bridge.socket"
+        raise Failure("a manager was started again, so nothing was removed", step)
+
+
+def _runs(paths: Paths) -> bool:
+    try:
+        Control(paths.control_socket).get("/health")
+    except NoManager:
+        return False
+    except (ManagerFault, ControlRefusal):
+        return True
+    return True
+
+
+def _remove(chosen: list[str], paths: Paths) -> None:
+    """Remove the groups of these names, as they are now: a stop and the secret store change files."""
+    if "secrets" in chosen:
+        _empty_keyring(paths)
+    for group in groups(paths, Path.home()):
+        if group.name in chosen:
+            _remove_group(group)
+            click.echo(f"removed: {group.name}")
+
+
+def _remove_group(group: Group) -> None:
+    try:
+        for entry in group.entries:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+    except OSError as error:
+        raise Failure(f"{error.filename}: {error.strerror}", "remove it yourself, then try again") from error
+    for folder in group.folders:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _empty_keyring(paths: Paths) -> None:
+    """Delete each secret through its store, which knows whether the desktop's keyring holds it."""
+    listed = _secrets(paths, "list", "--json")
+    for key in _keys(listed.stdout) if listed is not None else ():
+        done = _secrets(paths, "delete", key)
+        if done is None or done.returncode:
+            why = "no answer" if done is None else done.stderr.strip()
+            click.echo(printable(f"warning: the secret {key} is not deleted: {why}"), err=True)
+
+
+def _secrets(paths: Paths, *words: str) -> subprocess.CompletedProcess[str] | None:
+    """Run a verb of the secret store; None if it does not end in time, as with a locked keyring."""
+    folders = {"config": paths.config_dir, "state": paths.state_dir, "runtime": paths.runtime_dir}
+    options = [word for name, folder in folders.items() for word in (f"--{name}-dir", os.fspath(folder))]
+    try:
+        return subprocess.run(
+            [sys.executable, "-I", "-m", "workspace_server.command", *options, "secrets", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SECRETS_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def _keys(listed: str) -> list[str]:
+    try:
+        keys = json.loads(listed).get("keys", [])
+    except (ValueError, AttributeError):
+        return []
+    return [key for key in keys if isinstance(key, str)]
+
+
+def _say_what_remains(paths: Paths) -> None:
+    click.echo("\nwhat remains:")
+    for group in groups(paths, Path.home()):
+        click.echo(printable(f"  {group.name}: {', '.join(map(str, group.entries))}"))
+    for line in remains(paths):
+        click.echo(printable(f"  {line}"))

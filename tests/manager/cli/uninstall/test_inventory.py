@@ -1,0 +1,43 @@
+"""Tests of what is listed for removal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from manager.cli.uninstall.inventory import groups, removal_command
+from manager.paths import Paths
+
+
+@pytest.mark.parametrize(
+    ("mark", "command"),
+    [
+        ("uv-receipt.toml", "uv tool uninstall lm-tools-bridge"),
+        ("pipx_metadata.json", "pipx uninstall lm-tools-bridge"),
+        ("pyvenv.cfg", f"{sys.executable} -m pip uninstall lm-tools-bridge"),
+    ],
+)
+def test_program_is_removed_by_what_installed_it(tmp_path: Path, mark: str, command: str) -> None:
+    (tmp_path / mark).touch()
+    assert removal_command(tmp_path) == command
+
+
+def test_files_of_others_in_the_same_folder_are_not_listed(tmp_path: Path, paths: Paths) -> None:
+    paths.state_dir.mkdir(parents=True)
+    for name in ("state.sqlite3", "state.sqlite3-wal", "thesis.txt"):
+        (paths.state_dir / name).touch()
+    (group,) = groups(paths, tmp_path)
+    assert [one.name for one in group.entries] == ["state.sqlite3", "state.sqlite3-wal"]
+
+
+def test_sockets_outside_the_runtime_folder_are_listed(tmp_path: Path, paths: Paths) -> None:
+    (tmp_path / ".lmtb-0123456789ab").mkdir()
+    (tmp_path / ".lmtb-link").symlink_to(tmp_path)
+    (group,) = groups(paths, tmp_path)
+    assert group.entries == (tmp_path / ".lmtb-0123456789ab",)
+
+
+def test_nothing_is_listed_where_nothing_was_made(tmp_path: Path, paths: Paths) -> None:
+    assert groups(paths, tmp_path) == []

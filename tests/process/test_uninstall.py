@@ -1,0 +1,68 @@
+"""Tests of `lmtb uninstall` with a real manager: it stops first, and only what was chosen is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from support.clients.raw_clients import SessionClient
+from support.processes.manager_home import ManagerHome
+from support.processes.manager_in_process import make_project
+
+
+@pytest.fixture
+async def used(home: ManagerHome, http: ClientSession, tmp_path: Path) -> ManagerHome:
+    """A home whose manager has a project, logs and a secret."""
+    manager = await home.start()
+    client = await SessionClient.connect(http, manager.address)
+    await client.handshake(make_project(tmp_path / "proj"))
+    assert (await home.lmtb("secrets", "set", "token", "--stdin", given="hidden")).code == 0
+    home.paths.config_dir.mkdir(exist_ok=True)
+    (home.paths.config_dir / "workspace.toml").write_text("debug = 'off'\n")
+    return home
+
+
+async def test_everything_but_secrets_and_settings_is_removed(used: ManagerHome) -> None:
+    done = await used.lmtb("uninstall", "--yes")
+    assert done.code == 0, done.err
+    await used.emptied(10)
+    assert [one.name for one in used.paths.state_dir.iterdir()] == ["secrets"]
+    assert not used.paths.runtime_dir.exists()
+    assert (used.paths.config_dir / "workspace.toml").exists()
+    assert "kept; to remove them: lmtb uninstall --secrets" in done.out
+    for left in (used.paths.config_dir, used.paths.state_dir / "secrets", "pip uninstall lm-tools-bridge"):
+        assert str(left) in done.out.partition("what remains:")[2]
+
+
+async def test_secrets_are_removed_when_asked_for(used: ManagerHome) -> None:
+    assert (await used.lmtb("uninstall", "--yes", "--secrets")).code == 0
+    assert not used.paths.state_dir.exists()
+    assert (await used.lmtb("secrets", "list")).out == "No secret is stored.\n"
+
+
+async def test_each_group_is_asked_for(used: ManagerHome) -> None:
+    """Yes to logs, no to the rest; a single yes is not enough for secrets."""
+    done = await used.lmtb("uninstall", given="y\nn\nn\ny\nno\n")
+    assert done.code == 0, done.err
+    assert "removed: logs" in done.out
+    assert "removed: state" not in done.out
+    assert not used.paths.logs_dir.exists()
+    assert used.paths.state_file.exists()
+    assert (used.paths.state_dir / "secrets" / "secrets.sealed").exists()
+    assert not used.processes("manager serve")
+
+
+async def test_no_to_everything_leaves_the_manager_running(used: ManagerHome) -> None:
+    done = await used.lmtb("uninstall", given="n\nn\nn\nn\n")
+    assert done.code == 0, done.err
+    assert "nothing was removed" in done.out
+    assert used.processes("manager serve")
+
+
+async def test_second_removal_finds_nothing(used: ManagerHome) -> None:
+    await used.lmtb("uninstall", "--yes", "--secrets")
+    done = await used.lmtb("uninstall")
+    assert done.code == 0
+    assert done.out.startswith("nothing was removed")

@@ -1,0 +1,95 @@
+"""Tests of `lmtb up`: a manager in the background, found by everybody, started once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from pathlib import Path
+
+import psutil
+import pytest
+
+from manager import __version__
+from support.processes.manager_home import ManagerHome
+
+
+@pytest.fixture
+def any_port(home: ManagerHome) -> ManagerHome:
+    """A home whose configuration lets the system choose the port."""
+    configure(home, "http_port = 0")
+    return home
+
+
+def configure(home: ManagerHome, line: str) -> None:
+    home.paths.config_dir.mkdir(exist_ok=True)
+    home.paths.config_file.write_text(f"{line}\n")
+
+
+async def test_up_starts_a_manager_that_outlives_it(any_port: ManagerHome) -> None:
+    done = await any_port.lmtb("up")
+    assert done.code == 0, done.err
+    status = await any_port.status()
+    address, pid = status["address"], status["pid"]
+    assert f"the manager is ready at {address} (pid {pid}, version {__version__})" in done.out
+    assert "Stop: lmtb stop" in done.out
+    assert f"Log: {any_port.paths.logs_dir / 'manager.log'}" in done.out
+    assert os.getsid(pid) == pid
+    assert psutil.Process(pid).terminal() is None
+    assert psutil.Process(pid).cwd() == "/"
+    assert "ready" in (any_port.paths.logs_dir / "manager.log").read_text()
+    assert (await any_port.lmtb("stop")).code == 0
+    await any_port.emptied(10)
+
+
+async def test_up_leaves_a_running_manager_alone(any_port: ManagerHome) -> None:
+    manager = await any_port.start()
+    done = await any_port.lmtb("up")
+    assert done.code == 0
+    assert f"the manager is already running at {manager.address} (pid {manager.pid}" in done.out
+    said = json.loads((await any_port.lmtb("up", "--json")).out)
+    expected = {"ok": True, "started": False, "pid": manager.pid, "version": __version__}
+    assert said == {**expected, "address": manager.address}
+    assert len(any_port.processes("manager serve")) == 1
+
+
+async def test_several_at_once_start_one_manager_and_all_succeed(any_port: ManagerHome) -> None:
+    every = await asyncio.gather(*(any_port.lmtb("up", "--json") for _ in range(4)))
+    assert [one.code for one in every] == [0] * 4, [one.err for one in every]
+    assert len({json.loads(one.out)["pid"] for one in every}) == 1
+    pid = (await any_port.status())["pid"]
+    assert json.loads(every[0].out)["pid"] == pid
+
+
+async def test_failed_start_shows_the_end_of_the_log_and_the_next_step(home: ManagerHome) -> None:
+    log = home.paths.logs_dir / "manager.log"
+    log.parent.mkdir(parents=True, mode=0o700)
+    log.write_text("a line of an earlier manager\n")
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        port = foreign.getsockname()[1]
+        configure(home, f"http_port = {port}")
+        done = await home.lmtb("up")
+    assert done.code == 1
+    assert "the manager does not start (exit code 3)" in done.err
+    assert f"127.0.0.1:{port} is taken: another program listens on it" in done.err
+    assert "Next step: correct what the log says" in done.err
+    assert "earlier manager" not in done.err
+    await home.emptied(10)
+
+
+async def test_wait_ends_with_the_last_reason_and_progress_before(home: ManagerHome, tmp_path: Path) -> None:
+    """An outgoing connection blocks the port: the manager waits, and `up` says so."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as target,
+        socket.socket() as outgoing,
+    ):
+        outgoing.bind(("127.0.0.1", 0))
+        port = outgoing.getsockname()[1]
+        outgoing.connect(target.getsockname())
+        configure(home, f"http_port = {port}")
+        done = await home.lmtb("up", "--timeout", "3")
+    assert done.code == 1
+    assert done.err.startswith("starting the manager ...")
+    assert "does not answer after 3 s" in done.err
+    assert "outgoing connection" in done.err

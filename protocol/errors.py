@@ -15,7 +15,7 @@ from protocol import jsonrpc
 
 Delivered = Literal["no", "unknown"]
 RETRY_STEP: Final = "wait as long as retryAfterMs says, then retry"
-"""The next step of every refusal with `retry_after_ms`."""
+"""The next step of refusals with `retry_after_ms`; their text has the number of seconds instead."""
 
 
 class Reason(Enum):
@@ -138,7 +138,10 @@ class Refusal:
         return f"{self.message}. Next step: {self._next()}."
 
     def _next(self) -> str:
-        return (self.next_step or self.reason.next_step).rstrip(".")
+        step = (self.next_step or self.reason.next_step).rstrip(".")
+        if self.retry_after_ms is None:
+            return step
+        return step.replace(RETRY_STEP, f"wait {self.retry_after_ms / 1000:.3g} s, then retry")
 
     def data(self) -> dict[str, Any]:
         """The machine-readable part, without absent members."""

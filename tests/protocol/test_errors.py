@@ -126,3 +126,9 @@ def test_only_three_reasons_are_always_json_rpc_errors() -> None:
         "invalid_upstream_answer",
         "too_many_sessions",
     }
+
+
+def test_the_text_names_the_seconds_after_which_a_retry_makes_sense() -> None:
+    refusal = Refusal(Reason.OVERLOADED, "too much", retry_after_ms=1500)
+    assert refusal.text == "too much. Next step: wait 1.5 s, then retry."
+    assert refusal.data()["retryAfterMs"] == 1500

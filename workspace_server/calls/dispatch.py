@@ -221,7 +221,7 @@ class Calls:
         if inner.name == SEARCH or wrapped.find_tool() is not None:
             return await self.run(wrapped)
         view, name = wrapped.view, inner.name
-        if view.trust_path_for(name) is not None or view.source_without_list(name) is not None:
+        if unknown_tool.may_exist(view, name):
             return unknown_tool.answer(wrapped)
         return encode_result(execute_tool.not_found(name, view.nearest(name)))
 

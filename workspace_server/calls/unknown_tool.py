@@ -11,6 +11,7 @@ from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import Kind, View
 from workspace_server.results import clean_text, encode_result, refusal_result
 from workspace_server.source import Source
+from workspace_server.source_refusal import NOT_RUNNING, not_running
 from workspace_server.tool import Tool
 from workspace_server.trust.item import trust_command
 
@@ -23,6 +24,11 @@ def answer(call: Call) -> Outcome:
     if refusal is None:
         return unknown_tool(call.request, call.view, call.name)
     return encode_result(refusal_result(Tool(call.name, {"inputSchema": {}}), refusal))
+
+
+def may_exist(view: View, name: str) -> bool:
+    """Whether something suggests that a tool of this name exists, though it cannot be called now."""
+    return _not_available(view, name, "tools") is not None
 
 
 def unknown_prompt(request: McpRequest, view: View, name: str) -> Rejection:
@@ -55,12 +61,16 @@ def _not_available(view: View, name: str, kind: Kind) -> Refusal | None:
         text = f"{name} comes from files of this workspace that the user has not trusted as they are now"
         step = f"ask the user to look at it and to run: {trust_command(path)}"
         return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
+    if (source := view.source_down(name)) is not None:
+        return not_running(source.id, source.state, source.error)
     source = view.source_without_list(name, kind)
     return None if source is None else _not_listed(source, kind)
 
 
 def _not_listed(source: Source, kind: Kind) -> Refusal:
     """The refusal for a name that may belong to a source which has not listed anything yet."""
+    if source.state in NOT_RUNNING:
+        return not_running(source.id, source.state, source.error)
     error = clean_text(source.error or f"it is {source.state}")
     text = f'Source "{source.id}" has not listed its {kind} yet: {error}'
     details = {"source": source.id, "state": source.state, "error": error}

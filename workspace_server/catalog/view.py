@@ -6,7 +6,6 @@ clients.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -17,10 +16,12 @@ from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import schema_defaults
 from workspace_server.catalog.listing import passes_filters
+from workspace_server.catalog.near_names import near_names
 from workspace_server.catalog.registry import OfferedTool, Snapshot
 from workspace_server.config import policy
 from workspace_server.config.model import Configuration
 from workspace_server.source import Source
+from workspace_server.source_refusal import NOT_RUNNING
 from workspace_server.tool import Visibility
 from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
 from workspace_server.trust.item import trust_command
@@ -104,6 +105,22 @@ class View:
         ]
         return max(named, key=lambda one: one[0], default=(0, None))[1]
 
+    def source_down(self, name: str) -> Source | None:
+        """The source with this name's namespace, if it is not running or disabled.
+
+        A list that is known is from the last time it answered; it may have this tool when it is back.
+        """
+        if self._is_internal(name) or name in self.hidden:
+            return None
+        named = [
+            (len(prefix), source)
+            for source in self.snapshot.sources
+            if source.state in NOT_RUNNING
+            and (prefix := naming.prefix_of(source))
+            and name.startswith(prefix)
+        ]
+        return max(named, key=lambda one: one[0], default=(0, None))[1]
+
     def trust_path_for(self, name: str) -> str | None:
         """The path that has to be trusted before this name can be called; None if trust is not missing."""
         if self._is_internal(name):
@@ -119,12 +136,10 @@ class View:
         return None if bare is None or self.nearest(name) else bare.trust_path
 
     def nearest(self, name: str) -> list[str]:
-        """Up to five callable names similar to this one, best first; none for an internal name."""
+        """Up to five callable names for the same deed as this one, best first; none for an internal name."""
         if self._is_internal(name):
             return []
-        folded = {known.lower(): known for known in self.by_name}
-        found = difflib.get_close_matches(name.lower()[:128], folded, n=5, cutoff=0.5)
-        return [folded[match] for match in found]
+        return near_names(name, ((known, offered.tool.name) for known, offered in self.by_name.items()))
 
     def listed(self, mode: Mode) -> list[Mapping[str, Any]]:
         """The definitions that `tools/list` shows in this mode, in list order.

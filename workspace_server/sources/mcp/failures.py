@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from protocol.errors import RETRY_STEP, Delivered, Reason, Refusal
 from workspace_server.results import clean_text
+from workspace_server.source_refusal import NOT_RUNNING, not_running
 
 
 class TransportEnded(Exception):
@@ -49,6 +50,8 @@ class Unavailable(Exception):
 
     def refusal(self, source: str, state: str) -> Refusal:
         """The refusal for the caller; `state` is the source's."""
+        if self.delivered == "no" and self.reason is Reason.SOURCE_UNAVAILABLE and state in NOT_RUNNING:
+            return not_running(source, state, self.text, self.retry_after_ms)
         error = clean_text(self.text)
         next_step = None
         if self.delivered == "unknown" and self.reason is Reason.SOURCE_UNAVAILABLE:

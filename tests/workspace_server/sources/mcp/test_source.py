@@ -223,7 +223,7 @@ async def test_a_tool_is_called_by_its_servers_own_name() -> None:
     [
         (
             Unavailable("no\x1b[31m network", retry_after_ms=7),
-            "wait as long as retryAfterMs says, then retry; lmtb servers shows the state of the source",
+            "wait 0.007 s, then retry; lmtb servers shows the state of the source",
         ),
         (Unavailable("cut", "unknown"), "check whether the call took effect before you repeat it"),
         (Unavailable("huge", "unknown", Reason.RESPONSE_TOO_LARGE), Reason.RESPONSE_TOO_LARGE.next_step),

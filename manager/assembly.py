@@ -94,7 +94,7 @@ def assemble(
     budget = ListBudget(settings)
     lists = Lists(forwarder, catalog, settings, budget)
     dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
-    server_discover = ServerDiscover(workspaces, catalog, budget)
+    server_discover = ServerDiscover(workspaces, catalog)
     clients = RecentClients()
     upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, registered_servers)
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)

@@ -1,9 +1,8 @@
-"""Decides how long lists and greetings may take, by how long the client waits for them at its start."""
+"""Decides how long a tool list may wait for sources, by how long the client waits at its start."""
 
 from __future__ import annotations
 
 import time
-from typing import Final
 
 import msgspec
 
@@ -11,9 +10,6 @@ from manager.answers.exchange import Exchange
 from manager.routing.client_profiles import first_list_s, list_wait_s
 from manager.settings import Settings, first_list_overrides
 from protocol import headers, jsonrpc, names
-
-MAX_DISCOVER_S: Final = 8.0
-"""Seconds to wait for a workspace server that is starting; clients give up after 10 s."""
 
 
 class ListBudget:
@@ -25,10 +21,6 @@ class ListBudget:
 
     def __init__(self, settings: Settings) -> None:
         self._overrides = first_list_overrides(settings)
-
-    def discover_s(self, exchange: Exchange) -> float:
-        """Seconds that `initialize` or `server/discover` may wait for the workspace server: half the time."""
-        return min(MAX_DISCOVER_S, self._first_list_s(exchange) / 2)
 
     def header(self, exchange: Exchange) -> tuple[bytes, bytes]:
         """The header that tells the workspace server how long this tool list may wait for its sources."""

@@ -16,12 +16,13 @@ import msgspec
 from manager.answers import result_format
 from manager.answers.catalog import Catalog, Failure
 from manager.answers.exchange import Exchange, Located, Unlocated
-from manager.answers.list_budget import ListBudget
 from manager.answers.upstream_request import address_headers
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names, tasks
 
+WAIT_S: Final = 8.0
+"""Seconds to wait for a workspace server that is starting; clients give up after 10 s."""
 _CODEX: Final[Mapping[str, Any]] = {names.CODEX_SANDBOX: {}}
 _NOTHING: Final = msgspec.Raw(b"{}")
 _OURS: Final = jsonrpc.raw(names.WORKSPACE_SERVER)
@@ -33,10 +34,9 @@ DiscoverResult = Mapping[str, msgspec.Raw]
 class ServerDiscover:
     """Requests `server/discover` from workspace servers. Nothing is cached."""
 
-    def __init__(self, workspaces: Workspaces, catalog: Catalog, budget: ListBudget) -> None:
+    def __init__(self, workspaces: Workspaces, catalog: Catalog) -> None:
         self._workspaces = workspaces
         self._catalog = catalog
-        self._budget = budget
 
     async def result(self, exchange: Exchange) -> DiscoverResult | None:
         """The result of the workspace server at this URL; None if the manager has to give its own."""
@@ -48,7 +48,7 @@ class ServerDiscover:
         if not located.is_pure:
             return None
         try:
-            async with asyncio.timeout(self._budget.discover_s(exchange)):
+            async with asyncio.timeout(WAIT_S):
                 on_behalf = address_headers(exchange)
                 result = await self._catalog.ask(located.workspace, names.DISCOVER, {}, on_behalf)
         except TimeoutError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from host.command_line import json_option
-from manager.cli.workspace_command import root_of, run
+from manager.cli.output.source_warming import warm_sources
+from manager.cli.workspace_command import root_of, run, run_and_wait
 
 _path = click.argument("path", type=click.Path(path_type=Path), required=False)
 
@@ -21,12 +24,24 @@ _path = click.argument("path", type=click.Path(path_type=Path), required=False)
 def trust(path: Path | None, diff: bool, yes: bool, list_all: bool, as_json: bool) -> None:
     """Trust this project: allow its script tools, servers and settings to take effect.
 
-    Shows them first and asks. Trust covers exactly what was shown; changed content needs trust again.
+    Shows them first and asks. Trust covers exactly what was shown; changed content needs trust again. If a
+    manager runs, the project's servers are started once, so that clients get their tools at once.
     """
     flags = [*(["--diff"] if diff else []), *(["--yes"] if yes else []), *(["--json"] if as_json else [])]
     if list_all:
         run("trust", "--list", *flags)
-    run("trust", root_of(path), *flags)
+    root = root_of(path)
+    if diff or (as_json and not yes):
+        run("trust", root, *flags)
+    status = run_and_wait("trust", root, *flags)
+    if status == 0:
+        with suppress(KeyboardInterrupt):
+            warm_sources(Path(root), _silent if as_json else click.echo)
+    sys.exit(status)
+
+
+def _silent(line: str) -> None:
+    """Say nothing: the output is one JSON document."""
 
 
 @click.command()

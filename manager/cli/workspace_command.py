@@ -7,7 +7,9 @@ running servers see changes with the next request.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -24,6 +26,27 @@ _PATH_S: Final = 1.0
 
 def run(*words: str) -> NoReturn:
     """Replace this process with the workspace server's command, given the user's folders and `words`."""
+    command = _command(words)
+    try:
+        os.execv(sys.executable, command)  # noqa: S606  no shell is meant
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def run_and_wait(*words: str) -> int:
+    """Run the workspace server's command at this terminal; returns its exit status."""
+    command = _command(words)
+    try:
+        return subprocess.run(command, check=False).returncode
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: OSError) -> Failure:
+    return Failure(f"{sys.executable} cannot be run: {error}", "install the program again")
+
+
+def _command(words: Sequence[str]) -> list[str]:
     paths = user_paths()
     folders = (
         "--config-dir", str(paths.config_dir), "--state-dir", str(paths.state_dir),
@@ -33,11 +56,7 @@ def run(*words: str) -> NoReturn:
     known = () if search is None else ("--path", search)
     sys.stdout.flush()
     sys.stderr.flush()
-    command = [sys.executable, "-I", "-m", "workspace_server.command", *folders, *known, *words]
-    try:
-        os.execv(sys.executable, command)  # noqa: S606  no shell is meant
-    except OSError as error:
-        raise Failure(f"{sys.executable} cannot be run: {error}", "install the program again") from error
+    return [sys.executable, "-I", "-m", "workspace_server.command", *folders, *known, *words]
 
 
 def _managers_path(paths: Paths) -> str | None:

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
-from manager.answers import list_budget
+from manager.answers import server_discover
 from protocol import headers, names
 from support.clients.raw_clients import EVENTS, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events
@@ -98,7 +98,7 @@ async def test_discover_waits_only_briefly_for_a_hung_server(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never a 5xx; the manager then gives its own result."""
-    monkeypatch.setattr(list_budget, "MAX_DISCOVER_S", 0.2)
+    monkeypatch.setattr(server_discover, "WAIT_S", 0.2)
     project = make_project(tmp_path / "proj")
     client = await SessionClient.connect(http, manager.address)
     await client.handshake(project)

@@ -22,6 +22,7 @@ from manager import exit_codes
 from manager.paths import Paths
 from support.processes.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
 from support.processes.timeouts import within
+from support.servers.stdio_servers import program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals")
 
@@ -134,6 +135,26 @@ def _trusted_source_is_tried_again(manager: ManagerProcess, project: Path) -> No
     (source,) = json.loads(tried.stdout)["sources"]
     assert (source["id"], source["state"]) == ("stdio:gone", "failed")
     assert "no-such-program" in source["error"]
+
+
+def test_trust_starts_the_servers_once_so_that_the_first_list_is_complete(
+    manager: ManagerProcess, project: Path
+) -> None:
+    """Also after the project's server was stopped: the list is stored."""
+    gate = project / "gate"
+    body = f"while os.path.exists({str(gate)!r}): time.sleep(0.05)\nserve(echo)"
+    command, *arguments = program(f"time.sleep(2.5)\n{body}")
+    servers = {"slow": {"command": command, "args": arguments}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    trusted = manager.lmtb("trust", "--yes", cwd=project)
+    assert trusted.returncode == exit_codes.OK
+    assert "Starting 1 server" in trusted.stdout
+    assert re.search(r"stdio:slow: ready after [0-9.]+ s, tools: 1\n", trusted.stdout)
+    gate.touch()
+    (process,) = manager.status()["instanceDetails"]
+    os.kill(process["pid"], signal.SIGKILL)
+    assert "slow__echo" in manager.lmtb("tools", cwd=project).stdout
+    gate.unlink()
 
 
 def test_a_decision_about_a_tool_counts_from_the_next_request_on(

@@ -6,25 +6,31 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from manager import exit_codes
+from manager.cli import workspace_command
 from manager.paths import Paths
 from support.processes.manager_process import lmtb
 
 
 @pytest.fixture
 def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """What this process would have become."""
+    """The commands that this process would have become, or run."""
     found: list[list[str]] = []
 
     def become(_: str, command: list[str]) -> None:
         found.append(command)
         raise SystemExit(0)
 
+    def run(command: list[str], **_: Any) -> NoReturn:
+        become("", command)
+        raise AssertionError("unreachable")
+
     monkeypatch.setattr(os, "execv", become)
+    monkeypatch.setattr(workspace_command.subprocess, "run", run)
     return found
 
 

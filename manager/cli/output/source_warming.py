@@ -1,0 +1,61 @@
+"""Starts the servers of a project once and waits for their tool lists, with a line for each.
+
+The lists are stored, so that even a client's first request gets them without waiting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from host.command_line import Failure
+from host.printable import printable
+from manager.cli.output.manager_access import ask_about
+from manager.cli.output.responses import objects
+
+WAIT_S: Final = 60.0
+"""Longest wait; a server that needs more, for example to be downloaded, goes on by itself."""
+POLL_S: Final = 0.25
+_STARTING: Final = frozenset({"starting", "connecting"})
+
+Say = Callable[[str], object]
+
+
+def warm_sources(root: Path, say: Say) -> None:
+    """Start the servers of the workspace at `root`, if a manager runs, and wait until each has its tools.
+
+    Never fails: trust is recorded already.
+    """
+    began = time.monotonic()
+    starting: set[str] = set()
+    is_first = True
+    while time.monotonic() - began < WAIT_S:
+        try:
+            found = {str(one.get("id")): one for one in objects(ask_about("/inspect", root), "sources")}
+        except Failure as failure:
+            if failure.reason != "no_manager":
+                say(f"Their tools could not be listed yet: {failure}")
+            return
+        now = {name for name, source in found.items() if source.get("state") in _STARTING}
+        if is_first and now:
+            say(f"Starting {_counted(len(now))} to list the tools. Ctrl-C leaves that to the background.")
+        for name in sorted(starting - now):
+            say(_line(name, found.get(name, {}), time.monotonic() - began))
+        if not now:
+            return
+        starting, is_first = now, False
+        time.sleep(POLL_S)
+    say(f"Still starting: {', '.join(map(printable, sorted(starting)))}. See: lmtb servers")
+
+
+def _counted(number: int) -> str:
+    return "1 server" if number == 1 else f"{number} servers"
+
+
+def _line(name: str, source: Mapping[str, Any], seconds: float) -> str:
+    if source.get("state") == "ready":
+        count = source.get("toolCount")
+        return f"  {printable(name)}: ready after {seconds:.1f} s, tools: {count}"
+    return f"  {printable(name)}: {printable(source.get('state'))}: {printable(source.get('error') or '')}"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
 import pytest
 
+from support.clients.agent_table import AGENTS
+from support.clients.agent_workplace import Workplace, workplace_of
 from support.clients.agents import InstalledAgents
 from support.processes.installing import install
 
@@ -26,3 +31,12 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> InstalledAgents:
     # the parent is the same folder for all processes of one run
     lock = tmp_path_factory.getbasetemp().parent / "agents.lock"
     return InstalledAgents(install("agent programs", "agents", seconds=INSTALL_S, lock=lock))
+
+
+@pytest.fixture(params=AGENTS)
+async def workplace(
+    request: pytest.FixtureRequest, agents: InstalledAgents, tmp_path: Path
+) -> AsyncIterator[Workplace]:
+    """Each agent in turn, with a project and a manager of its own."""
+    async with workplace_of(AGENTS[request.param], agents, tmp_path.resolve()) as place:
+        yield place

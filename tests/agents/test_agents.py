@@ -5,79 +5,58 @@ Each is run headless. A scripted model decides what it does, and records which t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 
-from support.clients.agent_table import AGENTS
-from support.clients.agents import Agent, InstalledAgents, Place, run_agent
-from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home
-from support.processes.manager_in_process import make_project
-from support.servers.model_formats.steps import Call, ModelRequest, Say, Step
-from support.servers.scripted_model import Script, ScriptedModel, scripted_model
-
-NONCE = "of this project"
-RUN_S = 90.0
-AS_SHIPPED = {"match_wait_s": 5, "announce_hold_s": 0.4}
-"""Settings that other tests make shorter."""
-Deed = Callable[[], Awaitable[object]]
-
-
-@dataclass
-class Workplace:
-    """One agent, its project, and the manager of its user."""
-
-    agent: Agent
-    installed: InstalledAgents
-    home: ManagerHome
-    manager: ManagerProcess
-    project: Path
-
-    async def work(self, script: Script) -> ScriptedModel:
-        """Run the agent to its end; its model, with what it was asked."""
-        place_home = self.home.folder / "agent"
-        place_home.mkdir()
-        async with scripted_model(script) as model:
-            place = Place(place_home, self.project, self.manager.address, model.url)
-            run = await run_agent(self.agent, self.installed, place, "Do as you like.", RUN_S)
-        assert not model.errors, model.errors
-        assert run.code == 0, run.output
-        assert model.requests, run.output
-        return model
-
-    def offered(self, request: ModelRequest) -> set[str]:
-        """Our tools in a request to the model."""
-        return self.agent.ours(request.tools)
-
-    def reads_nonce(self) -> Step:
-        """The model reads a file of the project."""
-        return Call(self.agent.tool("lm_readFile"), {"filePath": "nonce.txt"})
-
-
-def script(*steps: Step, before: dict[int, Deed] | None = None) -> Script:
-    """The model takes these steps, then ends; `before` is what happens before the answer of that number."""
-
-    async def next_step(request: ModelRequest) -> Step:
-        if deed := (before or {}).get(request.number):
-            await deed()
-        return steps[request.number - 1] if request.number <= len(steps) else Say("done")
-
-    return next_step
-
-
-@pytest.fixture(params=AGENTS)
-async def workplace(
-    request: pytest.FixtureRequest, agents: InstalledAgents, tmp_path: Path
-) -> AsyncIterator[Workplace]:
-    folder = tmp_path.resolve()
-    async with manager_home(folder / "user", forks=True) as home:
-        project = make_project(folder / "proj", **{"nonce.txt": NONCE})
-        yield Workplace(AGENTS[request.param], agents, home, await home.start(**AS_SHIPPED), project)
+from support.clients.agent_workplace import NONCE, OTHER_NONCE, Workplace, script
 
 
 async def test_built_in_tools_are_in_the_first_request_and_can_be_called(workplace: Workplace) -> None:
-    model = await workplace.work(script(workplace.reads_nonce()))
-    assert "lm_readFile" in workplace.offered(model.requests[0]), sorted(model.requests[0].tools)
+    model = await workplace.work(script(workplace.reads("nonce.txt")))
+    first, second = model.requests
+    assert "lm_readFile" in workplace.offered(first), sorted(first.tools)
+    assert NONCE in second.last_result
+
+
+async def test_a_call_after_a_crash_of_the_manager_succeeds(workplace: Workplace) -> None:
+    """The model has its first result when the manager is killed, and another one is there when it goes on."""
+    steps = script(workplace.reads("nonce.txt"), workplace.reads("other.txt"), before={2: workplace.crash})
+    model = await workplace.work(steps)
     assert NONCE in model.requests[1].last_result
+    assert OTHER_NONCE in model.requests[2].last_result
+
+
+async def test_a_call_after_a_restart_of_the_manager_succeeds(workplace: Workplace) -> None:
+    """It is stopped in order, with its servers."""
+    steps = script(workplace.reads("nonce.txt"), workplace.reads("other.txt"), before={2: workplace.restart})
+    model = await workplace.work(steps)
+    assert OTHER_NONCE in model.requests[2].last_result
+
+
+async def test_a_call_after_a_crash_of_the_workspace_server_succeeds(workplace: Workplace) -> None:
+    reading = (workplace.reads("nonce.txt"), workplace.reads("other.txt"))
+    model = await workplace.work(script(*reading, before={2: workplace.kill_server}))
+    assert OTHER_NONCE in model.requests[2].last_result
+
+
+async def test_its_user_sees_it_by_name_and_with_its_project(workplace: Workplace) -> None:
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.extend([(await workplace.home.lmtb(verb)).out for verb in ("whoami", "sessions")])
+
+    await workplace.work(script(workplace.reads("nonce.txt"), before={2: look}))
+    whoami, sessions = seen
+    name, version = workplace.agent.client, workplace.agent.package.split()[1]
+    assert f"{name} {version}  (" in whoami
+    assert str(workplace.project) in whoami
+    has_session = "(sessions " in whoami
+    assert (name in sessions) == has_session, sessions
+
+
+@pytest.mark.parametrize("workplace", ["gemini-cli", "opencode"], indirect=True)
+async def test_an_agent_that_waits_has_all_tools_in_its_first_request(workplace: Workplace) -> None:
+    await workplace.add_slow_server()
+    model = await workplace.work(script(workplace.calls("slow__text", text="größe ☕")))
+    first, second = model.requests
+    assert {"lm_readFile", "slow__text"} <= workplace.offered(first)
+    assert "größe ☕" in second.last_result

@@ -45,6 +45,42 @@ trust_level = "trusted"
     return {"SCRIPTED_KEY": KEY, "CODEX_HOME": str(place.home / ".codex")}
 
 
+def _gemini_cli(place: Place) -> Mapping[str, str]:
+    settings = {
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "privacy": {"usageStatisticsEnabled": False},
+        "telemetry": {"enabled": False},
+        "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+        **json.loads(place.documented("gemini-cli.md", "json")),
+    }
+    place.write(".gemini/settings.json", json.dumps(settings))
+    return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": place.model}
+
+
+def _opencode(place: Place) -> Mapping[str, str]:
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "scripted",
+        "options": {"baseURL": f"{place.model}/v1", "apiKey": KEY},
+        "models": {"scripted": {"name": "scripted", "tool_call": True}},
+    }
+    settings = {
+        "autoupdate": False,
+        "share": "disabled",
+        "enabled_providers": ["scripted"],
+        "model": "scripted/scripted",
+        "provider": {"scripted": provider},
+        **json.loads(place.documented("opencode.md", "json")),
+    }
+    place.write(".config/opencode/opencode.json", json.dumps(settings))
+    return {
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+    }
+
+
 AGENTS = {
     "claude-code": Agent(
         package="@anthropic-ai/claude-code 2.1.330",
@@ -62,5 +98,22 @@ AGENTS = {
         arguments=("exec", "--dangerously-bypass-approvals-and-sandbox"),
         configure=_codex,
         is_script=True,
+    ),
+    "gemini-cli": Agent(
+        package="@google/gemini-cli 0.61.0",
+        client="gemini-cli-mcp-client",
+        prefix="mcp_lm-tools-bridge_",
+        program="@google/gemini-cli/bundle/gemini.js",
+        arguments=("--yolo", "--skip-trust", "--model", "gemini-2.5-flash", "-p"),
+        configure=_gemini_cli,
+        is_script=True,
+    ),
+    "opencode": Agent(
+        package="opencode-ai 1.18.33",
+        client="opencode",
+        prefix="lm-tools-bridge_",
+        program="opencode-ai/bin/opencode.exe",
+        arguments=("run", "--auto"),
+        configure=_opencode,
     ),
 }

@@ -33,22 +33,32 @@ FORMATS: tuple[Format, ...] = (anthropic_messages, openai_responses, openai_chat
 
 
 class ScriptedModel:
-    """The model. `requests` are those that offered tools; `errors` is what its script raised."""
+    """The model.
+
+    Attributes:
+        requests: those that offered tools.
+        asides: the bodies of those that did not.
+        unknown: method and path of requests that no format has.
+        errors: what the script raised.
+        url: where it is.
+    """
 
     def __init__(self, script: Script) -> None:
         self._script = script
         self.requests: list[ModelRequest] = []
+        self.asides: list[Json] = []
+        self.unknown: list[str] = []
         self.errors: list[BaseException] = []
         self.url = ""
 
     def app(self) -> web.Application:
-        """Every format at its paths; all else is answered with an empty object."""
+        """Every format at its paths; all else is recorded and not found."""
         app = web.Application(client_max_size=LARGEST)
         for one in FORMATS:
             for path in one.PATHS:
                 app.router.add_post(path, self._handler(one))
         app.router.add_post("/v1/messages/count_tokens", _count)
-        app.router.add_route("*", "/{other:.*}", _nothing)
+        app.router.add_route("*", "/{other:.*}", self._nothing)
         return app
 
     def _handler(self, form: Format) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -65,9 +75,14 @@ class ScriptedModel:
 
         return handle
 
+    async def _nothing(self, request: web.Request) -> web.Response:
+        self.unknown.append(f"{request.method} {request.path_qs}")
+        return web.json_response({}, status=404)
+
     async def _next(self, form: Format, body: Json) -> tuple[Step, int]:
         tools, results = form.read(body)
         if not tools:
+            self.asides.append(body)
             return Say("aside"), 0
         request = ModelRequest(len(self.requests) + 1, frozenset(tools), tuple(results), body)
         self.requests.append(request)
@@ -80,10 +95,6 @@ class ScriptedModel:
 
 async def _count(request: web.Request) -> web.Response:
     return web.json_response({"input_tokens": 1})
-
-
-async def _nothing(request: web.Request) -> web.Response:
-    return web.json_response({}, status=404)
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -199,6 +200,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--chained", action="store_true", help="hide a tool behind tool_search and execute_tool"
     )
+    parser.add_argument("--start-delay", type=float, default=0.0, help="seconds before it serves")
     parser.add_argument("--search-delay", type=float, default=0.0, help="seconds that tool_search takes")
     return parser.parse_args(arguments)
 
@@ -207,6 +209,7 @@ def main() -> None:
     """Serve as the command line says."""
     warnings.simplefilter("ignore")
     state = State(options_of())
+    time.sleep(state.options.start_delay)
     if state.options.stdio:
         asyncio.run(serve_stdio(build(state), state.options.era))
     elif state.options.http is not None:

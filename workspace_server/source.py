@@ -13,7 +13,7 @@ from protocol import jsonrpc
 from protocol.issues import Issue
 from protocol.versions import Era
 from workspace_server.call_context import CallContext
-from workspace_server.tool import CallOutcome, Extras, RpcError, Tool
+from workspace_server.tool import CallOutcome, RpcError, SourceOfferings, Tool
 
 SourceKind = Literal["builtin", "script", "stdio", "remote", "language-server", "editor"]
 SourceState = Literal[
@@ -104,11 +104,11 @@ class Source(ABC):
         """As `call_tool`, for one of the `nowait_tools`, which never wait and never ask the caller."""
         raise NotImplementedError
 
-    def extras(self) -> Extras:
+    def offerings(self) -> SourceOfferings:
         """The known prompts, resources and templates; `list_tools` waits a moment for them."""
-        return Extras()
+        return SourceOfferings()
 
-    async def relay(
+    async def forward(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
         """Forward any request to the source on behalf of a client, with the source's own names and cursors.
@@ -123,7 +123,7 @@ class Source(ABC):
         """
         return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{self.id} has no method {method}")
 
-    async def greeting(self) -> HandshakeResult | None:
+    async def handshake_result(self) -> HandshakeResult | None:
         """What the server behind the source says about itself; None without a server or an answer."""
         return None
 

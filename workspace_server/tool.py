@@ -69,7 +69,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Extras:
+class SourceOfferings:
     """The prompts, resources and resource templates of a source, each in the order of its list."""
 
     prompts: tuple[Entry, ...] = ()

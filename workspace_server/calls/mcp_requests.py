@@ -30,7 +30,7 @@ _MAY_ASK: Final = frozenset({names.PROMPTS_GET, names.RESOURCES_READ})
 _RESUMING: Final = ("inputResponses", "requestState")
 
 
-async def relay(
+async def forward(
     calls: Calls,
     request: McpRequest,
     view: View,
@@ -56,7 +56,7 @@ async def relay(
 
     async def send(timed: CallContext) -> CallOutcome:
         resuming = {key: timed.params[key] for key in _RESUMING if key in timed.params}
-        return await source.relay(method, {**given, **resuming}, timed)
+        return await source.forward(method, {**given, **resuming}, timed)
 
     async def work(context: CallContext) -> CallOutcome:
         text = f"{source.id} did not answer {method} within {seconds:g} s"

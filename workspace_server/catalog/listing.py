@@ -91,7 +91,7 @@ class Listing:
         if self._task is not None:
             self.stale = self._listed is not None
         source = self.source
-        reported = (tuple(source.issues()), source.withheld(), source.extras())
+        reported = (tuple(source.issues()), source.withheld(), source.offerings())
         seen = (self._listed, self._cause, self.stale, self.is_awaited, *reported)
         before, self._seen, self._revision = self._seen, seen, source.revision
         return before != seen

@@ -16,7 +16,7 @@ from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import uri_template
 from workspace_server.source import Source
-from workspace_server.tool import Entry, Extras
+from workspace_server.tool import Entry, SourceOfferings
 
 MAX_NAMED: Final = 5
 """How many URIs one issue lists."""
@@ -97,27 +97,29 @@ def merge(sources: Sequence[Source]) -> Offerings:
 
     A source whose tools are off by default offers nothing: there is no setting to enable single entries.
     """
-    listed = [(source, source.extras()) for source in sources if source.default == "enabled"]
-    named, issues = naming.assign([(source, extras.prompts) for source, extras in listed], None, "prompt")
+    listed = [(source, source.offerings()) for source in sources if source.default == "enabled"]
+    named, issues = naming.assign(
+        [(source, offerings.prompts) for source, offerings in listed], None, "prompt"
+    )
     prompts = tuple(
         OfferedEntry(one.name, one.item, one.source, {**one.item.definition, "name": one.name})
         for one in named
     )
-    resources, clashes = _by_uri(listed, lambda extras: extras.resources)
-    templates, more = _by_uri(listed, lambda extras: extras.templates)
+    resources, clashes = _by_uri(listed, lambda offerings: offerings.resources)
+    templates, more = _by_uri(listed, lambda offerings: offerings.templates)
     offering = tuple(source for source, _ in listed)
     return Offerings(prompts, resources, templates, offering, (*issues, *clashes, *more))
 
 
 def _by_uri(
-    listed: Sequence[tuple[Source, Extras]], of: Callable[[Extras], Sequence[Entry]]
+    listed: Sequence[tuple[Source, SourceOfferings]], of: Callable[[SourceOfferings], Sequence[Entry]]
 ) -> tuple[tuple[OfferedEntry, ...], list[Issue]]:
     """The entries of all sources, sorted by URI; of equal URIs only the first."""
     found: dict[str, OfferedEntry] = {}
     issues = []
-    for source, extras in listed:
+    for source, offerings in listed:
         clashing: dict[str, list[str]] = {}
-        for entry in of(extras):
+        for entry in of(offerings):
             if entry.name.startswith(names.OWN_SCHEME):
                 clashing.setdefault("", []).append(entry.name)
             elif entry.name in found:

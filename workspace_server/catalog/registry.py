@@ -237,11 +237,11 @@ class Registry:
             issues.append(Issue("warning", "source", "NO_SOURCES", "No source of tools is configured"))
         by_name = {tool.name: tool for tool in tools}
         sources = tuple(listing.source for listing in self._listings)
-        extras = offerings.merge(sources)
-        issues += extras.issues
+        merged = offerings.merge(sources)
+        issues += merged.issues
         awaited = frozenset(listing.source.id for listing in self._listings if listing.is_awaited)
         return Snapshot(
-            tools, sources, tuple(self._refused + issues), filtered, withheld, by_name, awaited, extras
+            tools, sources, tuple(self._refused + issues), filtered, withheld, by_name, awaited, merged
         )
 
 

@@ -123,13 +123,13 @@ class Toolset:
                 out, because every user of this machine can read them.
         """
         known, callable_ = views.counts(self._view.snapshot.tools), views.counts(self._view.tools)
-        extras = self._view.snapshot.offerings.counts
+        counts = self._view.snapshot.offerings.counts
         return [
             {
                 **source,
                 "toolCount": known.get(source["id"], 0),
                 "enabledToolCount": callable_.get(source["id"], 0),
-                **extras.get(source["id"], {}),
+                **counts.get(source["id"], {}),
             }
             for source in self._registry.sources(closely=closely)
         ]

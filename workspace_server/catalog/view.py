@@ -176,14 +176,17 @@ class View:
         return frozenset(kind for kind, shown in mine.items() if shown != theirs[kind])
 
     def _lists(self) -> Mapping[Kind, object]:
-        extras = self.snapshot.offerings
+        offerings = self.snapshot.offerings
         described = [
             (one.name, one.tool.description) for one in self.tools
         ]  # each tool is a resource as well
         return {
             "tools": [(one.definition, one.tool.visibility) for one in self.tools],
-            "prompts": [one.definition for one in extras.prompts],
-            "resources": (described, [one.definition for one in (*extras.resources, *extras.templates)]),
+            "prompts": [one.definition for one in offerings.prompts],
+            "resources": (
+                described,
+                [one.definition for one in (*offerings.resources, *offerings.templates)],
+            ),
         }
 
 

@@ -39,7 +39,7 @@ async def complete(calls: Calls, request: McpRequest, view: View) -> Outcome:
         return request.invalid("params.ref names nothing that can be completed")
     source, own_ref = found
     params: dict[str, msgspec.Raw] = {**request.inbound.params, "ref": jsonrpc.raw(own_ref)}
-    outcome = await mcp_requests.relay(calls, request, view, source, params)
+    outcome = await mcp_requests.forward(calls, request, view, source, params)
     if isinstance(outcome, RpcError) and outcome.code == jsonrpc.METHOD_NOT_FOUND:
         return _NOTHING
     return mcp_requests.answer(request, outcome)

@@ -30,7 +30,7 @@ from workspace_server.config import policy
 from workspace_server.source import HandshakeResult, Source
 from workspace_server.tool import Tool
 
-GREETING_S: Final = 5.0
+HANDSHAKE_S: Final = 5.0
 """How long `server/discover` waits for the server's handshake. Together with the first list and the start of
 this process that is less than the manager's own limit."""
 _STATUS: Final[Mapping[int, int]] = {
@@ -72,7 +72,7 @@ class PassThrough:
         if is_call:
             outcome = await self._call(request, view, source)
         else:
-            found = await mcp_requests.relay(self._calls, request, view, source, request.inbound.params)
+            found = await mcp_requests.forward(self._calls, request, view, source, request.inbound.params)
             outcome = mcp_requests.answer(request, found)
         return await _completed(outcome, source)
 
@@ -88,15 +88,15 @@ class PassThrough:
     async def _discover(self, request: McpRequest, view: View, source: Source) -> Outcome | None:
         """The server's `server/discover` result, with the revisions that this process supports."""
         try:
-            async with asyncio.timeout(GREETING_S):
-                greeting = await source.greeting()
+            async with asyncio.timeout(HANDSHAKE_S):
+                handshake_result = await source.handshake_result()
         except TimeoutError:
             return None
-        if greeting is None:
+        if handshake_result is None:
             return None
-        about: Mapping[str, Any] = _discover_result(greeting)
-        if greeting.era is Era.MODERN:
-            found = await mcp_requests.relay(self._calls, request, view, source, request.inbound.params)
+        about: Mapping[str, Any] = _discover_result(handshake_result)
+        if handshake_result.era is Era.MODERN:
+            found = await mcp_requests.forward(self._calls, request, view, source, request.inbound.params)
             about = jsonrpc.members_of(found) if isinstance(found, msgspec.Raw) else about
         return jsonrpc.raw({**about, "supportedVersions": list(MODERN_REVISIONS)})
 
@@ -133,18 +133,18 @@ def _unlisted(view: View, source: Source, name: str) -> OfferedTool | None:
     return OfferedTool(name, tool, source, tool.definition)
 
 
-def _discover_result(greeting: HandshakeResult) -> dict[str, Any]:
+def _discover_result(handshake_result: HandshakeResult) -> dict[str, Any]:
     """A result of `server/discover`, made from the server's handshake."""
-    capabilities = {name: own for name, own in greeting.capabilities.items() if name != _OLDER_TASKS}
-    own = {} if greeting.instructions is None else {"instructions": greeting.instructions}
-    meta = {names.META_SERVER: greeting.server_info}
+    capabilities = {name: own for name, own in handshake_result.capabilities.items() if name != _OLDER_TASKS}
+    own = {} if handshake_result.instructions is None else {"instructions": handshake_result.instructions}
+    meta = {names.META_SERVER: handshake_result.server_info}
     about = {"resultType": "complete", "capabilities": capabilities, **own, "_meta": meta}
     return {**about, "ttlMs": 0, "cacheScope": "private"}
 
 
 async def _speaks(source: Source, era: Era) -> bool:
-    greeting = await source.greeting()
-    return greeting is not None and greeting.era is era
+    handshake_result = await source.handshake_result()
+    return handshake_result is not None and handshake_result.era is era
 
 
 async def _completed(outcome: Outcome | None, source: Source) -> Outcome | None:
@@ -153,10 +153,10 @@ async def _completed(outcome: Outcome | None, source: Source) -> Outcome | None:
         return replace(outcome, status=_STATUS.get(outcome.code, outcome.status))
     if not isinstance(outcome, msgspec.Raw):
         return outcome
-    greeting = await source.greeting()
-    if greeting is None or greeting.era is Era.MODERN:
+    handshake_result = await source.handshake_result()
+    if handshake_result is None or handshake_result.era is Era.MODERN:
         return outcome
-    return _signed(outcome, greeting.server_info)
+    return _signed(outcome, handshake_result.server_info)
 
 
 def _signed(result: msgspec.Raw, server: Mapping[str, Any]) -> msgspec.Raw:

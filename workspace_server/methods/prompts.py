@@ -25,5 +25,5 @@ async def get(calls: Calls, request: McpRequest, view: View) -> Outcome:
         return unknown_tool.unknown_prompt(request, view, name)
     params = {**request.inbound.params, "name": jsonrpc.raw(offered.entry.original)}
     return mcp_requests.answer(
-        request, await mcp_requests.relay(calls, request, view, offered.source, params)
+        request, await mcp_requests.forward(calls, request, view, offered.source, params)
     )

@@ -58,13 +58,13 @@ async def read(calls: Calls, request: McpRequest, view: View) -> Outcome:
         return tool_resources.read(request, view)
     owner = view.snapshot.offerings.owner(uri)
     if owner is not None:
-        outcome = await mcp_requests.relay(calls, request, view, owner, request.inbound.params)
+        outcome = await mcp_requests.forward(calls, request, view, owner, request.inbound.params)
         if isinstance(outcome, RpcError) and outcome.code in _NOT_FOUND and outcome.data is None:
             return tool_resources.not_found(request, uri)
         return mcp_requests.answer(request, outcome)
     failures: list[CallOutcome] = []
     for source, time_limit_s in (await _candidates(view, uri)).items():
-        outcome = await mcp_requests.relay(
+        outcome = await mcp_requests.forward(
             calls, request, view, source, request.inbound.params, time_limit_s=time_limit_s
         )
         if not _is_failure(outcome):
@@ -95,8 +95,8 @@ async def _candidates(view: View, uri: str) -> dict[Source, float]:
     found = dict.fromkeys(offerings.likely(uri), math.inf)
     for source in offerings.sources:
         if source not in found and source.state == "ready":
-            greeting = await source.greeting()
-            if greeting is not None and "resources" in greeting.capabilities:
+            handshake_result = await source.handshake_result()
+            if handshake_result is not None and "resources" in handshake_result.capabilities:
                 found[source] = UNLIKELY_S
     return dict(islice(found.items(), MAX_ASKED))
 

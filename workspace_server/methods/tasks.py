@@ -149,7 +149,7 @@ class TaskMethods:
         owner = source_tasks.owner(task)
         failures: list[CallOutcome] = []
         for source in await _candidates(view, owner):
-            outcome = await mcp_requests.relay(self._calls, request, view, source, request.inbound.params)
+            outcome = await mcp_requests.forward(self._calls, request, view, source, request.inbound.params)
             if isinstance(outcome, msgspec.Raw):
                 source_tasks.remember(task, source.id)
                 return mcp_requests.answer(request, outcome)
@@ -169,5 +169,9 @@ async def _candidates(view: View, owner: str | None) -> list[Source]:
 
 
 async def _makes_tasks(source: Source) -> bool:
-    greeting = await source.greeting()
-    return greeting is not None and greeting.era is Era.MODERN and tasks.is_declared(greeting.capabilities)
+    handshake_result = await source.handshake_result()
+    return (
+        handshake_result is not None
+        and handshake_result.era is Era.MODERN
+        and tasks.is_declared(handshake_result.capabilities)
+    )

@@ -12,7 +12,7 @@ from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
 from workspace_server.sources.mcp.session.transport import RequestFailed, ResponseStreamMessage
 
 Message = dict[str, Any]
-GREETING: Message = {
+INITIALIZE_RESULT: Message = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"tools": {"listChanged": True}},
     "serverInfo": {"name": "scripted", "version": "1"},
@@ -21,7 +21,7 @@ GREETING: Message = {
 
 
 class ScriptedTransport:
-    """A transport; `serve(transport, message)` handles each message, except a handshake with `greeting`.
+    """A transport; `serve(transport, message)` handles each message, except a handshake with `handshake_result`.
 
     Attributes:
         sent: every message, decoded.
@@ -34,7 +34,7 @@ class ScriptedTransport:
     def __init__(
         self,
         serve: Callable[[ScriptedTransport, Message], None] | None = None,
-        greeting: Message | None = None,
+        handshake_result: Message | None = None,
     ) -> None:
         self.sent: list[Message] = []
         self.negotiations: list[tuple[Era, str]] = []
@@ -42,7 +42,7 @@ class ScriptedTransport:
         self.close_gate: asyncio.Event | None = None
         self.send_error: Exception | None = None
         self._serve = serve
-        self._greeting = GREETING if greeting is None else greeting
+        self._handshake_result = INITIALIZE_RESULT if handshake_result is None else handshake_result
         self._arrived: asyncio.Queue[bytes | ResponseStreamMessage | RequestFailed | Exception] = (
             asyncio.Queue()
         )
@@ -52,8 +52,8 @@ class ScriptedTransport:
             raise self.send_error
         decoded = json.loads(message)
         self.sent.append(decoded)
-        if decoded.get("method") == "initialize" and self._greeting:
-            self.answer(decoded, self._greeting)
+        if decoded.get("method") == "initialize" and self._handshake_result:
+            self.answer(decoded, self._handshake_result)
         elif self._serve is not None:
             self._serve(self, decoded)
 

@@ -12,7 +12,7 @@ from protocol.issues import Issue
 from protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.source import HandshakeResult, Source
-from workspace_server.tool import CallOutcome, Entry, Extras, Tool, ToolResult
+from workspace_server.tool import CallOutcome, Entry, SourceOfferings, Tool, ToolResult
 
 OBJECT: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -24,18 +24,18 @@ def tool(name: str, schema: Mapping[str, Any] = OBJECT, **members: Any) -> Tool:
     return Tool(name, {"name": name, "inputSchema": schema, **members}, visibility, keywords)
 
 
-def extras(
+def offerings(
     prompts: Sequence[str] = (), resources: Sequence[str] = (), templates: Sequence[str] = ()
-) -> Extras:
+) -> SourceOfferings:
     """Entries with the least definition that can be offered."""
-    return Extras(
+    return SourceOfferings(
         tuple(Entry(name, {"name": name}, name) for name in prompts),
         tuple(Entry(uri, {"uri": uri, "name": uri}, uri) for uri in resources),
         tuple(Entry(text, {"uriTemplate": text, "name": text}, text) for text in templates),
     )
 
 
-def greeting(**capabilities: Any) -> HandshakeResult:
+def handshake_result(**capabilities: Any) -> HandshakeResult:
     """A server of the newer era with these capabilities."""
     return HandshakeResult(Era.MODERN, "2026-07-28", capabilities)
 
@@ -66,7 +66,7 @@ class ScriptedSource(Source):
         self.fault: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
-        self.offered = Extras()
+        self.offered = SourceOfferings()
         self.answers: dict[str, Any] = {}
         self.relayed: list[tuple[str, dict[str, Any]]] = []
         self.greeted: HandshakeResult | None = None
@@ -90,19 +90,19 @@ class ScriptedSource(Source):
             self.cancelled.set()
             raise
 
-    def extras(self) -> Extras:
+    def offerings(self) -> SourceOfferings:
         return self.offered
 
-    async def relay(
+    async def forward(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
         self.relayed.append((method, {key: msgspec.json.decode(raw) for key, raw in params.items()}))
         if method not in self.answers:
-            return await super().relay(method, params, context)
+            return await super().forward(method, params, context)
         outcome: CallOutcome = await self.answers[method](params, context)
         return outcome
 
-    async def greeting(self) -> HandshakeResult | None:
+    async def handshake_result(self) -> HandshakeResult | None:
         return self.greeted
 
     async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:

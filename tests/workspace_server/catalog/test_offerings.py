@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from support.servers.tool_source import ScriptedSource, extras
+from support.servers.tool_source import ScriptedSource, offerings
 from workspace_server.catalog import uri_template
 from workspace_server.catalog.offerings import MAX_NAMED, merge
-from workspace_server.tool import Entry, Extras
+from workspace_server.tool import Entry, SourceOfferings
 
 
 def source(namespace: str, **offered: Any) -> ScriptedSource:
     made = ScriptedSource(identity=f"stdio:{namespace}", namespace=namespace)
-    made.offered = extras(**offered)
+    made.offered = offerings(**offered)
     return made
 
 
@@ -44,7 +44,7 @@ def test_every_member_of_a_definition_stays() -> None:
         "vendor": None,
     }
     listed = {"uri": "x://a", "name": "n", "size": 2**60, "annotations": {"z": 1.5}}
-    made.offered = Extras((Entry("p", definition, "p"),), (Entry("x://a", listed, "x://a"),))
+    made.offered = SourceOfferings((Entry("p", definition, "p"),), (Entry("x://a", listed, "x://a"),))
     found = merge([made])
     assert found.prompts[0].definition == {**definition, "name": "s__p"}
     assert found.resources[0].definition == listed
@@ -83,7 +83,7 @@ def test_prompts_of_one_name_have_different_ones_here() -> None:
     """The same rules as for tools."""
     first, second = ScriptedSource(identity="stdio:a"), ScriptedSource(identity="stdio:b")
     for one in (first, second):
-        one.offered = extras(["tool_search"])
+        one.offered = offerings(["tool_search"])
     found = merge([second, first])
     assert [(one.name, one.source) for one in found.prompts] == [
         ("stdio_b__tool_search", second),

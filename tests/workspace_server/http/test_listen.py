@@ -14,7 +14,7 @@ from aiohttp import ClientResponse
 from protocol import names
 from support.clients.stateless_requests import body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, extras, greeting, tool
+from support.servers.tool_source import ScriptedSource, handshake_result, offerings, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.http import listen
 from workspace_server.methods import resources
@@ -22,8 +22,8 @@ from workspace_server.methods import resources
 
 def source(namespace: str = "s", subscribe: bool = True, **offered: Any) -> ScriptedSource:
     made = ScriptedSource([tool("t")], identity=f"stdio:{namespace}", namespace=namespace)
-    made.offered = extras(**offered)
-    made.greeted = greeting(resources={"subscribe": subscribe})
+    made.offered = offerings(**offered)
+    made.greeted = handshake_result(resources={"subscribe": subscribe})
     return made
 
 
@@ -32,7 +32,7 @@ class Hanging(ScriptedSource):
 
     def __init__(self, namespace: str) -> None:
         super().__init__([tool("t")], identity=f"stdio:{namespace}", namespace=namespace)
-        self.offered = extras(resources=[f"x://{namespace}"], templates=["x://{id}"])
+        self.offered = offerings(resources=[f"x://{namespace}"], templates=["x://{id}"])
         self.asked: list[str] = []
 
     async def subscribe(self, uri: str, listener: Any) -> Any:
@@ -188,7 +188,7 @@ async def test_each_kind_of_list_is_announced_when_it_changed(
             elif change == "schema":
                 made.tools = (tool("t", {"type": "object", "title": "T"}),)
             else:
-                made.offered = extras(**{change: ["x://1"]})
+                made.offered = offerings(**{change: ["x://1"]})
             served.toolset.touch()
             assert [event["method"] for event in await events(stream, len(announced))] == announced
             served.life.stop("test")

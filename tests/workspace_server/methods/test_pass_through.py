@@ -40,20 +40,20 @@ NEWER = HandshakeResult(Era.MODERN, "2026-07-28", {"tools": {}}, {"name": "their
 class Theirs(ScriptedSource):
     """A scripted server without namespace; `answer` gives its responses."""
 
-    def __init__(self, *tools: Tool, greeting: HandshakeResult | None = OLDER) -> None:
+    def __init__(self, *tools: Tool, handshake_result: HandshakeResult | None = OLDER) -> None:
         super().__init__(tools or (tool("z.last", SCHEMA), tool("a.first")), identity="stdio:theirs")
         self.kind = "stdio"
-        self.said = greeting
+        self.said = handshake_result
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.outcome: CallOutcome = RpcError(-32601, "no such method")
 
-    async def relay(
+    async def forward(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
         self.asked.append((method, {key: json.loads(bytes(raw)) for key, raw in params.items()}))
         return self.outcome
 
-    async def greeting(self) -> HandshakeResult | None:
+    async def handshake_result(self) -> HandshakeResult | None:
         return self.said
 
 
@@ -94,7 +94,7 @@ async def test_discovery_says_what_a_server_of_the_older_era_said() -> None:
 
 
 async def test_discovery_passes_on_all_that_a_server_of_this_era_says() -> None:
-    theirs = Theirs(greeting=NEWER)
+    theirs = Theirs(handshake_result=NEWER)
     said = {"resultType": "complete", "supportedVersions": ["2030-01-01", "2026-07-28"], "capabilities": {}}
     rest = {"ttlMs": 5, "cacheScope": "public", "vendor": [1], "_meta": {"x/y": 1}}
     theirs.outcome = jsonrpc.raw({**said, **rest})
@@ -104,7 +104,7 @@ async def test_discovery_passes_on_all_that_a_server_of_this_era_says() -> None:
 
 
 async def test_a_server_of_this_era_that_is_down_now_is_shown_as_it_was_known() -> None:
-    theirs = Theirs(greeting=NEWER)
+    theirs = Theirs(handshake_result=NEWER)
     theirs.outcome = Refusal(Reason.SOURCE_UNAVAILABLE, "it is down", delivered="no")
     async with serving([theirs]) as served:
         found = await at(served).result(names.DISCOVER)
@@ -115,10 +115,10 @@ async def test_a_server_of_this_era_that_is_down_now_is_shown_as_it_was_known() 
 async def test_a_server_that_is_down_or_slow_leaves_the_word_to_the_workspace(
     monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
-    theirs = Theirs(greeting=None)
+    theirs = Theirs(handshake_result=None)
     if hangs:
-        monkeypatch.setattr(pass_through, "GREETING_S", 0.01)
-        monkeypatch.setattr(theirs, "greeting", asyncio.Event().wait)
+        monkeypatch.setattr(pass_through, "HANDSHAKE_S", 0.01)
+        monkeypatch.setattr(theirs, "handshake_result", asyncio.Event().wait)
     async with serving([theirs]) as served:
         found = await at(served).result(names.DISCOVER)
     assert found["_meta"][names.META_SERVER]["name"] == names.WORKSPACE_SERVER
@@ -143,7 +143,7 @@ async def test_a_server_that_is_down_or_slow_leaves_the_word_to_the_workspace(
 async def test_requests_reach_the_server_as_they_came_and_its_bytes_come_back(
     method: str, params: dict[str, Any]
 ) -> None:
-    theirs = Theirs(greeting=NEWER)
+    theirs = Theirs(handshake_result=NEWER)
     theirs.outcome = msgspec.Raw(
         b'{"resultType":"complete", "z":1e2,"big":12345678901234567890,"a":"\\u00e9"}'
     )
@@ -201,7 +201,7 @@ async def test_a_server_that_does_not_answer_costs_its_time_only() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    theirs.relay = never  # type: ignore[method-assign, assignment]  # played
+    theirs.forward = never  # type: ignore[method-assign, assignment]  # played
     async with serving([theirs]) as served:
         for method, params in ((names.PROMPTS_LIST, {}), (names.PROMPTS_GET, {"name": "p"})):
             _, answer = await at(served).whole(method, params)
@@ -217,12 +217,12 @@ async def test_methods_of_the_era_before_reach_no_server(method: str) -> None:
     assert (status, answer["error"]["code"], theirs.asked) == (404, -32601, [])
 
 
-@pytest.mark.parametrize(("greeting", "asked"), [(NEWER, 1), (OLDER, 0)])
+@pytest.mark.parametrize(("handshake_result", "asked"), [(NEWER, 1), (OLDER, 0)])
 async def test_tasks_are_asked_about_where_the_server_knows_the_extension(
-    greeting: HandshakeResult, asked: int
+    handshake_result: HandshakeResult, asked: int
 ) -> None:
     """What 2025-11-25 calls by the same name is something else."""
-    theirs = Theirs(greeting=greeting)
+    theirs = Theirs(handshake_result=handshake_result)
     theirs.outcome = msgspec.Raw(b'{"resultType":"complete"}')
     async with serving([theirs]) as served:
         await at(served).whole("tasks/get", {"taskId": "t-1"})

@@ -12,15 +12,15 @@ from protocol import names
 from protocol.errors import Reason
 from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, extras, greeting
+from support.servers.tool_source import ScriptedSource, handshake_result, offerings
 from workspace_server.call_context import CallContext
 from workspace_server.tool import CallOutcome, RpcError
 
 
 def source(*prompts: str, **offered: Any) -> ScriptedSource:
     made = ScriptedSource(identity="stdio:s", namespace="s")
-    made.offered = extras(prompts, **offered)
-    made.greeted = greeting(prompts={}, completions={})
+    made.offered = offerings(prompts, **offered)
+    made.greeted = handshake_result(prompts={}, completions={})
     return made
 
 
@@ -120,7 +120,7 @@ async def test_a_changed_prompt_is_announced_and_nothing_else() -> None:
         heard: list[frozenset[str]] = []
         await served.toolset.current()
         served.toolset.listen(heard.append)
-        for offered in (extras(["q"]), extras(["q"], ["x://r"]), extras(["q"], ["x://r"], ["{t}"])):
+        for offered in (offerings(["q"]), offerings(["q"], ["x://r"]), offerings(["q"], ["x://r"], ["{t}"])):
             made.offered = offered
             await changed(served, heard)
         assert heard == [frozenset({"prompts"}), frozenset({"resources"}), frozenset({"resources"})]

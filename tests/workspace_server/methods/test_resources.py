@@ -12,7 +12,7 @@ from protocol import names
 from protocol.errors import Reason, Refusal
 from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import serving
-from support.servers.tool_source import ScriptedSource, extras, greeting, tool
+from support.servers.tool_source import ScriptedSource, handshake_result, offerings, tool
 from workspace_server.call_context import CallContext
 from workspace_server.methods import resources
 from workspace_server.tool import CallOutcome, RpcError
@@ -23,8 +23,8 @@ NOT_FOUND = RpcError(-32602, "no such thing")
 def source(namespace: str, **offered: Any) -> ScriptedSource:
     """A source with the resources capability that has what it lists, and nothing else."""
     made = ScriptedSource([tool("t")], identity=f"stdio:{namespace}", namespace=namespace)
-    made.offered = extras(**offered)
-    made.greeted = greeting(resources={})
+    made.offered = offerings(**offered)
+    made.greeted = handshake_result(resources={})
     made.answers[names.RESOURCES_READ] = has(f"read by {namespace}", *offered.get("resources", ()))
     return made
 
@@ -96,7 +96,7 @@ async def test_an_unlisted_uri_goes_to_sources_with_a_matching_template_first() 
     """Results link to resources that are in no list."""
     other, fitting = source("a"), source("b", templates=["x://{id}"])
     silent = source("c")
-    silent.greeted = greeting(tools={})
+    silent.greeted = handshake_result(tools={})
     async with serving([other, fitting, silent]) as served:
         assert await text_of(served.caller, "x://7") == "read by b"
         fitting.answers[names.RESOURCES_READ] = fails(NOT_FOUND)

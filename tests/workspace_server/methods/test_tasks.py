@@ -302,7 +302,7 @@ class Maker(ScriptedSource):
         assert tasks.is_declared(context.capabilities)
         return msgspec.Raw(b'{"resultType": "task", "taskId": "%b", "x": 1.50}' % self.makes[0].encode())
 
-    async def relay(
+    async def forward(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
         self.asked.append((method, {key: msgspec.json.decode(raw) for key, raw in params.items()}))
@@ -312,7 +312,7 @@ class Maker(ScriptedSource):
             return msgspec.Raw(b'{"resultType": "complete", "of": "%b"}' % self.id.encode())
         return RpcError(-32602, "unknown task")
 
-    async def greeting(self) -> HandshakeResult:
+    async def handshake_result(self) -> HandshakeResult:
         return HandshakeResult(self.era, "", {"extensions": {tasks.EXTENSION: {}}})
 
 

@@ -24,14 +24,14 @@ from workspace_server.source import HandshakeResult, Source, SourceKind, SourceS
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.invalid_output import FLOOD, InvalidOutput
 from workspace_server.sources.mcp.lists import kinds
-from workspace_server.sources.mcp.lists.kinds import EXTRAS, TOOLS
+from workspace_server.sources.mcp.lists.kinds import OTHER_KINDS, TOOLS
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.lists.server_list import ServerList
 from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S, ServerLists
 from workspace_server.sources.mcp.lists.subscriptions import Subscriptions
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.settings import SourceSettings
-from workspace_server.tool import CallOutcome, Extras, Tool
+from workspace_server.tool import CallOutcome, SourceOfferings, Tool
 
 _ALIVE: Final = frozenset({"ready", "starting", "connecting"})
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class McpSource(Source):
         self._subscriptions = Subscriptions(self.id, self._with_session)
         self._max_age_s = max_age_s
         self._session_error: str | None = None
-        self._greeting: HandshakeResult | None = None
+        self._handshake_result: HandshakeResult | None = None
         self._closed = False
         self._last_call: dict[str, Any] | None = None
         self._last_observed = self._observable_state()
@@ -128,7 +128,7 @@ class McpSource(Source):
         if lists.tools.items is None:
             lists.request([TOOLS])
             await lists.tools.settled.wait()
-        await lists.wait_for_extras()
+        await lists.wait_for_others()
         return lists.tools.items or ()
 
     def cached_tools(self) -> Sequence[Tool] | None:
@@ -137,9 +137,9 @@ class McpSource(Source):
             return None
         return self.lists.tools.items
 
-    def extras(self) -> Extras:
+    def offerings(self) -> SourceOfferings:
         """The last known prompts, resources and templates."""
-        return self.lists.known_extras()
+        return self.lists.known_offerings()
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """As `Source.call_tool`; the server gets the bytes of `context.arguments`."""
@@ -147,7 +147,7 @@ class McpSource(Source):
         began = time.monotonic()
         outcome: CallOutcome | None = None
         try:
-            outcome = await self.forward(self.lists.tools.original(name), context)
+            outcome = await self.forward_call(self.lists.tools.original(name), context)
         except Unavailable as failure:
             outcome = self.refusal(failure)
         finally:
@@ -155,32 +155,32 @@ class McpSource(Source):
             self._last_call = {"tool": name, "at": time.time(), "ms": took, "outcome": _outcome_word(outcome)}
         return outcome
 
-    async def forward(self, name: str, context: CallContext) -> CallOutcome:
+    async def forward_call(self, name: str, context: CallContext) -> CallOutcome:
         """Call the tool by the server's own name. Raises `Unavailable`."""
         return await self._run(lambda session: session.call(name, context), context.caller)
 
-    async def relay(
+    async def forward(
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
-        """As `Source.relay`; starts or connects the server if necessary."""
+        """As `Source.forward`; starts or connects the server if necessary."""
         try:
-            return await self._run(lambda session: session.relay(method, params, context), context.caller)
+            return await self._run(lambda session: session.forward(method, params, context), context.caller)
         except Unavailable as failure:
             return self.refusal(failure)
 
-    async def greeting(self) -> HandshakeResult | None:
-        """As `Source.greeting`, from the last session, or from one opened for this."""
-        if self._greeting is None:
+    async def handshake_result(self) -> HandshakeResult | None:
+        """As `Source.handshake_result`, from the last session, or from one opened for this."""
+        if self._handshake_result is None:
             try:
                 await self._with_session(_only_open)
             except Unavailable:
                 return None
-        return self._greeting
+        return self._handshake_result
 
     async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
         """As `Source.subscribe`, also over new sessions. Only a shared session supports it."""
-        greeting = await self.greeting() if self.is_shared else None
-        offered = {} if greeting is None else greeting.capabilities.get("resources")
+        handshake_result = await self.handshake_result() if self.is_shared else None
+        offered = {} if handshake_result is None else handshake_result.capabilities.get("resources")
         if not isinstance(offered, Mapping) or offered.get("subscribe") is not True:
             return None
         return await self._subscriptions.add(uri, listener)
@@ -211,7 +211,7 @@ class McpSource(Source):
 
     async def refresh(self) -> None:
         """Request all lists again, in the background."""
-        self.lists.request((TOOLS, *EXTRAS), again=True)
+        self.lists.request((TOOLS, *OTHER_KINDS), again=True)
         self.notify_changed()
 
     def issues(self) -> Sequence[Issue]:
@@ -245,7 +245,7 @@ class McpSource(Source):
 
     async def _run(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         async def noted(session: Session) -> T:
-            self._greeting = session.greeting
+            self._handshake_result = session.handshake_result
             return await ask(session)
 
         if self._closed:
@@ -264,7 +264,14 @@ class McpSource(Source):
 
     def _observable_state(self) -> tuple[object, ...]:
         errors = tuple(known.error for known in self.lists.all)
-        return self.state, self.error, self.stale, errors, self.lists.tools.items, self.lists.known_extras()
+        return (
+            self.state,
+            self.error,
+            self.stale,
+            errors,
+            self.lists.tools.items,
+            self.lists.known_offerings(),
+        )
 
     def _notify_if_changed(self) -> None:
         """Notify the registry if anything visible changed; it will list again."""

@@ -60,7 +60,7 @@ class FakeSource(McpSource):
         return self.requested.count("tools")
 
     @property
-    def session_greeting(self) -> HandshakeResult:
+    def session_handshake_result(self) -> HandshakeResult:
         return HandshakeResult(Era.LEGACY, "2025-11-25", self.capabilities)
 
     async def with_session(self, ask: Any, caller: str | None) -> Any:
@@ -82,7 +82,7 @@ class FakeSession:
 
     def __init__(self, source: FakeSource) -> None:
         self._source = source
-        self.greeting = source.session_greeting
+        self.handshake_result = source.session_handshake_result
 
     async def list_all(self, method: str, member: str, timeout_s: float = 0) -> Pages:
         source = self._source
@@ -99,7 +99,7 @@ class FakeSession:
     async def call(self, name: str, context: CallContext) -> CallOutcome:
         return msgspec.Raw(json.dumps({"called": name}).encode())
 
-    async def relay(self, method: str, params: Any, context: CallContext) -> CallOutcome:
+    async def forward(self, method: str, params: Any, context: CallContext) -> CallOutcome:
         return msgspec.Raw(json.dumps({"relayed": method}).encode())
 
     async def subscribe(self, uri: str) -> None:
@@ -257,8 +257,8 @@ def full_source() -> FakeSource:
     return source
 
 
-def extras(source: FakeSource) -> list[list[str]]:
-    shown = source.extras()
+def offerings(source: FakeSource) -> list[list[str]]:
+    shown = source.offerings()
     return [[entry.name for entry in one] for one in (shown.prompts, shown.resources, shown.templates)]
 
 
@@ -267,27 +267,27 @@ async def test_only_declared_lists_and_tools_are_requested() -> None:
     source.capabilities = {"prompts": {}}
     assert await source.listed() == ["a"]
     assert source.requested == ["tools", "prompts"]
-    assert extras(source) == [[], [], []]
+    assert offerings(source) == [[], [], []]
 
 
 async def test_the_first_list_of_tools_fetches_the_other_lists() -> None:
     source = full_source()
     await source.listed()
-    assert extras(source) == [["p"], ["x://r"], ["x://{t}"]]
+    assert offerings(source) == [["p"], ["x://r"], ["x://{t}"]]
     assert source.cached_tools() is not None
 
 
 async def test_other_lists_that_hang_do_not_delay_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists_module, "FIRST_EXTRAS_S", 0.01)
+    monkeypatch.setattr(lists_module, "FIRST_OTHER_LISTS_S", 0.01)
     source = full_source()
     source.gates["resources"] = asyncio.Event()
     assert await source.listed() == ["a"]
-    assert extras(source) == [["p"], [], ["x://{t}"]]
+    assert offerings(source) == [["p"], [], ["x://{t}"]]
     received = asyncio.Event()
     source.watch(received.set)
     source.gates["resources"].set()
     await asyncio.wait_for(received.wait(), 5)
-    assert extras(source)[1] == ["x://r"]
+    assert offerings(source)[1] == ["x://r"]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ async def test_a_failed_list_is_an_issue_and_the_last_one_is_kept() -> None:
     async with asyncio.timeout(5):
         while not source.issues():
             await asyncio.sleep(0)
-    assert extras(source) == [["p"], ["x://s"], ["x://{t}"]]
+    assert offerings(source) == [["p"], ["x://s"], ["x://{t}"]]
     (issue,) = source.issues()
     assert (issue.level, issue.code) == ("warning", "SOURCE_UNAVAILABLE")
     assert issue.message == "Failed to fetch prompts: broken"
@@ -328,7 +328,7 @@ async def test_all_lists_are_cached_even_empty_ones(tmp_path: Path) -> None:
     await before.listed()
     now = FakeSource("starting", cache=ListCache(tmp_path))
     assert await now.listed() == ["a"]
-    assert (extras(now), now.requested) == ([["p"], [], []], [])
+    assert (offerings(now), now.requested) == ([["p"], [], []], [])
 
 
 async def test_a_source_that_is_closed_answers_at_once() -> None:
@@ -345,26 +345,26 @@ async def test_the_handshake_result_is_kept_while_the_server_is_down() -> None:
     """A server that was never reached is connected to; if that fails, there is no result."""
     source = FakeSource()
     source.failures[None] = Unavailable("down")
-    assert await source.greeting() is None
+    assert await source.handshake_result() is None
     source.failures.clear()
-    greeting = source.session_greeting
-    assert await source.greeting() == greeting
+    handshake_result = source.session_handshake_result
+    assert await source.handshake_result() == handshake_result
     source.failures[None] = Unavailable("down")
-    assert await source.greeting() == greeting
-    outcome = await source.relay("vendor/method", {}, CallContext())
+    assert await source.handshake_result() == handshake_result
+    outcome = await source.forward("vendor/method", {}, CallContext())
     assert isinstance(outcome, Refusal), "but nothing is put to it"
 
 
 async def test_relayed_requests_reach_the_server_or_are_refused() -> None:
     source = FakeSource()
-    outcome = await source.relay("vendor/method", {}, CallContext())
+    outcome = await source.forward("vendor/method", {}, CallContext())
     assert isinstance(outcome, msgspec.Raw)
     assert json.loads(bytes(outcome)) == {"relayed": "vendor/method"}
     await source.close()
-    refused = await source.relay("vendor/method", {}, CallContext())
+    refused = await source.forward("vendor/method", {}, CallContext())
     assert isinstance(refused, Refusal)
     assert (refused.reason, refused.delivered) == (Reason.SOURCE_UNAVAILABLE, "no")
-    assert await FakeSource().greeting() is not None
+    assert await FakeSource().handshake_result() is not None
 
 
 @pytest.mark.parametrize(

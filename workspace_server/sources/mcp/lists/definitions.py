@@ -81,7 +81,7 @@ def read(
     return _read(entries, source, TOOLS, make)
 
 
-def read_extras(entries: Sequence[msgspec.Raw], source: str, kind: ListKind) -> Definitions[Entry]:
+def read_others(entries: Sequence[msgspec.Raw], source: str, kind: ListKind) -> Definitions[Entry]:
     """The prompts, resources or templates of a list; as `read`. URIs are kept as they are, or left out."""
 
     def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Entry:

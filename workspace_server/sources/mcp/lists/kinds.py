@@ -36,11 +36,11 @@ TOOLS: Final = ListKind("tool", names.TOOLS_LIST, "tools", "name", "tools")
 PROMPTS: Final = ListKind("prompt", names.PROMPTS_LIST, "prompts", "name", "prompts")
 RESOURCES: Final = ListKind("resource", names.RESOURCES_LIST, "resources", "uri", "resources")
 TEMPLATES: Final = ListKind("template", names.TEMPLATES_LIST, "resourceTemplates", "uriTemplate", "resources")
-EXTRAS: Final = (PROMPTS, RESOURCES, TEMPLATES)
+OTHER_KINDS: Final = (PROMPTS, RESOURCES, TEMPLATES)
 """All but tools: asked for only where the server declares them. Tools are asked for in any case, since there
 are servers that have them and do not say so."""
 
 
 def changed(capability: str) -> tuple[ListKind, ...]:
     """The lists that may differ when a server says that `tools`, `prompts` or `resources` changed."""
-    return tuple(kind for kind in (TOOLS, *EXTRAS) if kind.capability == capability)
+    return tuple(kind for kind in (TOOLS, *OTHER_KINDS) if kind.capability == capability)

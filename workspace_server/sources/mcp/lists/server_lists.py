@@ -15,19 +15,26 @@ from workspace_server import log
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import Definitions
-from workspace_server.sources.mcp.lists.kinds import EXTRAS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListKind
+from workspace_server.sources.mcp.lists.kinds import (
+    OTHER_KINDS,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    TOOLS,
+    ListKind,
+)
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.lists.server_list import ServerList
 from workspace_server.sources.mcp.session.paging import Pages
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.settings import SourceSettings
-from workspace_server.tool import Entry, Extras, Tool
+from workspace_server.tool import Entry, SourceOfferings, Tool
 
 LIST_AGAIN_S: Final = 5.0
 """Shortest time in seconds between two requests for a list that failed."""
-EXTRAS_S: Final = 10.0
+OTHER_LISTS_S: Final = 10.0
 """Time limit of all lists but tools, in seconds."""
-FIRST_EXTRAS_S: Final = 0.5
+FIRST_OTHER_LISTS_S: Final = 0.5
 """How long listing tools waits for the first lists of other kinds, in seconds."""
 
 WithSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
@@ -38,7 +45,7 @@ class ServerLists:
 
     Attributes:
         tools: the list of its tools.
-        extras: its other lists.
+        others: its other lists.
     """
 
     def __init__(
@@ -72,12 +79,12 @@ class ServerLists:
                 task=offer.task,
             )
 
-        def extra(kind: ListKind) -> ServerList[Entry]:
-            read = partial(definitions.read_extras, source=source, kind=kind)
+        def other(kind: ListKind) -> ServerList[Entry]:
+            read = partial(definitions.read_others, source=source, kind=kind)
             return ServerList(kind, source, read, cache, f"{cache_key}-{kind.word}s")
 
         self.tools = ServerList(TOOLS, source, read_tools, cache, cache_key)
-        self.extras = {kind: extra(kind) for kind in EXTRAS}
+        self.others = {kind: other(kind) for kind in OTHER_KINDS}
         self._source = source
         self._with_session = with_session
         self._on_news = on_refresh
@@ -89,12 +96,12 @@ class ServerLists:
     @property
     def all(self) -> Sequence[ServerList[Any]]:
         """Every list, tools first."""
-        return (self.tools, *self.extras.values())
+        return (self.tools, *self.others.values())
 
-    def known_extras(self) -> Extras:
+    def known_offerings(self) -> SourceOfferings:
         """All but the tools, as far as it is known."""
-        of = {kind: tuple(known.items or ()) for kind, known in self.extras.items()}
-        return Extras(of[PROMPTS], of[RESOURCES], of[TEMPLATES])
+        of = {kind: tuple(known.items or ()) for kind, known in self.others.items()}
+        return SourceOfferings(of[PROMPTS], of[RESOURCES], of[TEMPLATES])
 
     async def load_cached(self) -> None:
         """Load the lists from the disk cache where nothing newer is known."""
@@ -111,11 +118,11 @@ class ServerLists:
         if self._wanted and self._task is None:
             self._task = asyncio.create_task(self._refresh_all(), name=f"list-{self._source}")
 
-    async def wait_for_extras(self) -> None:
+    async def wait_for_others(self) -> None:
         """Wait a moment for lists that are requested for the first time."""
-        asked = [one for one in self.extras.values() if one.items is None and not one.settled.is_set()]
+        asked = [one for one in self.others.values() if one.items is None and not one.settled.is_set()]
         with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_EXTRAS_S if asked else None):
+            async with asyncio.timeout(FIRST_OTHER_LISTS_S if asked else None):
                 for known in asked:
                     await known.settled.wait()
 
@@ -166,8 +173,8 @@ class ServerLists:
         try:
             if kind is TOOLS:
                 pages = await session.list_all(kind.method, kind.member)
-            elif kind.capability in session.greeting.capabilities:
-                pages = await session.list_all(kind.method, kind.member, EXTRAS_S)
+            elif kind.capability in session.handshake_result.capabilities:
+                pages = await session.list_all(kind.method, kind.member, OTHER_LISTS_S)
         except Unavailable as failure:
             missing[known] = failure.text
             raise

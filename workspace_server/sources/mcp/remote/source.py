@@ -92,16 +92,16 @@ class RemoteSource(McpSource):
         ."""
         return self._offers(EXECUTE)
 
-    async def forward(self, name: str, context: CallContext) -> CallOutcome:
+    async def forward_call(self, name: str, context: CallContext) -> CallOutcome:
         """One call; one that its server refuses over its headers is made again with fresh ones."""
         if not self._offers(name) and self.accepts_unlisted:
             wrapped = {"name": name, "arguments": context.arguments}
             name, context = EXECUTE, msgspec.structs.replace(context, arguments=jsonrpc.raw(wrapped))
-        outcome = await super().forward(name, context)
+        outcome = await super().forward_call(name, context)
         if isinstance(outcome, RpcError) and outcome.code == HEADER_MISMATCH:
             self.lists.request([TOOLS])
             await self.lists.tools.settled.wait()
-            outcome = await super().forward(name, context)
+            outcome = await super().forward_call(name, context)
         return outcome
 
     async def nested_search(self, query: str, max_results: int, timeout_s: float) -> Mapping[str, Any] | None:
@@ -114,7 +114,7 @@ class RemoteSource(McpSource):
         arguments = jsonrpc.raw({"query": query, "max_results": max_results})
         try:
             async with asyncio.timeout(timeout_s):
-                outcome = await super().forward(SEARCH, CallContext(arguments=arguments))
+                outcome = await super().forward_call(SEARCH, CallContext(arguments=arguments))
         except TimeoutError:
             self._note_search(slow=True)
             return None

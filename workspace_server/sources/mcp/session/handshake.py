@@ -51,11 +51,11 @@ async def negotiate(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            greeting = await _negotiate(rpc, version, first)
-            transport.negotiated(greeting.era, greeting.revision)
-            if greeting.era is Era.LEGACY:
+            handshake_result = await _negotiate(rpc, version, first)
+            transport.negotiated(handshake_result.era, handshake_result.revision)
+            if handshake_result.era is Era.LEGACY:
                 await rpc.notify(names.INITIALIZED)
-            return greeting
+            return handshake_result
     except TimeoutError:
         raise SessionFailed(f"no answer to the handshake within {timeout_s:g} s") from None
     except SessionFailed:
@@ -68,8 +68,8 @@ async def negotiate(
 
 async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> HandshakeResult:
     """Up to, not including, `notifications/initialized`."""
-    if first is Era.MODERN and (greeting := await _try_discover(rpc, version)) is not None:
-        return greeting
+    if first is Era.MODERN and (handshake_result := await _try_discover(rpc, version)) is not None:
+        return handshake_result
     client = {"name": OUR_NAME, "version": version}
     params = {"protocolVersion": LATEST_LEGACY, "capabilities": _CAPABILITIES, "clientInfo": client}
     answer = await _ask(rpc, names.INITIALIZE, params)
@@ -82,7 +82,7 @@ async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> HandshakeR
 
 
 async def _try_discover(rpc: RpcConnection, version: str) -> HandshakeResult | None:
-    """The greeting of a stateless server; None for any other."""
+    """The handshake result of a stateless server; None for any other."""
     try:
         async with asyncio.timeout(PROBE_S):
             discovery = await _discover(rpc, version)

@@ -45,20 +45,20 @@ class Session:
     """One session, ready for calls. Made by `open`; ends by itself or with `close`.
 
     Attributes:
-        greeting: era, revision, and what the server said of itself.
+        handshake_result: era, revision, and what the server says about itself.
         rpc: its JSON-RPC connection, for status.
     """
 
     def __init__(
         self,
         rpc: RpcConnection,
-        greeting: HandshakeResult,
+        handshake_result: HandshakeResult,
         changes: ChangeFeed,
         source: str,
         version: str,
     ) -> None:
         self.rpc = rpc
-        self.greeting = greeting
+        self.handshake_result = handshake_result
         self._changes = changes
         self._source = source
         self._version = version
@@ -103,15 +103,15 @@ class Session:
             transport, source=source, root=root, junk=junk or InvalidOutput(), on_notification=changes.handle
         )
         try:
-            greeting = await handshake.negotiate(rpc, transport, version, timeout_s, first)
+            handshake_result = await handshake.negotiate(rpc, transport, version, timeout_s, first)
         except BaseException:
             await changes.stop()
             await rpc.close()
             raise
-        session = cls(rpc, greeting, changes, source, version)
+        session = cls(rpc, handshake_result, changes, source, version)
         rpc.watch(on_end)
-        if greeting.era is Era.MODERN:
-            changes.listen_to_lists(session._open_ended, greeting.capabilities)
+        if handshake_result.era is Era.MODERN:
+            changes.listen_to_lists(session._open_ended, handshake_result.capabilities)
         return session
 
     @property
@@ -121,11 +121,11 @@ class Session:
 
     def status(self) -> dict[str, Any]:
         """Revision and server info with cleaned texts, for status."""
-        info = self.greeting.server_info
+        info = self.handshake_result.server_info
         texts = {key: info[key] for key in ("name", "title", "version") if isinstance(info.get(key), str)}
         return {
-            "era": self.greeting.era.value,
-            "protocolVersion": self.greeting.revision,
+            "era": self.handshake_result.era.value,
+            "protocolVersion": self.handshake_result.revision,
             "serverInfo": {key: clean_text(text)[:200] for key, text in texts.items()},
             "said": [f"{level}: {text}" for level, text in self.rpc.log_messages],
         }
@@ -136,7 +136,7 @@ class Session:
         Servers request them after `initialized`, and refuse paths outside until they have the answer; no
         message says when that is. A server without such a request by its first answer is not waited for.
         """
-        if self.greeting.era is not Era.LEGACY:
+        if self.handshake_result.era is not Era.LEGACY:
             return
         with suppress(Unavailable, InvalidResponseError, TimeoutError):
             async with asyncio.timeout(FIRST_ANSWER_S):
@@ -145,12 +145,12 @@ class Session:
             await asyncio.sleep(ROOTS_S)
 
     async def call(self, name: str, context: CallContext, timeout_s: float | None = None) -> CallOutcome:
-        """One `tools/call`, as `relay`; `name` is the tool's name at its server."""
+        """One `tools/call`, as `forward`; `name` is the tool's name at its server."""
         others = {key: raw for key, raw in context.params.items() if key not in ("name", "arguments")}
         params = {"name": name, "arguments": context.arguments, **others}
-        return await self.relay(names.TOOLS_CALL, params, context, timeout_s)
+        return await self.forward(names.TOOLS_CALL, params, context, timeout_s)
 
-    async def relay(
+    async def forward(
         self, method: str, params: Mapping[str, Any], context: CallContext, timeout_s: float | None = None
     ) -> CallOutcome:
         """One request on behalf of a client.
@@ -170,7 +170,7 @@ class Session:
         Raises:
             Unavailable: there is no answer; with `Reason.CALL_TIMED_OUT` where `timeout_s` ran out.
         """
-        number, client, era = self.rpc.next_id(), Client(context), self.greeting.era
+        number, client, era = self.rpc.next_id(), Client(context), self.handshake_result.era
         sent = messages.forwarded_params(params, client, self._meta(context.capabilities), number, era)
         try:
             answer = await self._request_for(number, method, sent, client, timeout_s)
@@ -197,7 +197,7 @@ class Session:
         Raises:
             Unavailable: as for `request`.
         """
-        if self.greeting.era is Era.LEGACY:
+        if self.handshake_result.era is Era.LEGACY:
             answer = await self.request(names.SUBSCRIBE, {"uri": uri})
             return answer if isinstance(answer, RpcError) else None
         if uri in await self._listen_to(self._subscribed | {uri}):
@@ -206,7 +206,7 @@ class Session:
 
     async def unsubscribe(self, uri: str) -> None:
         """Hear of it no more. Raises `Unavailable`."""
-        if self.greeting.era is Era.LEGACY:
+        if self.handshake_result.era is Era.LEGACY:
             await self.request(names.UNSUBSCRIBE, {"uri": uri})
         else:
             await self._listen_to(self._subscribed - {uri})
@@ -262,12 +262,13 @@ class Session:
         await self.rpc.close()
 
     def _meta(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
-        return messages.hop_meta(self.greeting.era, self.greeting.revision, self._version, capabilities)
+        result = self.handshake_result
+        return messages.hop_meta(result.era, result.revision, self._version, capabilities)
 
     def _level_of(self, client: Client) -> str | None:
-        """What the server has to be told; in the modern era the request itself says it."""
-        can_be_told = self.greeting.era is Era.LEGACY and "logging" in self.greeting.capabilities
-        return client.level if can_be_told else None
+        """The log level to set at the server; in the modern era each request carries it."""
+        is_legacy = self.handshake_result.era is Era.LEGACY
+        return client.level if is_legacy and "logging" in self.handshake_result.capabilities else None
 
     async def _set_level(self, level: str) -> None:
         with suppress(Unavailable):

@@ -24,7 +24,7 @@ class ModernServer:
     def __init__(
         self, refused: tuple[str, ...] = (), acknowledges: bool = True, acknowledgement: Message | None = None
     ) -> None:
-        self.transport = ScriptedTransport(self._serve, greeting={})
+        self.transport = ScriptedTransport(self._serve, handshake_result={})
         self.refused = refused
         self.acknowledges = acknowledges
         self.acknowledgement = acknowledgement

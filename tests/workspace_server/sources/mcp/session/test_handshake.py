@@ -31,7 +31,7 @@ async def era_of(transport: ScriptedTransport, timeout_s: float = 5.0) -> tuple[
         first=Era.MODERN,
     )
     try:
-        return session.greeting.era, [one["method"] for one in transport.sent]
+        return session.handshake_result.era, [one["method"] for one in transport.sent]
     finally:
         await session.close()
 
@@ -103,14 +103,14 @@ async def test_a_refusal_of_both_eras_names_the_second() -> None:
             {"id": message["id"], "error": {"code": -32000, "message": f"not {message['method']}"}}
         )
 
-    transport = ScriptedTransport(serve, greeting={})
+    transport = ScriptedTransport(serve, handshake_result={})
     with pytest.raises(SessionFailed, match="not initialize"):
         await era_of(transport)
     assert [one["method"] for one in transport.sent] == [names.DISCOVER, names.INITIALIZE]
 
 
 async def test_the_whole_handshake_has_one_deadline() -> None:
-    transport = ScriptedTransport(lambda *_: None, greeting={})
+    transport = ScriptedTransport(lambda *_: None, handshake_result={})
     async with asyncio.timeout(5):
         with pytest.raises(SessionFailed, match=r"within 0\.05 s"):
             await era_of(transport, 0.05)

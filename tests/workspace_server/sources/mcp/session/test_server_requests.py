@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import jsonrpc, names
-from support.servers.scripted_transport import GREETING, Message, ScriptedTransport
+from support.servers.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CALL_ENDED, CallContext
 from workspace_server.sources.mcp.session import server_requests
 from workspace_server.sources.mcp.session.session import Session
@@ -23,7 +23,7 @@ from workspace_server.sources.mcp.session.transport import ResponseStreamMessage
 from workspace_server.tool import RpcError
 
 ANSWER = b'{ "action":"accept","n":1.10 }'
-LOGGING: Message = {**GREETING, "capabilities": {"tools": {}, "logging": {}}}
+LOGGING: Message = {**INITIALIZE_RESULT, "capabilities": {"tools": {}, "logging": {}}}
 
 
 @dataclass
@@ -66,8 +66,8 @@ class Caller:
 class FakeServer:
     """A server that keeps calls open until `finish`."""
 
-    def __init__(self, greeting: Message = GREETING) -> None:
-        self.transport = ScriptedTransport(self._serve, greeting)
+    def __init__(self, handshake_result: Message = INITIALIZE_RESULT) -> None:
+        self.transport = ScriptedTransport(self._serve, handshake_result)
         self.calls: list[Message] = []
         self.answers: dict[str, bytes] = {}
         self._send_raw = self.transport.send
@@ -361,10 +361,10 @@ async def test_roots_requested_during_the_handshake_are_the_workspace() -> None:
         elif "method" not in message:
             answers.append(message)
             if len(answers) == 4:
-                transport.answer(transport.last(names.INITIALIZE), GREETING)
+                transport.answer(transport.last(names.INITIALIZE), INITIALIZE_RESULT)
 
     server = FakeServer()
-    server.transport = ScriptedTransport(serve, greeting={})
+    server.transport = ScriptedTransport(serve, handshake_result={})
     async with calling(server):
         pass
     replies = {one["id"]: one["error"]["code"] if "error" in one else one["result"] for one in answers}

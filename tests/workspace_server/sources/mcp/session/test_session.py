@@ -15,7 +15,7 @@ from protocol import jsonrpc
 from protocol.errors import Reason
 from protocol.versions import LEGACY_REVISIONS, Era
 from support.processes.timeouts import within
-from support.servers.scripted_transport import GREETING, Message, ScriptedTransport
+from support.servers.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.sources.mcp.session import change_feed, rpc, server_requests
@@ -73,10 +73,10 @@ async def settled(rounds: int = 5) -> None:
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
 async def test_any_legacy_revision_is_accepted(revision: str) -> None:
-    transport = ScriptedTransport(greeting={**GREETING, "protocolVersion": revision})
+    transport = ScriptedTransport(handshake_result={**INITIALIZE_RESULT, "protocolVersion": revision})
     async with opened(transport) as made:
-        assert (made.greeting.era, made.greeting.revision) == (Era.LEGACY, revision)
-        assert made.greeting.instructions == "be kind"
+        assert (made.handshake_result.era, made.handshake_result.revision) == (Era.LEGACY, revision)
+        assert made.handshake_result.instructions == "be kind"
         assert transport.negotiations == [(Era.LEGACY, revision)]
         first, second = transport.sent
         assert first["id"] == 1
@@ -110,11 +110,11 @@ def modern_only(code: int) -> Any:
 @pytest.mark.parametrize("code", [-32022, -32601, -32602, -32600])
 async def test_a_modern_only_server_is_used_in_the_modern_era(code: int) -> None:
     """Recognised by its error to `initialize`; changes are subscribed, and results arrive unchanged."""
-    transport = ScriptedTransport(modern_only(code), greeting={})
+    transport = ScriptedTransport(modern_only(code), handshake_result={})
     async with opened(transport) as made:
         await settled()
-        assert (made.greeting.era, made.greeting.revision) == (Era.MODERN, "2026-07-28")
-        assert made.greeting.server_info == {"name": "new", "version": "2"}
+        assert (made.handshake_result.era, made.handshake_result.revision) == (Era.MODERN, "2026-07-28")
+        assert made.handshake_result.server_info == {"name": "new", "version": "2"}
         assert [message["method"] for message in transport.sent] == [
             "initialize",
             "server/discover",
@@ -133,11 +133,11 @@ async def test_a_modern_only_server_is_used_in_the_modern_era(code: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("greeting", "why"),
+    ("handshake_result", "why"),
     [({"protocolVersion": "2019-01-01"}, "2019-01-01"), ({"x": 1}, "None"), ({"protocolVersion": 7}, "7")],
 )
-async def test_an_unknown_revision_fails_the_session(greeting: Message, why: str) -> None:
-    transport = ScriptedTransport(greeting=greeting)
+async def test_an_unknown_revision_fails_the_session(handshake_result: Message, why: str) -> None:
+    transport = ScriptedTransport(handshake_result=handshake_result)
     with pytest.raises(SessionFailed, match=why):
         async with opened(transport):
             pass
@@ -149,13 +149,15 @@ async def test_a_refusal_of_both_eras_fails_the_session() -> None:
         transport.deliver({"id": message["id"], "error": {"code": -32000, "message": "go\x1b[31m away"}})
 
     with pytest.raises(SessionFailed, match="go away"):
-        async with opened(ScriptedTransport(serve, greeting={})):
+        async with opened(ScriptedTransport(serve, handshake_result={})):
             pass
 
 
 async def test_an_end_during_the_handshake_fails_the_session() -> None:
     received = Received()
-    transport = ScriptedTransport(lambda transport, _: transport.end("exited with code 1"), greeting={})
+    transport = ScriptedTransport(
+        lambda transport, _: transport.end("exited with code 1"), handshake_result={}
+    )
     with pytest.raises(SessionFailed, match="exited with code 1"):
         async with opened(transport, received):
             pass
@@ -163,7 +165,7 @@ async def test_an_end_during_the_handshake_fails_the_session() -> None:
 
 
 async def test_a_handshake_without_answer_fails_and_is_not_cancelled() -> None:
-    transport = ScriptedTransport(lambda *_: None, greeting={})
+    transport = ScriptedTransport(lambda *_: None, handshake_result={})
     with pytest.raises(SessionFailed, match=r"within 0\.05 s"):
         async with opened(transport, timeout_s=0.05):
             pass
@@ -452,7 +454,7 @@ async def test_a_broken_modern_change_stream_is_reopened(
     """The list counts as changed, because changes during the interruption were not reported."""
     monkeypatch.setattr(change_feed, "LISTEN_AGAIN_S", 0.01)
     received = Received()
-    transport = ScriptedTransport(modern_only(-32601), greeting={})
+    transport = ScriptedTransport(modern_only(-32601), handshake_result={})
     async with opened(transport, received):
         await settled()
         transport.fail_request(

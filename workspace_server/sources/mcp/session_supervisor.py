@@ -21,6 +21,8 @@ from workspace_server.sources.mcp.session.session import Session
 
 OpenSession = Callable[[Callable[[str], None]], Awaitable[Session]]
 """Opens a session or raises `Unavailable`; the argument is called with the reason when that session ends."""
+SHORT_PAUSE_S: Final = 2.5
+"""A call waits for the next try of a server that failed if the pause is no longer."""
 _OPENING: Final = frozenset({"starting", "connecting", "ready"})
 
 
@@ -153,11 +155,21 @@ class SessionSupervisor:
         if (found := self._usable()) is not None:
             return found
         if self._opening is None and not self._policy.may_open(now):
-            raise self._unavailable()
+            await self._wait_out_pause()
         await asyncio.wait([self._start()], timeout=wait_s)  # neither cancels it nor is cancelled with it
         if (found := self._usable()) is not None:
             return found
         raise self._unavailable()
+
+    async def _wait_out_pause(self) -> None:
+        """Wait for the end of a short pause before the next try; raise `Unavailable` if it is a long one."""
+        unavailable = self._unavailable()
+        pause_ms = unavailable.retry_after_ms
+        if pause_ms is None or pause_ms > SHORT_PAUSE_S * 1000:
+            raise unavailable
+        await asyncio.sleep(pause_ms / 1000)
+        if self._closed:
+            raise self._unavailable()
 
     def _usable(self) -> tuple[_Opened, Session] | None:
         session = self.session

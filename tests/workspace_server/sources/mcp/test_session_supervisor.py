@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support.servers.scripted_transport import ScriptedTransport
+from workspace_server.sources.mcp import session_supervisor
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.remote.retry_policy import RemoteRetryPolicy
@@ -87,7 +88,9 @@ async def test_cancelling_the_first_caller_does_not_stop_the_others() -> None:
 
 
 @pytest.mark.usefixtures("_quick")
-async def test_an_ended_session_is_closed_and_started_again() -> None:
+async def test_an_ended_session_is_closed_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without waiting, a caller is refused until then."""
+    monkeypatch.setattr(session_supervisor, "SHORT_PAUSE_S", 0.0)
     server = FakeServer()
     old = await session_of(server.supervisor)
     server.transports[0].end("exited with code 1")
@@ -101,6 +104,18 @@ async def test_an_ended_session_is_closed_and_started_again() -> None:
     assert server.transports[0].closed == 1
     assert await session_of(server.supervisor) is not old
     assert (server.supervisor.error, len(server.transports)) == (None, 2)
+    await server.supervisor.close()
+
+
+@pytest.mark.usefixtures("_quick")
+async def test_a_call_waits_out_a_short_pause_before_the_next_try() -> None:
+    server = FakeServer()
+    old = await session_of(server.supervisor)
+    server.transports[0].end("exited with code 1")
+    await server.until("backoff")
+    async with asyncio.timeout(5):
+        assert await session_of(server.supervisor) is not old
+    assert len(server.transports) == 2
     await server.supervisor.close()
 
 
@@ -200,8 +215,9 @@ async def test_a_session_without_revival_is_opened_by_the_next_use() -> None:
     await supervisor.close()
 
 
-async def test_supervisors_of_one_server_share_its_policy() -> None:
+async def test_supervisors_of_one_server_share_its_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A crashed server also delays the processes of other sessions."""
+    monkeypatch.setattr(session_supervisor, "SHORT_PAUSE_S", 0.0)
     server, record = FakeServer(SessionFailed("exited 1")), RestartPolicy()
     first, second = (server.make(revive=False, policy=record) for _ in range(2))
     with pytest.raises(Unavailable):

@@ -34,7 +34,7 @@ LAYERS = (
     ("manager.__main__",),
     ("manager.cli",),
     ("manager.stdio_bridge",),
-    ("manager.client", "manager.daemon"),
+    ("manager.client", "manager.client_files", "manager.daemon"),
     ("manager.assembly",),
     ("manager.listener",),
     ("manager.admin", "manager.endpoints"),

@@ -31,6 +31,7 @@ _SECTIONS: Final = {
     },
     "Everywhere": {
         "connect": ("connect", "Run as a stdio MCP server, for clients without HTTP support."),
+        "client": ("client.verb", "Connect coding agents: add this server to their files."),
         "secrets": ("secrets", "Store tokens that servers and tools need."),
         "doctor": ("doctor.verb", "Check the installation, and say what to do."),
         "uninstall": ("uninstall.verb", "Remove everything that this program made."),

@@ -15,6 +15,7 @@ from manager.paths import Paths
 _STATE: Final = (
     "state.sqlite3*",
     "approvals",
+    "client-files",
     "lists",
     "tasks",
     "trust",
@@ -53,7 +54,7 @@ def groups(paths: Paths, home: Path) -> list[Group]:
         Group("logs", "log files", _existing(state, ["logs"]), (state,)),
         Group(
             "state",
-            "known projects, sessions, trust, results of tasks",
+            "known projects, sessions, trust, results of tasks, undo of client files",
             _existing(state, _STATE),
             (state,),
         ),
@@ -72,7 +73,7 @@ def remains(paths: Paths) -> Iterator[str]:
     """What is left after everything was removed, and how to remove it."""
     if paths.config_dir.is_dir():
         yield f"your settings and tools: {paths.config_dir}"
-    yield f"entries named {_PROGRAM} in the settings of your clients"
+    yield f"entries named {_PROGRAM} in the settings of your clients; to remove them: lmtb client remove NAME"
     yield "folders .lm-tools-bridge in your projects, which are yours"
     yield f"this program; to remove it: {removal_command(Path(sys.prefix))}"
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from manager.cli.uninstall.inventory import groups, removal_command
+from manager.client_files import undo_records
+from manager.client_files.undo_records import UndoRecord
 from manager.paths import Paths
 
 
@@ -41,3 +43,9 @@ def test_sockets_outside_the_runtime_folder_are_listed(tmp_path: Path, paths: Pa
 
 def test_nothing_is_listed_where_nothing_was_made(tmp_path: Path, paths: Paths) -> None:
     assert groups(paths, tmp_path) == []
+
+
+def test_undo_records_of_client_files_are_listed(tmp_path: Path, paths: Paths) -> None:
+    undo_records.save(paths.state_dir, "codex", UndoRecord(tmp_path / "config.toml", None, b""))
+    (group,) = groups(paths, tmp_path)
+    assert group.entries == (paths.state_dir / undo_records.FOLDER,)

@@ -1,0 +1,1 @@
+"""The verb client, whose commands change the configuration files of coding agents."""

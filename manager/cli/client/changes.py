@@ -1,0 +1,128 @@
+"""Shows planned changes of clients' files, asks, carries them out, and says what to do next."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+import click
+
+from host.command_line import Failure, print_json
+from host.printable import printable
+from manager.cli.client.context import running_port
+from manager.cli.client.presentation import diff_lines, refusal_json, short, show_diff
+from manager.client_files.change import Unchanged
+from manager.client_files.clients import Client
+from manager.client_files.refusals import Refusal
+from manager.client_files.workbench import ClientFiles, Planned
+
+Verb = Literal["add", "remove", "undo"]
+Plan = Callable[[Client], Planned | Unchanged | Refusal]
+_DONE: dict[Verb, str] = {"add": "added to", "remove": "removed from", "undo": "restored"}
+_WIDTH = 80
+_NOTHING: dict[Verb, str] = {
+    "add": "already configured",
+    "remove": "not configured",
+    "undo": "nothing to undo",
+}
+
+
+class Changes:
+    """Runs one command over several clients; one that is refused does not hinder the others.
+
+    Args:
+        files: the clients' files.
+        verb: what is done.
+        plan: plans the change of one client's file.
+        yes: whether not to ask.
+        dry_run: whether to show changes only.
+        as_json: whether to print one JSON value at the end.
+    """
+
+    def __init__(
+        self, files: ClientFiles, verb: Verb, plan: Plan, *, yes: bool, dry_run: bool, as_json: bool
+    ) -> None:
+        self._files = files
+        self._verb = verb
+        self._plan = plan
+        self._yes = yes
+        self._dry_run = dry_run
+        self._as_json = as_json
+
+    def run(self, clients: list[Client]) -> None:
+        """Do it. Exits with 1 if one client was refused."""
+        results = [self._one(client) for client in clients]
+        if self._as_json:
+            ok = all(result["result"] != "refused" for result in results)
+            print_json({"ok": ok, "clients": results})
+        elif self._verb == "add" and any(result["result"] == "done" for result in results):
+            self._say_next_steps(clients)
+        if any(result["result"] == "refused" for result in results):
+            raise SystemExit(1)
+
+    def _one(self, client: Client) -> dict[str, Any]:
+        planned = self._plan(client)
+        if isinstance(planned, Refusal):
+            return self._refused(client, planned)
+        if isinstance(planned, Unchanged):
+            self._say(f"{client.title}: {_NOTHING[self._verb]}")
+            return {"client": client.id, "result": "unchanged"}
+        self._show(planned)
+        result = {
+            "client": client.id,
+            "file": str(planned.state.path),
+            "diff": list(diff_lines(planned.state.path, planned.state.content, planned.after)),
+        }
+        if self._dry_run:
+            return {**result, "result": "planned"}
+        if not self._may(planned):
+            self._say(f"{client.title}: left as it is")
+            return {**result, "result": "declined"}
+        refused = self._files.carry_out(client, planned, undo=self._verb == "undo")
+        if refused is not None:
+            return {**result, **self._refused(client, refused)}
+        self._say_done(client, planned)
+        return {**result, "result": "done"}
+
+    def _may(self, planned: Planned) -> bool:
+        if self._yes:
+            return True
+        if self._as_json or not sys.stdin.isatty():
+            text = "this changes a file, and there is no terminal to ask at"
+            step = "look at the change with --dry-run, then repeat the command with --yes"
+            raise Failure(text, step, reason="not_confirmed")
+        return click.confirm(f"Change {short(planned.state.path)}?")
+
+    def _show(self, planned: Planned) -> None:
+        if not self._as_json:
+            show_diff(planned.state.path, planned.state.content, planned.after)
+
+    def _refused(self, client: Client, refusal: Refusal) -> dict[str, Any]:
+        if not self._as_json:
+            if refusal.reason == "changed_since" and (change := self._files.changed_since(client)):
+                show_diff(self._files.overview(client).file, change.before, change.after)
+            click.echo(f"{client.title}: {printable(refusal.message)}", err=True)
+            click.echo(f"Next step: {printable(refusal.next_step)}", err=True)
+        return {"client": client.id, "result": "refused", "problem": refusal_json(refusal)}
+
+    def _say_done(self, client: Client, planned: Planned) -> None:
+        done = "deleted the new file" if planned.after is None else _DONE[self._verb]
+        self._say(f"{client.title}: {done} {short(planned.state.path)}")
+        if self._verb == "add" and client.note:
+            self._say(click.wrap_text(f"note: {client.note}", _WIDTH, "  ", "    "))
+        if self._verb != "undo":
+            self._say(f"  undo: lmtb client remove --undo {client.id}")
+
+    def _say_next_steps(self, clients: list[Client]) -> None:
+        port = running_port()
+        if port is None:
+            self._say("Next step: start the manager with: lmtb up")
+        elif port != self._files.endpoint.port:
+            self._say(f"note: the running manager has another port: {port}")
+        name = clients[0].title if len(clients) == 1 else "a client"
+        self._say(f"Then start {name} in a project. If tools are missing: lmtb doctor")
+
+    def _say(self, text: str) -> None:
+        if not self._as_json:
+            click.echo(printable(text, lines=True))

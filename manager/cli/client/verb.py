@@ -1,0 +1,171 @@
+"""The verb client: connects coding agents by adding this server to their configuration files."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any, Final
+
+import click
+
+from host.command_line import Command, Failure, json_option, print_json
+from host.printable import printable
+from manager.cli.client.changes import Changes
+from manager.cli.client.context import client_files, named
+from manager.cli.client.presentation import as_json as overview_json
+from manager.cli.client.presentation import client_table, configured, entry_text, short
+from manager.client_files import entries
+from manager.client_files.change import ENTRY_NAME, Entry
+from manager.client_files.clients import CLIENTS, Client
+from manager.client_files.workbench import ClientFiles, Overview
+
+_NO_PORT: Final = 1
+"""Stands for the port where an entry is only removed."""
+
+
+def _port_option(command: Command) -> Command:
+    return click.option(
+        "--port",
+        type=click.IntRange(1, 65535),
+        help="The manager's port; default: that of the running manager, else the configured one.",
+    )(command)
+
+
+def _change_options(command: Command) -> Command:
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Show the change, and write nothing."),
+        click.option("--force", is_flag=True, help="Also change an entry that is not ours."),
+        click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def client() -> None:
+    """Connect coding agents: add this server to their configuration files.
+
+    Comments, order and indentation of the files stay. Every change can be undone.
+    """
+
+
+@client.command(name="list")
+@_port_option
+@json_option
+def list_clients(port: int | None, as_json: bool) -> None:
+    """List the known clients: found here, configured, file.
+
+    A client is found if its program is on the PATH, or its folder exists. CONFIGURED is `outdated` if the
+    entry differs from what add would write, `other` if an entry of our name leads elsewhere, and `unknown`
+    if the file cannot be used.
+    """
+    files = client_files(port)
+    rows = [(one, files.overview(one)) for one in CLIENTS]
+    if as_json:
+        address = files.endpoint.address()
+        print_json({"ok": True, "address": address, "clients": [overview_json(*row) for row in rows]})
+        return
+    click.echo(client_table(rows))
+    problems = [one.refusal for _, one in rows if one.refusal is not None]
+    for problem in problems:
+        click.echo(f"\n{printable(problem.message)}\n  -> {printable(problem.next_step)}")
+    click.echo("\nadd one with: lmtb client add CLIENT; any other client: lmtb client show other")
+
+
+@client.command()
+@click.argument("name", metavar="CLIENT")
+@_port_option
+@json_option
+def show(name: str, port: int | None, as_json: bool) -> None:
+    """Show a client's entry, or the one that add would write.
+
+    For a client that is not listed, CLIENT is `other`: shows an entry that most clients understand.
+    """
+    if name.lower() == "other":
+        _show_generic(client_files(port), as_json)
+        return
+    (chosen,) = named([name])
+    files = client_files(port)
+    overview = files.overview(chosen)
+    wanted = chosen.entry(files.endpoint)
+    if as_json:
+        about = {**overview_json(chosen, overview), "entry": overview.entry, "wanted": wanted}
+        print_json({"ok": True, "name": ENTRY_NAME, "path": list(chosen.form.path), **about})
+        return
+    click.echo(printable(f"{chosen.title}: {short(overview.file)}"))
+    _show_entry(chosen, overview, wanted)
+    undo = f"lmtb client remove --undo {chosen.id}" if overview.can_undo else "not available"
+    click.echo(f"\nundo: {undo}")
+
+
+@client.command()
+@click.argument("names", metavar="[CLIENT]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All clients that are installed.")
+@_change_options
+@_port_option
+@json_option
+def add(
+    names: tuple[str, ...],
+    everything: bool,
+    force: bool,
+    port: int | None,
+    **options: Any,
+) -> None:
+    """Add this server to a client's file, after showing the change.
+
+    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays.
+    """
+    if bool(names) == everything:
+        raise click.UsageError("name clients, or use --all; see: lmtb client list")
+    files = client_files(port)
+    chosen = [one for one in CLIENTS if files.is_installed(one)] if everything else named(names)
+    if not chosen:
+        text = "no known client is installed"
+        raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
+    _changes(files, "add", lambda one: files.plan_addition(one, force=force), options).run(chosen)
+
+
+install = copy(add)
+install.name, install.hidden = "install", True
+client.add_command(install)
+
+
+@client.command()
+@click.argument("names", metavar="CLIENT...", nargs=-1, required=True)
+@click.option("--undo", is_flag=True, help="Restore the file byte for byte as it was before the last change.")
+@_change_options
+@json_option
+def remove(names: tuple[str, ...], undo: bool, force: bool, **options: Any) -> None:
+    """Take this server out of a client's file, after showing the change."""
+    chosen = named(names)
+    files = client_files(_NO_PORT)
+    if undo:
+        _changes(files, "undo", files.plan_undo, options).run(chosen)
+    else:
+        _changes(files, "remove", lambda one: files.plan_removal(one, force=force), options).run(chosen)
+
+
+def _changes(files: ClientFiles, verb: Any, plan: Any, options: Any) -> Changes:
+    return Changes(files, verb, plan, **options)
+
+
+def _show_entry(chosen: Client, overview: Overview, wanted: Entry) -> None:
+    refusal = overview.refusal
+    if refusal is not None:
+        click.echo(f"{printable(refusal.message)}\n  -> {printable(refusal.next_step)}")
+    if overview.entry is not None:
+        click.echo(f"configured: {configured(overview)}. The entry is:\n")
+        click.echo(printable(entry_text(chosen, overview.entry), lines=True))
+    if overview.state != "current":
+        click.echo(f"\n`lmtb client add {chosen.id}` would write:\n")
+        click.echo(printable(entry_text(chosen, wanted), lines=True))
+
+
+def _show_generic(files: ClientFiles, as_json: bool) -> None:
+    address, program = files.endpoint.address(), entries.program(files.endpoint)
+    if as_json:
+        print_json({"ok": True, "name": ENTRY_NAME, "http": {"url": address}, "stdio": program})
+        return
+    click.echo(f"A client that supports HTTP needs this address:\n\n  {address}\n")
+    click.echo("Add ?cwd= and the client's variable for the project's folder, if it has one.")
+    click.echo("\nMost clients without HTTP support understand this:\n")
+    print_json({"mcpServers": {ENTRY_NAME: program}})

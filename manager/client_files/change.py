@@ -1,0 +1,202 @@
+"""Decides how the bytes of a client's file change when our entry is added or removed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from manager.client_files import jsonc_edit, toml_edit
+from manager.client_files.jsonc_parser import Dialect
+from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
+
+ENTRY_NAME: Final = "lm-tools-bridge"
+_BOM: Final = b"\xef\xbb\xbf"
+_PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
+_ADDRESSES: Final = ("url", "httpUrl", "serverUrl")
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+EntryState = Literal["missing", "current", "outdated", "not_ours"]
+Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """How a file is written, and the name of the object in it that has the servers; None for TOML."""
+
+    container: str
+    dialect: Dialect | None
+
+    @property
+    def path(self) -> tuple[str, str]:
+        """Where our entry is."""
+        return (self.container, ENTRY_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """New content for a file; `before` is None if there was no file."""
+
+    before: bytes | None
+    after: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """There is nothing to do."""
+
+
+def entry_in(content: bytes | None, form: FileFormat, file: str) -> Entry | Refusal | None:
+    """Our entry as it is in a file, None if it is missing, or why the file cannot be understood.
+
+    Args:
+        content: the file's bytes; None without a file.
+        form: how the client reads it.
+        file: its name for messages.
+    """
+    text = _decoded(content or b"", file)
+    if isinstance(text, Refusal):
+        return text
+    found = _value_at(text, form)
+    if isinstance(found, SyntaxProblem | FormProblem):
+        return _refused(found, file)
+    if found is not None and not isinstance(found, dict):
+        return _refused(FormProblem("not_an_object", f'the entry "{ENTRY_NAME}" is not an object'), file)
+    return found
+
+
+def state_of(present: Entry | None, wanted: Entry) -> EntryState:
+    """What the entry that is in a file means to us."""
+    if present is None:
+        return "missing"
+    if not is_ours(present):
+        return "not_ours"
+    return "current" if _over(present, wanted) == present else "outdated"
+
+
+def is_ours(entry: Entry) -> bool:
+    """Whether an entry leads to a manager on this machine, or starts `lmtb connect`."""
+    address = next((entry[key] for key in _ADDRESSES if isinstance(entry.get(key), str)), None)
+    if address is not None:
+        return _is_manager(address)
+    command, arguments = entry.get("command"), entry.get("args")
+    if not isinstance(command, str) or not isinstance(arguments, list):
+        return False
+    name = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
+    return name in _PROGRAMS and arguments[:1] == ["connect"]
+
+
+def addition(
+    content: bytes | None, form: FileFormat, wanted: Entry, file: str, *, force: bool = False
+) -> Change | Unchanged | Refusal:
+    """Add our entry, or bring it up to date and keep what the user added to it.
+
+    Args:
+        content, form, file: as for `entry_in`.
+        wanted: the entry.
+        force: whether an entry of our name that is not ours is replaced.
+    """
+    present = entry_in(content, form, file)
+    if isinstance(present, Refusal):
+        return present
+    state = state_of(present, wanted)
+    if state == "current":
+        return Unchanged()
+    if state == "not_ours" and not force:
+        return _not_ours(file)
+    text = _decoded(content or b"", file)
+    if isinstance(text, Refusal):
+        return text
+    kept = present if present is not None and state == "outdated" else {}
+    return _change(content, _with_entry(text, form, present, _over(kept, wanted)), file)
+
+
+def removal(
+    content: bytes | None, form: FileFormat, file: str, *, force: bool = False
+) -> Change | Unchanged | Refusal:
+    """Take our entry out. The arguments are those of `addition`."""
+    present = entry_in(content, form, file)
+    if isinstance(present, Refusal):
+        return present
+    if present is None:
+        return Unchanged()
+    if not is_ours(present) and not force:
+        return _not_ours(file)
+    text = _decoded(content or b"", file)
+    if isinstance(text, Refusal):
+        return text
+    if form.dialect is None:
+        return _change(content, toml_edit.without_table(text, form.path), file)
+    return _change(content, jsonc_edit.without_member(text, form.path, form.dialect), file)
+
+
+def _value_at(text: str, form: FileFormat) -> Any:
+    if form.dialect is None:
+        return toml_edit.value_at(text, form.path)
+    return jsonc_edit.value_at(text, form.path, form.dialect)
+
+
+def _with_entry(
+    text: str, form: FileFormat, present: Entry | None, entry: Entry
+) -> str | SyntaxProblem | FormProblem:
+    if form.dialect is None:
+        return toml_edit.with_table(text, form.path, entry)
+    if present is None or not is_ours(present):
+        return jsonc_edit.with_member(text, form.path, entry, form.dialect)
+    changed: str | SyntaxProblem | FormProblem = text
+    for key, value in entry.items():  # one by one, so that comments in the entry stay
+        if present.get(key) != value and isinstance(changed, str):
+            changed = jsonc_edit.with_member(changed, (*form.path, key), value, form.dialect)
+    return changed
+
+
+def _over(present: Entry, wanted: Entry) -> dict[str, Any]:
+    """What the user added to an entry, and what we want in it."""
+    merged = {
+        key: _over(present[key], value)
+        if isinstance(value, dict) and isinstance(present.get(key), dict)
+        else value
+        for key, value in wanted.items()
+    }
+    return {**present, **merged}
+
+
+def _is_manager(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    ends = parts.path == "/mcp" or (parts.path.startswith("/w/") and parts.path.endswith("/mcp"))
+    return parts.hostname in _LOOPBACK and ends
+
+
+def _decoded(content: bytes, file: str) -> str | Refusal:
+    try:
+        return content.removeprefix(_BOM).decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return _refused(SyntaxProblem(line, "the text is not UTF-8"), file)
+
+
+def _change(
+    content: bytes | None, text: str | SyntaxProblem | FormProblem, file: str
+) -> Change | Unchanged | Refusal:
+    if isinstance(text, SyntaxProblem | FormProblem):
+        return _refused(text, file)
+    mark = _BOM if content is not None and content.startswith(_BOM) else b""
+    return Change(content, mark + text.encode())
+
+
+def _refused(problem: SyntaxProblem | FormProblem, file: str) -> Refusal:
+    if isinstance(problem, FormProblem):
+        return Refusal(problem.reason, f"{file}: {problem.text}", "edit the file by hand")
+    where = file if problem.line is None else f"{file}, line {problem.line}"
+    return Refusal(
+        "invalid_syntax", f"{where}: {problem.text}", "correct the file, then try again", problem.line
+    )
+
+
+def _not_ours(file: str) -> Refusal:
+    text = f'{file} has an entry "{ENTRY_NAME}" that does not lead to this program'
+    return Refusal("not_ours", text, "rename that entry, or replace it with --force")

@@ -1,0 +1,49 @@
+"""Defines the value for a change that is refused. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+RefusalReason = Literal[
+    "unreadable",
+    "read_only",
+    "other_user",
+    "too_large",
+    "not_a_file",
+    "dangling_link",
+    "invalid_syntax",
+    "not_an_object",
+    "not_ours",
+    "unsupported_form",
+    "changed_meanwhile",
+    "no_undo",
+    "changed_since",
+    "write_failed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a file is left as it is: a word for programs, a sentence, the next step, and the line if known."""
+
+    reason: RefusalReason
+    message: str
+    next_step: str
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SyntaxProblem:
+    """Where a text cannot be parsed: the line, counted from 1, and why."""
+
+    line: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FormProblem:
+    """A text that is valid, but cannot be changed as wanted; `reason` as in `Refusal`."""
+
+    reason: Literal["not_an_object", "unsupported_form"]
+    text: str

@@ -1,0 +1,200 @@
+"""Sets and removes one table in the text of a TOML file, and keeps every other character. Pure.
+
+A table with a header of its own is added and removed as lines of text. tomlkit changes what is written in
+another form. A second parser checks each change, which must not lose a comment line outside of the table.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from manager.client_files.refusals import FormProblem, SyntaxProblem
+
+Problem = SyntaxProblem | FormProblem
+_HEADER: Final = re.compile(r"[ \t]*\[")
+_LINE: Final = re.compile(r"line (\d+)")
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_BY_HAND: Final = FormProblem("unsupported_form", "is written in a form that cannot be changed safely")
+
+
+def value_at(text: str, path: Sequence[str]) -> Any | Problem:
+    """The value at a path of keys; None if it is missing."""
+    value = _parsed(text)
+    for depth, key in enumerate(path):
+        if isinstance(value, SyntaxProblem):
+            return value
+        if not isinstance(value, dict):
+            return FormProblem("not_an_object", f"{'.'.join(path[:depth])} is not a table")
+        if key not in value:
+            return None
+        value = value[key]
+    return value
+
+
+def with_table(text: str, path: Sequence[str], table: Mapping[str, Any]) -> str | Problem:
+    """The text with a table at a path of keys; only values that differ change."""
+    old = value_at(text, path)
+    if isinstance(old, SyntaxProblem | FormProblem):
+        return old
+    expected = _with(tomllib.loads(text), path, table)
+    if old is None:
+        changed = _appended(text, path, table)
+        if _says(changed, expected):
+            return changed
+    return _by_tomlkit(text, (expected,), lambda document: _put(document, path, table))
+
+
+def without_table(text: str, path: Sequence[str]) -> str | Problem:
+    """The text without the table at a path of keys, which must exist."""
+    old = value_at(text, path)
+    if isinstance(old, SyntaxProblem | FormProblem):
+        return old
+    whole = tomllib.loads(text)
+    expected = (_without(whole, path), _without(whole, path, prune=True))
+    changed = _cut(text, path)
+    if _says(changed, *expected):
+        return changed
+    return _by_tomlkit(text, expected, lambda document: _delete(document, path))
+
+
+def _parsed(text: str) -> Any | SyntaxProblem:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = _LINE.search(str(error))
+        return SyntaxProblem(int(found[1]) if found else None, str(error).partition(" (at ")[0])
+
+
+def _appended(text: str, path: Sequence[str], table: Mapping[str, Any]) -> str:
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = [
+        f"[{'.'.join(map(_key, path))}]",
+        *(f"{_key(key)} = {_toml(value)}" for key, value in table.items()),
+    ]
+    gap = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
+    return text + gap + newline.join(lines) + newline
+
+
+def _cut(text: str, path: Sequence[str]) -> str:
+    """Drop the lines of a table and of those below it, but not the comments before the next header."""
+    kept: list[str] = []
+    tail: list[str] = []
+    inside = False
+    for line in text.splitlines(keepends=True):
+        if _HEADER.match(line):
+            was, inside = inside, _is_below(line, path)
+            kept += _after_table(tail, kept, was and not inside)
+            tail = []
+        if not inside:
+            kept.append(line)
+        elif line.strip() and not line.lstrip().startswith("#"):
+            tail = []
+        else:
+            tail.append(line)
+    kept += [line for line in tail if line.strip()]
+    if inside and not any(line.strip() for line in tail):
+        while kept and not kept[-1].strip():  # the blank line that parted the table from what was before it
+            kept.pop()
+    return "".join(kept)
+
+
+def _after_table(tail: Sequence[str], kept: Sequence[str], ends: bool) -> list[str]:
+    """What stays of the comments and blank lines at the end of a dropped table."""
+    if not ends:
+        return [line for line in tail if line.strip()]
+    lines = list(tail)
+    while lines and not lines[0].strip() and (not kept or not kept[-1].strip()):
+        lines.pop(0)
+    return lines
+
+
+def _is_below(header: str, path: Sequence[str]) -> bool:
+    """Whether a header line names the table at a path, or one below it."""
+    value = _parsed(header.strip() + "\n")
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def _by_tomlkit(text: str, expected: Sequence[Any], change: Callable[[Any], None]) -> str | Problem:
+    import tomlkit  # noqa: PLC0415 - takes long to load, and is rarely needed
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
+    try:
+        document = tomlkit.parse(text)
+        change(document)
+        changed = tomlkit.dumps(document)
+    except (TOMLKitError, KeyError, TypeError, ValueError):
+        return _BY_HAND
+    lost = _comments(text) - _comments(changed)
+    return changed if _says(changed, *expected) and not lost else _BY_HAND
+
+
+def _comments(text: str) -> Counter[str]:
+    return Counter(line.strip() for line in text.splitlines() if line.lstrip().startswith("#"))
+
+
+def _put(document: Any, path: Sequence[str], table: Mapping[str, Any]) -> None:
+    for key in path[:-1]:
+        document = document.setdefault(key, {})
+    old = document.get(path[-1])
+    if old is None:
+        document[path[-1]] = _inline(table)
+        return
+    for key in [key for key in old if key not in table]:
+        del old[key]
+    for key, value in table.items():
+        if key not in old or old[key] != value or isinstance(old[key], bool) != isinstance(value, bool):
+            old[key] = _inline(value) if isinstance(value, dict) else value
+
+
+def _inline(table: Mapping[str, Any]) -> Any:
+    import tomlkit  # noqa: PLC0415 - see _by_tomlkit
+
+    made = tomlkit.inline_table()
+    made.update({key: _inline(value) if isinstance(value, dict) else value for key, value in table.items()})
+    return made
+
+
+def _delete(document: Any, path: Sequence[str]) -> None:
+    for key in path[:-1]:
+        document = document[key]
+    del document[path[-1]]
+
+
+def _says(text: str, *expected: Any) -> bool:
+    """Whether a text has one of these values."""
+    value = _parsed(text)
+    return not isinstance(value, SyntaxProblem) and value in expected
+
+
+def _with(value: Mapping[str, Any], path: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
+    key, *rest = path
+    return {**value, key: _with(value.get(key, {}), rest, table) if rest else dict(table)}
+
+
+def _without(value: Mapping[str, Any], path: Sequence[str], *, prune: bool = False) -> dict[str, Any]:
+    """The value without what is at the path; `prune`: nor the tables that this leaves empty."""
+    key, *rest = path
+    below = _without(value[key], rest, prune=prune) if rest else {}
+    kept = {name: one for name, one in value.items() if name != key}
+    return {**kept, key: below} if rest and (below or not prune) else kept
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _toml(key)
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML in one line; strings as JSON writes them, which TOML reads in the same way."""
+    import json  # noqa: PLC0415 - only here
+
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }"
+    return json.dumps(value, ensure_ascii=False)

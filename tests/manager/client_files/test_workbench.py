@@ -1,0 +1,273 @@
+"""Tests adding, removing and undoing in the files of every client, and that refused files stay as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manager.client_files.change import ENTRY_NAME, Unchanged
+from manager.client_files.clients import CLIENTS, Client, Machine, client_named
+from manager.client_files.entries import Endpoint
+from manager.client_files.refusals import Refusal
+from manager.client_files.workbench import ClientFiles, Planned
+
+EVERY = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.id)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ClientFiles:
+    (tmp_path / "home").mkdir()
+    return made(tmp_path)
+
+
+def made(folder: Path, port: int = 48123, **environ: str) -> ClientFiles:
+    machine = Machine({"PATH": str(folder / "bin"), **environ}, folder / "home", "linux")
+    return ClientFiles(machine, folder / "state", Endpoint(port, "/opt/lmtb"))
+
+
+def named(name: str) -> Client:
+    client = client_named(name)
+    assert client is not None
+    return client
+
+
+def place(files: ClientFiles, client: Client, content: bytes = b"") -> Path:
+    """The client's file, written."""
+    path = client.candidates(files.machine)[-1]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def do(
+    files: ClientFiles, client: Client, planned: Planned | Unchanged | Refusal, *, undo: bool = False
+) -> None:
+    assert isinstance(planned, Planned), planned
+    assert files.carry_out(client, planned, undo=undo) is None
+
+
+def parsed(client: Client, path: Path) -> Any:
+    """The file as the standard library reads it; it has no comments here."""
+    text = path.read_text("utf-8-sig")
+    return tomllib.loads(text) if client.form.dialect is None else json.loads(text)
+
+
+def existing(client: Client) -> bytes:
+    """A file with a server of somebody else, in an unusual layout."""
+    if client.form.dialect is None:
+        return b'# mine\r\nx = 1   # why\r\n\r\n[mcp_servers.other]\r\nurl   = "y"\r\n\r\n[z]\r\n'
+    text = '{\n\t"first" : [1,  2],\n\t"%s": {\n\t\t"other": {"url": "y"}\n\t},\n\t"é": null }'
+    return b"\xef\xbb\xbf" + (text % client.form.container).encode()
+
+
+def snapshot(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+@EVERY
+def test_a_missing_file_is_made_and_undo_removes_it_with_its_folders(
+    files: ClientFiles, client: Client
+) -> None:
+    path = client.candidates(files.machine)[-1]
+    before = snapshot(files.machine.home)
+    do(files, client, files.plan_addition(client))
+    assert parsed(client, path) == {client.form.container: {ENTRY_NAME: client.entry(files.endpoint)}}
+    assert files.overview(client).state == "current"
+    do(files, client, files.plan_undo(client), undo=True)
+    assert snapshot(files.machine.home) == before
+
+
+@EVERY
+def test_an_empty_file_gets_the_entry_and_undo_empties_it(files: ClientFiles, client: Client) -> None:
+    path = place(files, client)
+    do(files, client, files.plan_addition(client))
+    assert parsed(client, path) == {client.form.container: {ENTRY_NAME: client.entry(files.endpoint)}}
+    do(files, client, files.plan_undo(client), undo=True)
+    assert path.read_bytes() == b""
+
+
+@EVERY
+def test_an_existing_file_keeps_the_rest_and_undo_is_byte_exact(files: ClientFiles, client: Client) -> None:
+    path = place(files, client, existing(client))
+    value = parsed(client, path)
+    do(files, client, files.plan_addition(client))
+    value[client.form.container][ENTRY_NAME] = client.entry(files.endpoint)
+    assert parsed(client, path) == value
+    do(files, client, files.plan_undo(client), undo=True)
+    assert path.read_bytes() == existing(client)
+    again = files.plan_undo(client)
+    assert isinstance(again, Refusal)
+    assert again.reason == "no_undo"
+
+
+@EVERY
+def test_adding_twice_changes_nothing(files: ClientFiles, client: Client) -> None:
+    path = place(files, client, existing(client))
+    do(files, client, files.plan_addition(client))
+    once = path.read_bytes()
+    assert isinstance(files.plan_addition(client), Unchanged)
+    assert path.read_bytes() == once
+
+
+@EVERY
+def test_removing_leaves_the_others_and_can_be_undone(files: ClientFiles, client: Client) -> None:
+    path = place(files, client, existing(client))
+    value = parsed(client, path)
+    do(files, client, files.plan_addition(client))
+    with_entry = path.read_bytes()
+    do(files, client, files.plan_removal(client))
+    assert parsed(client, path) == value
+    assert isinstance(files.plan_removal(client), Unchanged)
+    do(files, client, files.plan_undo(client), undo=True)
+    assert path.read_bytes() == with_entry
+
+
+@EVERY
+def test_another_port_makes_an_entry_outdated_and_add_corrects_it(
+    files: ClientFiles, client: Client, tmp_path: Path
+) -> None:
+    do(files, client, files.plan_addition(client))
+    moved = made(tmp_path, 48999)
+    path = client.candidates(files.machine)[-1]
+    if client.id == "claude-desktop":  # it starts a program, which finds the port by itself
+        assert moved.overview(client).state == "current"
+        return
+    assert moved.overview(client).state == "outdated"
+    do(moved, client, moved.plan_addition(client))
+    assert b"127.0.0.1:48999/mcp" in path.read_bytes()
+    assert b"48123" not in path.read_bytes()
+
+
+JSON_DEFECTS = [b'{"a": ', b"[]", b"{'a': 1}", b'{"a": 1, "a": 2}', b"\xff\xfe{\x00}\x00", b"{} {}"]
+TOML_DEFECTS = [b"a = ", b"mcp_servers = 1", b"a = 1\na = 2", b"[x\n", b"\xff\xfea", b"mcp_servers = 1\n"]
+
+
+@pytest.mark.parametrize("number", range(len(JSON_DEFECTS)))
+@EVERY
+def test_a_broken_file_is_refused_and_left_alone(files: ClientFiles, client: Client, number: int) -> None:
+    content = (TOML_DEFECTS if client.form.dialect is None else JSON_DEFECTS)[number]
+    place(files, client, content)
+    before = snapshot(files.machine.home)
+    for refused in (files.plan_addition(client), files.plan_removal(client)):
+        assert isinstance(refused, Refusal)
+        assert refused.next_step
+    overview = files.overview(client)
+    assert overview.state is None
+    assert overview.refusal is not None
+    assert snapshot(files.machine.home) == before
+
+
+def test_undo_is_refused_after_somebody_else_changed_the_file(files: ClientFiles) -> None:
+    client = named("cursor")
+    path = place(files, client, b'{"a": 1}')
+    do(files, client, files.plan_addition(client))
+    theirs = path.read_bytes().replace(b"1", b"2", 1)
+    path.write_bytes(theirs)
+    refused = files.plan_undo(client)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "changed_since"
+    change = files.changed_since(client)
+    assert change is not None
+    assert change.after == theirs
+    assert not files.overview(client).can_undo
+    assert path.read_bytes() == theirs
+
+
+def test_undo_is_refused_after_the_file_was_deleted(files: ClientFiles) -> None:
+    client = named("cursor")
+    do(files, client, files.plan_addition(client))
+    client.candidates(files.machine)[-1].unlink()
+    assert isinstance(files.plan_undo(client), Refusal)
+
+
+def test_a_file_that_changes_after_the_plan_is_left_alone_and_undo_is_as_before(files: ClientFiles) -> None:
+    client = named("cursor")
+    path = place(files, client, b'{"a": 1}')
+    planned = files.plan_addition(client)
+    path.write_bytes(b'{"a": 2}')
+    assert isinstance(planned, Planned)
+    refused = files.carry_out(client, planned)
+    assert refused is not None
+    assert refused.reason == "changed_meanwhile"
+    assert path.read_bytes() == b'{"a": 2}'
+    assert isinstance(files.plan_undo(client), Refusal)
+
+
+def test_a_state_folder_that_cannot_be_used_refuses_before_anything_is_written(files: ClientFiles) -> None:
+    client = named("cursor")
+    path = place(files, client, b"{}")
+    files.state_dir.touch()
+    planned = files.plan_addition(client)
+    assert isinstance(planned, Planned)
+    refused = files.carry_out(client, planned)
+    assert refused is not None
+    assert path.read_bytes() == b"{}"
+
+
+def test_a_linked_file_stays_a_link_also_after_undo(files: ClientFiles) -> None:
+    client = named("gemini-cli")
+    path = place(files, client, b"{}")
+    target = files.machine.home / "dotfiles.json"
+    path.rename(target)
+    path.symlink_to(target)
+    do(files, client, files.plan_addition(client))
+    do(files, client, files.plan_undo(client), undo=True)
+    assert path.is_symlink()
+    assert target.read_bytes() == b"{}"
+
+
+def test_opencode_uses_the_file_that_has_the_entry_else_the_one_with_comments(files: ClientFiles) -> None:
+    client = named("opencode")
+    relaxed, strict = client.candidates(files.machine)
+    place(files, client, b"{}")
+    relaxed.write_bytes(b"{\n  // mine\n}\n")
+    assert files.overview(client).file == relaxed
+    relaxed.unlink()
+    do(files, client, files.plan_addition(client))
+    relaxed.write_bytes(b"{\n  // mine\n}\n")
+    assert files.overview(client).file == strict
+    assert isinstance(files.plan_addition(client), Unchanged)
+
+
+def test_comments_survive_in_a_file_that_may_have_them(files: ClientFiles) -> None:
+    client = named("zed")
+    path = place(files, client, b'// Zed\n{\n  "a": 1, // one\n  /* none */\n}\n')
+    do(files, client, files.plan_addition(client))
+    text = path.read_text()
+    assert [text.count(comment) for comment in ("// Zed", "// one", "/* none */")] == [1, 1, 1]
+    assert files.overview(client).state == "current"
+
+
+def test_nothing_is_installed_on_a_new_machine(files: ClientFiles) -> None:
+    assert [client.id for client in CLIENTS if files.is_installed(client)] == []
+
+
+@EVERY
+def test_a_client_is_found_by_its_program_or_by_its_folder(
+    files: ClientFiles, client: Client, tmp_path: Path
+) -> None:
+    for program in client.programs:
+        file = tmp_path / "bin" / program
+        file.parent.mkdir(exist_ok=True)
+        file.touch(0o755)
+        assert files.is_installed(client)
+        file.unlink()
+    assert not files.is_installed(client)
+    client.sign_folder(files.machine).mkdir(parents=True)
+    assert files.is_installed(client)
+
+
+def test_a_refused_link_is_reported_in_the_overview(files: ClientFiles) -> None:
+    client = named("cursor")
+    path = place(files, client)
+    path.unlink()
+    path.symlink_to("nowhere")
+    overview = files.overview(client)
+    assert overview.refusal is not None
+    assert overview.refusal.reason == "dangling_link"
+    assert os.readlink(path) == "nowhere"

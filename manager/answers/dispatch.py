@@ -37,7 +37,7 @@ DIRECT: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.COMPLETE})
 """Methods that are forwarded unchanged once the workspace is known, at every URL."""
 
 
-class Sent(msgspec.Struct, frozen=True, gc=False):
+class SentCall(msgspec.Struct, frozen=True, gc=False):
     """A request that was sent to its workspace server."""
 
     located: Located
@@ -148,7 +148,7 @@ class Dispatch:
         answer = await self.forwarder.send(located.workspace, upstream_request(exchange, params))
         return self._relayed(exchange, located, answer, params)
 
-    def forward_now(self, exchange: Exchange) -> Sent | None:
+    def forward_now(self, exchange: Exchange) -> SentCall | None:
         """Send the request to its workspace server if it is forwarded unchanged and need not wait.
 
         Returns:
@@ -164,9 +164,9 @@ class Dispatch:
             return None
         exchange.decided(located)
         call = self.forwarder.send_now(located.workspace, upstream_request(exchange))
-        return None if call is None else Sent(located, call)
+        return None if call is None else SentCall(located, call)
 
-    async def arrival(self, exchange: Exchange, sent: Sent) -> Reply:
+    async def arrival(self, exchange: Exchange, sent: SentCall) -> Reply:
         """Wait for the answer to a request that was sent with `forward_now`, and return the reply."""
         answer = await self.forwarder.arrival(sent.call)
         return self._relayed(exchange, sent.located, answer)

@@ -151,7 +151,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class IdleStream:
     """An event stream with a single message that stays open until it is ended."""
 
     message: bytes
@@ -175,5 +175,5 @@ class Relayed:
 
 
 Reply = Plain | Events | Relayed
-AnyReply = Reply | Quiet
+AnyReply = Reply | IdleStream
 """Replies including those of stateless requests only."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from manager.answers.client_record import client_record
-from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
+from manager.answers.dispatch import Dispatch, SentCall, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.new_exchange import exchange_of
 from manager.endpoints.session_requests import NoSession, SessionEndpoint
@@ -214,13 +214,13 @@ class McpRoutes:
         return self.relay_directly(http_request, exchange, sent, direct_relay.PATIENCE_S)
 
     def relay_directly(
-        self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
+        self, http_request: HttpRequest, exchange: Exchange, sent: SentCall, patience_s: float
     ) -> DirectRelay:
         """Relay the response to a call that was sent; after `patience_s` seconds, in a task."""
         self.open_requests.begin()
         return DirectRelay(self, http_request, exchange, sent, patience_s)
 
-    def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
         """Offer a call to the route cache, just before its response is written."""
         self.route_cache.add(http_request, exchange, sent)
 
@@ -230,7 +230,7 @@ class McpRoutes:
         if exchange.session is not None:
             exchange.session.in_flight.pop(jsonrpc.id_key(exchange.message.id), None)
 
-    def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
         """Continue a call of the direct relay in a task, from its current state."""
         session = exchange.session
         if session is None:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from manager.answers import result_format, upstream_request
-from manager.answers.dispatch import Dispatch, Sent
+from manager.answers.dispatch import Dispatch, SentCall
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.server_discover import ServerDiscover, initialize_result
 from manager.forwarding.messages import begins_as_result, is_response
@@ -153,7 +153,7 @@ class SessionEndpoint:
             return Events(self._with_roots(exchange, session))
         return self._translated(exchange, session, reply)
 
-    async def arrival(self, exchange: Exchange, session: Session, sent: Sent) -> Reply:
+    async def arrival(self, exchange: Exchange, session: Session, sent: SentCall) -> Reply:
         """The reply to a request that was sent with `Dispatch.forward_now`."""
         return self._translated(exchange, session, await self._dispatch.arrival(exchange, sent))
 

@@ -18,9 +18,9 @@ from manager.answers.exchange import (
     Ending,
     Events,
     Exchange,
+    IdleStream,
     Located,
     Plain,
-    Quiet,
     Relayed,
     Reply,
 )
@@ -94,7 +94,7 @@ class StatelessEndpoint:
         honoured = {kind: True for kind in _KINDS if jsonrpc.bytes_of(wanted.get(kind, _FALSE)) == b"true"}
         meta = {names.META_SUBSCRIPTION: identity}
         message = jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
-        return Quiet(message, Ending(self._endings, self._completed(exchange)))
+        return IdleStream(message, Ending(self._endings, self._completed(exchange)))
 
     async def _end_of_stream(self, exchange: Exchange) -> AsyncGenerator[bytes]:
         await self._endings.wait()

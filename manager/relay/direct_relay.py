@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from manager.answers import result_format
-from manager.answers.dispatch import Sent
+from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
 from manager.forwarding.body_flow import Flow
@@ -40,13 +40,13 @@ class Host(Protocol):
 
     settings: Settings
 
-    def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
         """Continue a call in a task, from its current state."""
 
     def ended(self, exchange: Exchange) -> None:
         """Note that the relay of a call has ended: answered, abandoned or about to continue in a task."""
 
-    def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
         """Offer a call to the route cache, just before its JSON response or event stream is written."""
 
     def failed(self, http_request: HttpRequest, fault: BaseException) -> None:
@@ -66,12 +66,12 @@ class DirectRelay:
     __slots__ = ("_body", "_exchange", "_flow", "_host", "_http_request", "_sent")
 
     def __init__(
-        self, host: Host, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
+        self, host: Host, http_request: HttpRequest, exchange: Exchange, sent: SentCall, patience_s: float
     ) -> None:
         self._host = host
         self._http_request = http_request
         self._exchange = exchange
-        self._sent: Sent | None = sent
+        self._sent: SentCall | None = sent
         self._body: LargeBody | None = None  # of a large response, once it is being written
         self._flow: Flow | None = None
         sent.call.response.on_data = self._on_data
@@ -104,7 +104,7 @@ class DirectRelay:
         if (sent := self._end()) is not None:
             self._host.continue_in_task(self._http_request, self._exchange, sent)
 
-    def _end(self) -> Sent | None:
+    def _end(self) -> SentCall | None:
         """End the relay: remove its callbacks and return the sent call; None if it has ended before."""
         sent, self._sent = self._sent, None
         if sent is not None:
@@ -129,7 +129,7 @@ class DirectRelay:
             sent.call.give_up()
             self._host.failed(self._http_request, fault)
 
-    def _relay(self, sent: Sent) -> None:
+    def _relay(self, sent: SentCall) -> None:
         response = sent.call.response
         if not response.has_ended:
             if _should_relay_now(response):
@@ -146,7 +146,7 @@ class DirectRelay:
         self._http_request.respond(status, body, self._exchange.headers)
         sent.call.end("ok", arrived_at)
 
-    def _refuse(self, sent: Sent, refusal: Refusal) -> None:
+    def _refuse(self, sent: SentCall, refusal: Refusal) -> None:
         """Respond with an error, before anything was written."""
         self._end()
         sent.call.refuse(refusal)
@@ -154,7 +154,7 @@ class DirectRelay:
             200, result_format.refusal(self._exchange, refusal), self._exchange.headers
         )
 
-    def _relay_or_continue(self, sent: Sent) -> None:
+    def _relay_or_continue(self, sent: SentCall) -> None:
         if sent.call.response.is_events:
             self._host.cache_route(self._http_request, self._exchange, sent)
         if not (hasattr(sent.call.response, "head") and self._stream(sent)):
@@ -162,7 +162,7 @@ class DirectRelay:
 
     # -- large responses ----------------------------------------------------------------------------------
 
-    def _stream(self, sent: Sent) -> bool:
+    def _stream(self, sent: SentCall) -> bool:
         """Start to write the response to the client as it arrives; False if no sink can."""
         call = sent.call
         body = sink_for(self._http_request, self._exchange, call.response, self._host.settings.response_limit)

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from typing import Any
 
 from manager.answers import result_format
-from manager.answers.exchange import AnyReply, Ending, Events, Exchange, Plain, Quiet, Relayed
+from manager.answers.exchange import AnyReply, Ending, Events, Exchange, IdleStream, Plain, Relayed
 from manager.forwarding.answer import COLLECTED, Answer, InterruptedAnswerError
 from manager.forwarding.messages import begins_as_answer, begins_as_result, is_response, response_of, unusable
 from manager.http import keep_alives
@@ -76,7 +76,7 @@ class Writer:
                 await self._write_messages(reply.messages)
             case Relayed():
                 await self._relay(reply)
-            case Quiet():
+            case IdleStream():
                 out = self._open_stream()
                 out.put(sse.encode(reply.message))
                 ListenStream(self._http_request, out, reply.ending, self._exchange.message.id)

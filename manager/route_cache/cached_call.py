@@ -157,7 +157,7 @@ class CachedCall:
         self._call.sent(_monotonic())
         return True
 
-    # -- responses (`response.Taker`) ----------------------------------------------------------------------
+    # -- responses (`response.FirstReadHandler`) -----------------------------------------------------------
 
     def take(self, data: bytes) -> bool:
         """Answer the client with the server's response; False if the call has to fall back."""

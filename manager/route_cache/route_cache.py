@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from http_server.date import DateLine
 from manager.answers.client_record import client_record
-from manager.answers.dispatch import Sent
+from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import claims_of, exchange_of
 from manager.answers.upstream_request import upstream_request
@@ -51,7 +51,7 @@ class Host(Protocol):
     open_requests: OpenRequests
 
     def relay_directly(
-        self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
+        self, http_request: HttpRequest, exchange: Exchange, sent: SentCall, patience_s: float
     ) -> DirectRelay:
         """Relay the response to a call that was sent; after `patience_s` seconds, in a task."""
 
@@ -167,13 +167,13 @@ class RouteCache:
         exchange = _exchange(route.metadata, http_request.body, bound.session)
         assert exchange is not None  # noqa: S101  the body matched a pattern, so it is valid
         exchange.decided(route.located)
-        relay = self._host.relay_directly(http_request, exchange, Sent(route.located, call), patience_s)
+        relay = self._host.relay_directly(http_request, exchange, SentCall(route.located, call), patience_s)
         self._host.open_requests.end()
         return relay
 
     # -- routes --------------------------------------------------------------------------------------------
 
-    def add(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def add(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
         """Cache the route of a call whose response is about to be written, unless a valid one is cached."""
         if not exchange.is_tool_call or not http_request.is_repeatable:
             return
@@ -207,7 +207,7 @@ class RouteCache:
         self._recent.clear()
         self._cached_count = 0
 
-    def _route(self, metadata: RequestMetadata, exchange: Exchange, sent: Sent) -> CachedRoute | None:
+    def _route(self, metadata: RequestMetadata, exchange: Exchange, sent: SentCall) -> CachedRoute | None:
         session, workspace = exchange.session, sent.located.workspace
         if session is not None and claims_of(metadata, session) != exchange.claims:
             return None  # the session chose another workspace after the call arrived

@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from manager.upstream import header_cache
 from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.read_buffer import SIZE, ReadBuffer
-from manager.upstream.response import ResponseHead, Taker, UpstreamResponse
+from manager.upstream.response import FirstReadHandler, ResponseHead, UpstreamResponse
 from protocol import headers
 from protocol.internal.result_trim import ResultTrim
 
@@ -72,8 +72,8 @@ class Connection(asyncio.Protocol):
         self.broke_off = False
         self._on_lost = on_lost
         self._parser: HttpResponseParser | None = None  # set within a response
-        self._response: UpstreamResponse | None = None  # None if idle, or if a taker is set
-        self._taker: Taker | None = None
+        self._response: UpstreamResponse | None = None  # None if idle, or if a handler is set
+        self._handler: FirstReadHandler | None = None
         self.idle_since = -inf
         self._unsent = _NOTHING
         self._writing_paused = False
@@ -130,14 +130,14 @@ class Connection(asyncio.Protocol):
         self._send(head, body)
         return response
 
-    def send_for(self, taker: Taker, request: bytes) -> None:
-        """Send a request, head and body, on an idle, open connection; `taker` gets the first read."""
-        self._taker = taker
+    def send_for(self, handler: FirstReadHandler, request: bytes) -> None:
+        """Send a request, head and body, on an idle, open connection; `handler` gets the first read."""
+        self._handler = handler
         self._transport.write(request)
 
     def release(self, now: float) -> None:
-        """Make the connection idle again; called by a taker that got the whole answer."""
-        self._taker = None
+        """Make the connection idle again; called by a handler that got the whole answer."""
+        self._handler = None
         self.idle_since = now
         if self._transport.get_write_buffer_size() or self.on_idle is None:
             self._end_exchange(reusable=True)
@@ -145,11 +145,11 @@ class Connection(asyncio.Protocol):
             self.on_idle(self)
 
     def detach_taker(self) -> None:
-        """Replace the taker, if any, by the response that it provides."""
-        taker, self._taker = self._taker, None
-        if taker is not None:
+        """Replace the handler, if any, by the response that it provides."""
+        handler, self._handler = self._handler, None
+        if handler is not None:
             self._reset()
-            self._response = taker.respond()
+            self._response = handler.respond()
 
     def close(self, cause: str) -> None:
         """Close at once and drop unsent bytes; an unfinished response fails with `cause`. Idempotent."""
@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
 
     def close_idle(self, cause: str) -> None:
         """Close as `close` does, unless the connection carries a request."""
-        if self._response is None and self._taker is None:
+        if self._response is None and self._handler is None:
             self.close(cause)
 
     def resume_reading(self) -> None:
@@ -206,9 +206,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        taker = self._taker
-        if taker is not None:
-            if taker.take(data):
+        handler = self._handler
+        if handler is not None:
+            if handler.take(data):
                 return
             self.detach_taker()
         response = self._response

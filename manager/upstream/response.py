@@ -59,7 +59,7 @@ class Carrier(Protocol):
         """Deliver pieces as memoryviews that are valid during `on_data` only."""
 
 
-class Taker(Protocol):
+class FirstReadHandler(Protocol):
     """Handles an answer that arrives in one read; any other answer goes to a response object."""
 
     def take(self, data: bytes) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from manager.answers.dispatch import Sent
+from manager.answers.dispatch import SentCall
 from manager.answers.exchange import AnyReply, Exchange
 from manager.endpoints.mcp import McpRoutes
 from manager.forwarding.forwarded_call import ForwardedCall
@@ -56,7 +56,11 @@ class PathRecorder:
             end(cache, call, answered_at)
 
         def direct(
-            routes: McpRoutes, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
+            routes: McpRoutes,
+            http_request: HttpRequest,
+            exchange: Exchange,
+            sent: SentCall,
+            patience_s: float,
         ) -> DirectRelay:
             self.steps.append("direct")
             return relay_directly(routes, http_request, exchange, sent, patience_s)

@@ -197,7 +197,7 @@ class McpRoutes:
         if sent is None:
             self._own_work(http_request, exchange, session, partial(self._legacy.answer, exchange, session))
         else:
-            session.in_flight[key] = sent.cancel
+            session.in_flight.add(key, sent.cancel)
 
     def _note(self, exchange: Exchange, came: float) -> None:
         exchange.begun = came
@@ -228,7 +228,7 @@ class McpRoutes:
         """Note that a direct relay has ended: the call is answered, abandoned or continues in a task."""
         self.open_requests.end()
         if exchange.session is not None:
-            exchange.session.in_flight.pop(jsonrpc.id_key(exchange.message.id), None)
+            exchange.session.in_flight.remove(jsonrpc.id_key(exchange.message.id))
 
     def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: SentCall) -> None:
         """Continue a call of the direct relay in a task, from its current state."""
@@ -255,10 +255,10 @@ class McpRoutes:
         key = jsonrpc.id_key(exchange.message.id)
         task: asyncio.Task[None] = self._own_task(self._answer(http_request, writer, make), "request")
         http_request.on_disconnect = None
-        session.in_flight[key] = task.cancel
+        session.in_flight.add(key, task.cancel)
 
         def finished(_: asyncio.Task[None]) -> None:
-            session.in_flight.pop(key, None)
+            session.in_flight.remove(key)
             if task.cancelled():
                 writer.end()
 

@@ -219,9 +219,7 @@ class SessionEndpoint:
         params = jsonrpc.members_of(notification.params)
         target = params.get("requestId")
         if target is not None and jsonrpc.is_valid_id(jsonrpc.bytes_of(target)):
-            cancel = session.in_flight.get(jsonrpc.id_key(jsonrpc.bytes_of(target)))
-            if cancel is not None:
-                cancel()
+            session.in_flight.cancel(jsonrpc.id_key(jsonrpc.bytes_of(target)))
 
 
 def too_many() -> Refusal:

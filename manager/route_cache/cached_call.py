@@ -147,7 +147,7 @@ class CachedCall:
         if connection is None:
             return False
         if session is not None:
-            session.in_flight[identity] = self.cancel
+            session.in_flight.add(identity, self.cancel)
             route.mark(session)
         self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
@@ -171,7 +171,7 @@ class CachedCall:
         self._upstream.release(now)
         self.is_under_way = False
         if session is not None:
-            session.in_flight.pop(self._identity, None)
+            session.in_flight.remove(self._identity)
         self._transport.write(answer)
         self._connection.cached_call_answered(now)
         cache.end(self._call, now)
@@ -190,7 +190,7 @@ class CachedCall:
         relay = self._cache.fall_back(http_request, bound, self._call, patience_s)
         self._has_patience = True
         if session is not None:
-            session.in_flight[self._identity] = relay.cancel
+            session.in_flight.add(self._identity, relay.cancel)
         return response
 
     def fall_back(self) -> None:
@@ -201,8 +201,8 @@ class CachedCall:
         """Fall back and cancel the call, after the client's `notifications/cancelled`."""
         session = self._bound.session
         self._upstream.detach_taker()
-        if session is not None and (cancel := session.in_flight.get(self._identity)) is not None:
-            cancel()
+        if session is not None:
+            session.in_flight.cancel(self._identity)
 
     def _on_late(self) -> None:
         self._has_patience = False

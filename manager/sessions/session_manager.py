@@ -248,8 +248,7 @@ class SessionManager:
         await self._store.save_sessions(rows)
 
     def _release(self, session: Session) -> None:
-        for cancel in list(session.in_flight.values()):
-            cancel()
+        session.in_flight.cancel_all()
         self.streams.forget(session)
         self._runtimes.pop(session.id, None)
         self.notifier.interest_changed()

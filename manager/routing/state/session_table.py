@@ -13,6 +13,43 @@ MIN_ID: Final = 1
 MAX_ID: Final = 128
 
 
+class InFlight:
+    """The requests of a session that are not answered yet, each with a function that cancels it.
+
+    Requests are identified by `jsonrpc.id_key`. A request that continues on another path is added again, with
+    the function that cancels it there.
+    """
+
+    __slots__ = ("_cancels",)
+
+    def __init__(self) -> None:
+        self._cancels: dict[bytes, Callable[[], object]] = {}
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._cancels
+
+    def __len__(self) -> int:
+        return len(self._cancels)
+
+    def add(self, key: bytes, cancel: Callable[[], object]) -> None:
+        """Add a request, or replace the function that cancels it."""
+        self._cancels[key] = cancel
+
+    def remove(self, key: bytes) -> None:
+        """Remove a request that is answered. Idempotent."""
+        self._cancels.pop(key, None)
+
+    def cancel(self, key: bytes) -> None:
+        """Cancel a request; an unknown one is answered already."""
+        if (cancel := self._cancels.get(key)) is not None:
+            cancel()
+
+    def cancel_all(self) -> None:
+        """Cancel all requests."""
+        for cancel in list(self._cancels.values()):
+            cancel()
+
+
 @dataclass(slots=True)
 class Session:
     """One session of a legacy client.
@@ -25,7 +62,7 @@ class Session:
         used: whether anything but `initialize` was ever asked.
         workspace: id of the workspace it is bound to by a handshake.
         cwd: the folder it was bound with.
-        in_flight: requests in flight by id (`jsonrpc.id_key`), each with a function that cancels it.
+        in_flight: its requests that are not answered yet.
         shown: hash of the tool list that it got last.
         has_listed: whether it was answered a tool list.
         list_due: whether its tools changed since then, so that it has to list them again.
@@ -50,7 +87,7 @@ class Session:
     used: bool = False
     workspace: str | None = None
     cwd: str | None = None
-    in_flight: dict[bytes, Callable[[], object]] = field(default_factory=dict)
+    in_flight: InFlight = field(default_factory=InFlight)
     shown: bytes | None = None
     has_listed: bool = False
     list_due: bool = False

@@ -92,7 +92,8 @@ def test_bytes_for_one_session_name_no_other_session() -> None:
 )
 def test_sessions_with_different_profiles_are_distinguished(changed: dict[str, Any]) -> None:
     one, same, other = (exchanges.session_of(roots=("file:///",)) for _ in range(3))
-    same.id, same.seen, same.in_flight = "s-2", 9.0, {b"1": print}
+    same.id, same.seen = "s-2", 9.0
+    same.in_flight.add(b"1", print)
     for name, value in changed.items():
         setattr(other, name, value)
     assert SessionProfile.of(one) == SessionProfile.of(same) != SessionProfile.of(other)

@@ -165,7 +165,8 @@ async def test_a_jump_of_the_wall_clock_expires_nothing(setup: Setup, jump: floa
 async def test_ending_a_session_cancels_its_calls_and_closes_its_stream(setup: Setup) -> None:
     session = await setup.open()
     cancelled: list[int] = []
-    session.in_flight = {b"1": lambda: cancelled.append(1), b'"x"': lambda: cancelled.append(2)}
+    session.in_flight.add(b"1", lambda: cancelled.append(1))
+    session.in_flight.add(b'"x"', lambda: cancelled.append(2))
     sink = Recorder()
     standing = setup.session_manager.notifier.open_stream(session, sink)
     assert standing is not None

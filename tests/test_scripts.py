@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,7 +48,7 @@ def checkout(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     (tmp_path / "pyproject.toml").write_text("[project]\n")
     (tmp_path / "path").mkdir()
-    for program in ("sh", "dirname", "cksum", "cat"):
+    for program in ("sh", "dirname", "cksum", "cat", "sleep"):
         (tmp_path / "path" / program).symlink_to(shutil.which(program) or program)
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     for program in ("python", "lmtb"):
@@ -76,6 +79,79 @@ def test_development_installation_serves_for_start_as_well(checkout: Path) -> No
     assert f"-e {checkout}[dev]" in run(checkout, "scripts/venv", "dev").stdout
     assert run(checkout, "scripts/start").stdout == "lmtb serve\n"
     assert run(checkout, "scripts/venv", "dev").stdout == ""
+
+
+UV = """#!{sh}
+echo uv "$@"
+case "$1" in
+venv) for last in "$@"; do :; done; mkdir -p "$last/bin"; cp {programs}/* "$last/bin" ;;
+esac
+"""
+
+
+@pytest.fixture
+def uv(checkout: Path) -> Path:
+    """A uv on the PATH that makes environments of the fake programs."""
+    programs = checkout / "programs"
+    shutil.copytree(checkout / ".venv" / "bin", programs)
+    shutil.rmtree(checkout / ".venv")
+    for name in ("mkdir", "cp"):
+        (checkout / "path" / name).symlink_to(shutil.which(name) or name)
+    fake = checkout / "path" / "uv"
+    fake.write_text(UV.format(sh=SH, programs=programs))
+    fake.chmod(0o755)
+    return fake
+
+
+def test_uv_makes_the_environment_where_it_is_installed(checkout: Path, uv: Path) -> None:
+    venv = checkout / ".venv"
+    assert run(checkout, "scripts/start").stdout.splitlines() == [
+        f"uv venv -q --clear --seed --python >=3.11 {venv}",
+        f"uv pip install -q --python {venv}/bin/python -e {checkout}",
+        "lmtb serve",
+    ]
+    assert run(checkout, "scripts/start").stdout == "lmtb serve\n"
+    assert run(checkout, "scripts/venv", "dev").stdout.endswith(f"-e {checkout}[dev]\n")
+
+
+def test_python_makes_the_environment_where_uv_fails(checkout: Path, uv: Path) -> None:
+    uv.write_text(f'#!{SH}\n[ "$1" != venv ]\n')
+    done = run(checkout, "scripts/start")
+    assert "No Python 3.11 or newer found on PATH. Next step:" in done.stderr
+
+
+def test_long_installation_is_never_silent_for_two_seconds(checkout: Path) -> None:
+    """Ends when it ends: no process of the script goes on."""
+    python = checkout / ".venv" / "bin" / "python"
+    python.write_text(f'#!{SH}\ncase "$*" in -I*) ;; *) sleep 3.5 ;; esac\n')
+    with subprocess.Popen(
+        [str(checkout / "scripts/start")], cwd="/", env={"PATH": str(checkout / "path")}, stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    ) as started:  # fmt: skip
+        assert started.stderr is not None
+        times = [time.monotonic()]
+        while os.read(started.stderr.fileno(), 1000):
+            times.append(time.monotonic())
+        assert started.wait(10) == 0
+    assert max(later - sooner for sooner, later in pairwise(times)) < 2
+    assert len(times) >= 4
+
+
+def test_interrupted_installation_ends_its_progress(checkout: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    python.write_text(f'#!{SH}\ncase "$*" in -I*) ;; *) exec sleep 30 ;; esac\n')
+    with subprocess.Popen(
+        [str(checkout / "scripts/venv")], cwd="/", env={"PATH": str(checkout / "path")}, stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as started:  # fmt: skip
+        assert started.stderr is not None
+        said = b""
+        while b"." not in said.partition(b"dependencies")[2]:
+            said += os.read(started.stderr.fileno(), 1000)
+        os.killpg(started.pid, signal.SIGINT)
+        assert started.wait(10) == 130
+        while os.read(started.stderr.fileno(), 1000):  # ends only when nobody can write any more
+            pass
 
 
 def test_failed_installation_is_tried_again(checkout: Path) -> None:

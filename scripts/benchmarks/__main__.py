@@ -17,6 +17,7 @@ from pathlib import Path
 from scripts.benchmarks import (
     builtin,
     chain,
+    first_use,
     growth,
     hop,
     machine,
@@ -39,8 +40,11 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "growth": growth.run,
     "memory": memory.run,
     "start": starting.run,
+    "install": first_use.run,
 }
 """In the order in which they run."""
+WITHOUT_PEERS = ("install",)
+"""Sections that need neither nginx nor wrk, if they run alone."""
 
 
 def asked(words: list[str]) -> argparse.Namespace:
@@ -108,7 +112,7 @@ def main(words: list[str]) -> int:
     wanted = asked(words)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
     try:
-        versions = tools.found()
+        versions = {} if wanted.only in WITHOUT_PEERS else tools.found()
     except Missing as gone:
         print(gone, file=sys.stderr)
         return 2

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from aiohttp import ClientSession
 
 from manager import __version__
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerHome
+from support.processes.manager_in_process import make_project
 
 
 @pytest.fixture
@@ -93,3 +96,35 @@ async def test_wait_ends_with_the_last_reason_and_progress_before(home: ManagerH
     assert done.err.startswith("starting the manager ...")
     assert "does not answer after 3 s" in done.err
     assert "outgoing connection" in done.err
+
+
+async def test_sessions_and_servers_survive_a_stop_that_keeps_them_and_a_start(
+    any_port: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """The order of an upgrade, by the verbs that a person uses."""
+    assert (await any_port.lmtb("up")).code == 0
+    address = (await any_port.status())["address"]
+    client = await SessionClient.connect(http, address)
+    await client.handshake(make_project(tmp_path / "proj"))
+    servers = any_port.servers()
+    assert servers
+    assert (await any_port.lmtb("stop", "--keep-servers")).code == 0
+    assert any_port.servers() == servers
+    configure(any_port, f"http_port = {address.removesuffix('/mcp').rpartition(':')[2]}")
+    assert (await any_port.lmtb("up")).code == 0
+    assert (await client.call("calculator", {"expression": "6*7"})).payload == {"value": 42}
+    assert any_port.servers() == servers
+
+
+async def test_sessions_survive_a_plain_stop_and_start(
+    any_port: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    assert (await any_port.lmtb("up")).code == 0
+    address = (await any_port.status())["address"]
+    client = await SessionClient.connect(http, address)
+    await client.handshake(make_project(tmp_path / "proj"))
+    assert (await any_port.lmtb("stop")).code == 0
+    await any_port.emptied(10)
+    configure(any_port, f"http_port = {address.removesuffix('/mcp').rpartition(':')[2]}")
+    assert (await any_port.lmtb("up")).code == 0
+    assert (await client.call("calculator", {"expression": "6*7"})).payload == {"value": 42}

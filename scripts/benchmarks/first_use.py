@@ -74,7 +74,7 @@ def run(plan: Plan) -> Section:
         data[name] = times._asdict()
         rows.append((name, *(f"{one:.1f} s" for one in times), f"{sum(times):.1f} s"))
     heads = ("way", "git clone", "install", "`lmtb up`", "first call", "together")
-    return Section("install", table(heads, rows), data)
+    return Section("install", table(heads, rows), data, is_single=True)
 
 
 def one_way(way: Way, folder: Path) -> Times:

@@ -27,10 +27,15 @@ def figures_of(found: Sequence[Section]) -> dict[str, float]:
     return {name: value for each in found for name, value in each.figures.items()}
 
 
-def machine_text(where: Machine, plan: Plan) -> str:
+def machine_text(where: Machine, plan: Plan, *, is_single: bool = False) -> str:
     """Where and how it was measured."""
     made_of = ", ".join(f"{key} {value}" for key, value in where.items())
-    return f"Medians of {plan.rounds} rounds of {plan.seconds} s, in turns, in one run. {made_of}."
+    how = (
+        "One run"
+        if is_single
+        else f"Medians of {plan.rounds} rounds of {plan.seconds} s, in turns, in one run"
+    )
+    return f"{how}. {made_of}."
 
 
 def quick_text(figures: Mapping[str, float]) -> str:
@@ -62,7 +67,7 @@ def write_documents(where: Machine, found: Sequence[Section], plan: Plan, *, who
         documents.write(ROOT / "README.md", {"quick": quick_text(figures_of(found))})
     if plan.quick:
         return
-    texts = {one.name: f"{one.text}\n\n{machine_text(where, plan)}" for one in found}
+    texts = {one.name: f"{one.text}\n\n{machine_text(where, plan, is_single=one.is_single)}" for one in found}
     if whole:
         texts["targets"] = f"{targets_text(found, whole=True)}\n\n{machine_text(where, plan)}"
     documents.write(ROOT / "docs" / "performance.md", texts)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Section:
-    """The result of one section. `figures` has the names of `targets.py`."""
+    """The result of one section. `figures` has the names of `targets.py`; `is_single`: one run, no rounds."""
 
     name: str
     text: str
     data: Mapping[str, object] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
+    is_single: bool = False

@@ -152,9 +152,14 @@ class McpAnswer(NamedTuple):
 
 
 class McpClient:
-    """A stateless MCP client of the manager for one folder, which it sends as `?cwd=`."""
+    """A stateless MCP client of the manager for one folder, which it sends as `?cwd=`.
 
-    def __init__(self, address: str, cwd: str, version: str) -> None:
+    `capabilities` are those that it declares with each request.
+    """
+
+    def __init__(
+        self, address: str, cwd: str, version: str, capabilities: Mapping[str, object] | None = None
+    ) -> None:
         from urllib.parse import quote, urlsplit  # noqa: PLC0415 - only verbs that call pay for it
 
         parts = urlsplit(address)
@@ -162,6 +167,7 @@ class McpClient:
         # bytes, because a path need not be UTF-8
         self._target = f"{parts.path}?cwd={quote(os.fsencode(cwd), safe='/')}"
         self._version = version
+        self._capabilities = capabilities or {}
 
     def request(self, method: str, params: Mapping[str, object]) -> McpAnswer:
         """Send a request and return its response; notifications before it are dropped.
@@ -198,7 +204,7 @@ class McpClient:
 
         meta = {
             names.META_VERSION: LATEST_MODERN,
-            names.META_CAPABILITIES: {},
+            names.META_CAPABILITIES: self._capabilities,
             names.META_CLIENT: {"name": "lmtb", "version": self._version},
         }
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}

@@ -6,16 +6,23 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from host.command_line import Failure, json_option, print_json
 from host.printable import printable
 from manager import __version__, exit_codes
+from manager.cli import input_forms
 from manager.cli.output.manager_access import current_folder, explained, mcp_address
 from manager.client import McpAnswer, McpClient
+from protocol.errors import Reason
+from protocol.inbound import MISSING_CAPABILITY
 
+MAX_ROUNDS: Final = 10
+ANSWER_STEP: Final = (
+    "run this command at a terminal, or call the tool from a client that supports elicitation"
+)
 _cwd_option = click.option(
     "--cwd",
     type=click.Path(path_type=Path),
@@ -32,26 +39,48 @@ def call(name: str, arguments: str | None, cwd: Path | None, as_json: bool) -> N
     """Call a tool of a folder's workspace.
 
     JSON is an object of arguments; `-` reads it from standard input. Prints the tool's result; an error
-    result goes to standard error, with exit code 1.
+    result goes to standard error, with exit code 1. If the tool asks for input, a terminal shows its form,
+    one line for each field.
     """
-    params = {"name": name, "arguments": _parse(arguments)}
-    result = _result(_ask(_client(cwd), "tools/call", params))
+    result = _called(name, _parse(arguments), cwd)
     failed = bool(result.get("isError"))
     if as_json:
         print_json(result)
-    elif result.get("resultType", "complete") != "complete":
-        raise Failure(
-            f"{name} asks for input before it answers, which this command cannot give",
-            "call it from a client that supports elicitation",
-        )
     else:
         _print_result(result, to_stderr=failed)
+        if failed and _needs_terminal(result):
+            click.echo(f"Or {ANSWER_STEP}.", err=True)
     if failed:
         raise SystemExit(exit_codes.FAILED)
 
 
-def _client(cwd: Path | None) -> McpClient:
-    return McpClient(mcp_address(), current_folder(cwd), __version__)
+def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dict[str, Any]:
+    """The result of the call. At a terminal, the tool's input requests are answered there."""
+    capabilities = input_forms.CAPABILITIES if input_forms.is_terminal() else None
+    client = McpClient(mcp_address(), current_folder(cwd), __version__, capabilities)
+    params: dict[str, object] = {"name": name, "arguments": arguments}
+    answers: dict[str, object] = {}
+    for _ in range(MAX_ROUNDS):
+        result = _result(_ask(client, "tools/call", {**params, **answers}))
+        if result.get("resultType", "complete") != "input_required":
+            return result
+        requests = result.get("inputRequests")
+        try:
+            given = input_forms.answer_all(requests if isinstance(requests, dict) else {}, name)
+        except input_forms.NotAForm as other:
+            text = f"{name} asks for input that is no form ({other}), which this command cannot give"
+            raise Failure(text, "call it from a client that supports it", reason="input_required") from other
+        answers = {"inputResponses": given}
+        answers |= {"requestState": result["requestState"]} if "requestState" in result else {}
+    raise Failure(f"{name} asked for input {MAX_ROUNDS} times", "call it from another client")
+
+
+def _needs_terminal(result: Mapping[str, Any]) -> bool:
+    """Whether the call was refused because nobody can be asked here."""
+    content = result.get("structuredContent")
+    error = content.get("error") if isinstance(content, dict) else None
+    reason = error.get("reason") if isinstance(error, dict) else None
+    return not input_forms.is_terminal() and reason == Reason.APPROVAL_REQUIRED.word
 
 
 def _ask(client: McpClient, method: str, params: Mapping[str, object]) -> McpAnswer:
@@ -64,6 +93,9 @@ def _result(answer: McpAnswer) -> dict[str, Any]:
         error = answer.message["error"]
         data = error.get("data")
         data = data if isinstance(data, dict) else {}
+        if error.get("code") == MISSING_CAPABILITY:
+            text = "the tool asks for input, and this command has no terminal or cannot give such input"
+            raise Failure(text, ANSWER_STEP, reason="input_required")
         raise Failure(
             str(error.get("message", "error")).partition(" Next step: ")[0].removesuffix("."),
             str(data.get("nextStep") or "list the tools with: lmtb tools"),

@@ -22,6 +22,7 @@ from manager import exit_codes
 from manager.paths import Paths
 from support.processes.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
 from support.processes.timeouts import within
+from support.projects.command_home import Terminal
 from support.servers.stdio_servers import program
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals")
@@ -264,3 +265,68 @@ def test_demo_does_what_it_says_and_leaves_nothing(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
     listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert str(tmp_path) not in listing
+
+
+ASKING = """
+import json, sys
+def say(message): print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+FORM = {"type": "object", "required": ["fruit"], "properties": {
+    "fruit": {"type": "string", "title": "Which fruit", "enum": ["apple", "pear"], "default": "pear"}}}
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method == "initialize":
+        say({"id": message["id"], "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                                             "serverInfo": {"name": "s", "version": "1"}}})
+    elif method == "tools/list":
+        say({"id": message["id"], "result": {"tools": [{"name": "ask", "inputSchema": {"type": "object"}}]}})
+    elif method == "tools/call":
+        call = message["id"]
+        say({"id": "q", "method": "elicitation/create",
+             "params": {"message": "What do you want?", "requestedSchema": FORM}})
+    elif message.get("id") == "q":
+        text = json.dumps(message.get("result") or message.get("error"))
+        say({"id": call, "result": {"content": [{"type": "text", "text": "answer: " + text}]}})
+"""
+
+
+@pytest.fixture
+def asking(manager: ManagerProcess, tmp_path: Path) -> ManagerProcess:
+    """A manager whose user has a server that asks for input."""
+    config = Paths.of_user(manager.environ).config_dir
+    config.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "asking.py").write_text(ASKING)
+    command = json.dumps([sys.executable, "-I", "-S", str(tmp_path / "asking.py")])
+    (config / "workspace.toml").write_text(f'[[mcp.stdio_servers]]\nnamespace = "x"\ncommand = {command}\n')
+    return manager
+
+
+@pytest.mark.parametrize(("typed", "answer"), [("apple\n", "apple"), ("\n", "pear")])
+def test_a_tool_that_asks_is_answered_at_the_terminal(
+    asking: ManagerProcess, project: Path, typed: str, answer: str
+) -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-m", "manager", "call", "x__ask"],
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=project, env=asking.environ, start_new_session=True,
+    )  # fmt: skip
+    terminal = Terminal(ours, theirs, process)
+    try:
+        shown = terminal.read_until(b"Which fruit [apple/pear] default pear: ")
+        assert "x__ask asks: What do you want?" in shown
+        terminal.type(typed)
+        assert f'"fruit": "{answer}"' in terminal.read_until(b"}}")
+        assert terminal.ends_with() == exit_codes.OK
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_without_a_terminal_a_tool_that_asks_says_what_to_do(asking: ManagerProcess, project: Path) -> None:
+    ended = asking.lmtb("call", "x__ask", cwd=project)
+    assert (ended.returncode, "run this command at a terminal" in ended.stderr) == (
+        exit_codes.FAILED,
+        True,
+    ), ended

@@ -123,7 +123,7 @@ def _report(
     if starter is not None:
         source = f"journalctl --user -u {UNIT}" if starter.is_service else str(starter.log)
         log = f"     Log: {printable(source)}"
-    click.echo(printable(f"Connect your clients: {page('clients')}"))
+    click.echo(printable(f"Connect your clients: lmtb client add; for others see {page('clients')}"))
     click.echo(f"State: lmtb status     Stop: lmtb stop{log}")
 
 

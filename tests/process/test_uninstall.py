@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,35 @@ async def test_second_removal_finds_nothing(used: ManagerHome) -> None:
     done = await used.lmtb("uninstall")
     assert done.code == 0
     assert done.out.startswith("nothing was removed")
+
+
+async def test_entries_of_clients_are_removed_and_the_rest_of_their_files_stays(used: ManagerHome) -> None:
+    user = Path(used.environ["HOME"])
+    claude, gemini = user / ".claude.json", user / ".gemini" / "settings.json"
+    claude.write_text('{"mcpServers": {"other": {"url": "http://127.0.0.1:1/x"}}, "theme": "dark"}')
+    gemini.parent.mkdir()
+    gemini.write_text("{ broken")
+    before = claude.read_text()
+    added = await used.lmtb("client", "add", "claude-code", "--yes")
+    assert added.code == 0, added.err
+    assert "lm-tools-bridge" in claude.read_text()
+    done = await used.lmtb("uninstall", "--yes")
+    assert done.code == 0, done.err
+    assert f"Claude Code: {claude}" in done.out
+    assert "removed: the entry of Claude Code" in done.out
+    assert json.loads(claude.read_text()) == json.loads(before)
+    left = done.out.partition("what remains:")[2]
+    assert str(gemini) in left
+    assert str(claude) not in left
+    assert [one.name for one in used.paths.state_dir.iterdir()] == ["secrets"]
+
+
+async def test_entries_of_clients_stay_where_they_are_not_chosen(used: ManagerHome) -> None:
+    claude = Path(used.environ["HOME"]) / ".claude.json"
+    assert (await used.lmtb("client", "add", "claude-code", "--yes")).code == 0
+    before = claude.read_text()
+    done = await used.lmtb("uninstall", given="n\n" * 5)
+    assert done.code == 0, done.err
+    assert "nothing was removed" in done.out
+    assert f"the entry of Claude Code in {claude}" in done.out.partition("what remains:")[2]
+    assert claude.read_text() == before

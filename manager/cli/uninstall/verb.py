@@ -19,6 +19,7 @@ from manager.cli.service.facts import gather
 from manager.cli.service.plan import Plan, removal
 from manager.cli.service.verb import carry_out, show
 from manager.cli.stop import stop
+from manager.cli.uninstall.client_entries import ClientEntries
 from manager.cli.uninstall.inventory import Group, groups, remains
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
@@ -32,28 +33,40 @@ _SECRETS_S: Final = 60.0
 def uninstall(yes: bool, with_secrets: bool) -> None:
     """Remove everything that this program made.
 
-    That is the service, state, logs, sockets, and, if you say so, secrets. Lists each group and asks. Stops
-    the manager first. Your settings, your projects and the program itself stay.
+    That is the service, its entries in the files of clients, logs, state, sockets, and, if you say so,
+    secrets. Lists each group and asks. Stops the manager first. Your settings, your projects and the program
+    itself stay.
     """
     paths = user_paths()
     service = removal(gather().seen)
     wants_service = not service.is_empty and _wants_service(service, yes=yes)
+    entries = ClientEntries.found(paths, Path.home())
+    wants_entries = bool(entries.planned) and _wants_entries(entries, yes=yes)
     every = groups(paths, Path.home())
     chosen = [one.name for one in every if _is_wanted(one, yes=yes, secrets=with_secrets)]
     if wants_service:
         carry_out(service)
+    for title in entries.remove() if wants_entries else ():
+        click.echo(f"removed: the entry of {title}")
     if chosen:
         _stop_manager(paths)
     _remove(chosen, paths)
-    if not (chosen or wants_service):
+    if not (chosen or wants_service or wants_entries):
         click.echo("nothing was removed")
-    _say_what_remains(paths)
+    _say_what_remains(paths, entries)
 
 
 def _wants_service(plan: Plan, *, yes: bool) -> bool:
     click.echo("service (starts the manager at login):")
     show(plan)
     return yes or click.confirm("Remove the service?")
+
+
+def _wants_entries(entries: ClientEntries, *, yes: bool) -> bool:
+    click.echo("clients (entries that connect them to this server):")
+    for client, plan in entries.planned:
+        click.echo(printable(f"  {client.title}: {plan.state.path}"))
+    return yes or click.confirm("Remove these entries?")
 
 
 def _is_wanted(group: Group, *, yes: bool, secrets: bool) -> bool:
@@ -154,9 +167,9 @@ def _keys(listed: str) -> list[str]:
     return [key for key in keys if isinstance(key, str)]
 
 
-def _say_what_remains(paths: Paths) -> None:
+def _say_what_remains(paths: Paths, entries: ClientEntries) -> None:
     click.echo("\nwhat remains:")
     for group in groups(paths, Path.home()):
         click.echo(printable(f"  {group.name}: {', '.join(map(str, group.entries))}"))
-    for line in remains(paths):
+    for line in (*entries.left(), *remains(paths)):
         click.echo(printable(f"  {line}"))

@@ -1,0 +1,57 @@
+"""Finds and removes the entries that `lmtb client add` wrote into the files of clients."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from manager.client_files.clients import CLIENTS, Client, Machine
+from manager.client_files.entries import Endpoint
+from manager.client_files.refusals import Refusal
+from manager.client_files.workbench import ClientFiles, Planned
+from manager.paths import Paths
+
+_ANY: Final = Endpoint(47100, "lmtb")
+"""An entry of any port is removed, so that this one does not matter."""
+
+
+@dataclass(slots=True)
+class ClientEntries:
+    """What is in the files of this user's clients; a file that cannot be changed stays as it is."""
+
+    files: ClientFiles
+    planned: list[tuple[Client, Planned]] = field(default_factory=list)
+    refused: list[tuple[Client, Refusal]] = field(default_factory=list)
+
+    @classmethod
+    def found(cls, paths: Paths, home: Path) -> ClientEntries:
+        """Look through the files of all known clients."""
+        found = cls(ClientFiles(Machine(dict(os.environ), home, sys.platform), paths.state_dir, _ANY))
+        for client in CLIENTS:
+            plan = found.files.plan_removal(client)
+            if isinstance(plan, Planned):
+                found.planned.append((client, plan))
+            elif isinstance(plan, Refusal):
+                found.refused.append((client, plan))
+        return found
+
+    def remove(self) -> Iterator[str]:
+        """Remove the entries; yields the title of each client that is done."""
+        planned, self.planned = self.planned, []
+        for client, plan in planned:
+            refusal = self.files.carry_out(client, plan)
+            if refusal is None:
+                yield client.title
+            else:
+                self.refused.append((client, refusal))
+
+    def left(self) -> Iterator[str]:
+        """What is still in files of clients, or may be, for people."""
+        for client, plan in self.planned:
+            yield f"the entry of {client.title} in {plan.state.path}"
+        for client, refusal in self.refused:
+            yield f"{client.title}: {refusal.message}; {refusal.next_step}"

@@ -7,17 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.timeouts import GUARD_S
 from support.projects.registered_setup import raw_http
 
 SESSIONS = 50
 CALLS_EACH = 100
 AT_ONCE = 4
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> AsyncIterator[RunningManager]:
+    """It asks no server for its health: a busy machine would make these unhealthy."""
+    async with running_manager(tmp_path / "manager", health_interval_s=3600.0) as running:
+        yield running
 
 
 class Caller:
@@ -73,13 +84,14 @@ class Caller:
             self.mixed.append(f"session {self.number} id {identity}: {answer} instead of {expected}")
 
 
+@pytest.mark.timeout(5 * GUARD_S)
 async def test_5000_calls_of_50_sessions_with_equal_ids_get_their_own_responses(
     manager: RunningManager, tmp_path: Path
 ) -> None:
     """The main promise: own session, own workspace, own id, own answer; the handles cross over at will."""
     rng = random.Random(20260728)
     projects = [make_project(tmp_path / name) for name in ("one", "two")]
-    async with raw_http(60) as http:
+    async with raw_http(5 * GUARD_S) as http:
         clients = [await SessionClient.connect(http, manager.address) for _ in range(SESSIONS)]
         mine = [projects[number % 2] for number in range(SESSIONS)]
         answers = await asyncio.gather(
@@ -102,7 +114,7 @@ async def test_stateless_calls_with_equal_ids_get_their_own_responses(
 ) -> None:
     """Modern clients all send id 1; only the connection tells whose it is."""
     project = make_project(tmp_path / "one")
-    async with raw_http() as http:
+    async with raw_http(GUARD_S) as http:
         client = StatelessClient(http, f"{manager.address}?cwd={project}")
 
         async def ask(number: int) -> bool:
@@ -115,7 +127,10 @@ async def test_stateless_calls_with_equal_ids_get_their_own_responses(
 async def test_concurrent_handshakes_of_one_session_do_not_mix(tmp_path: Path) -> None:
     """50 rounds at once; each answer names its own folder, the last binding stays."""
     projects = [make_project(tmp_path / name).resolve() for name in ("one", "two")]
-    async with running_manager(tmp_path / "manager", announce_hold_s=0.0) as manager, raw_http(60) as http:
+    async with (
+        running_manager(tmp_path / "manager", announce_hold_s=0.0) as manager,
+        raw_http(GUARD_S) as http,
+    ):
         client = await SessionClient.connect(http, manager.address)
         known = {cwd: (await client.handshake(cwd)).payload["workspace"] for cwd in projects}
         answers = await asyncio.gather(*(client.handshake(projects[number % 2]) for number in range(100)))

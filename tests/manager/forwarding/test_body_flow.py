@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from manager.forwarding.body_flow import Flow
+from support.clock import AdvancedTime
 from support.http.arriving_answer import ArrivingAnswer
 
-BOUND_S = 10.0
-TIMEOUT_S = 0.05
+TIMEOUT_S = 1000.0
 
 
 class SlowClient:
@@ -36,67 +36,62 @@ class SlowClient:
 
 
 class Body:
-    """A body that flows to a slow client, and its end."""
+    """A body that flows to a slow client, and its end. Its time passes only where a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: AdvancedTime) -> None:
+        self._clock = clock
         self.arriving = ArrivingAnswer(timeout_s=TIMEOUT_S)
         self.client = SlowClient()
-        self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self.end: list[Exception | None] = []
         self.arriving.response.receive_body(b"a")
-        self.began = asyncio.get_running_loop().time()
-        Flow(self.arriving.response, self.client, self.ended.set_result, self.arriving.call)
+        self.flow = Flow(self.arriving.response, self.client, self.end.append, self.arriving.call)
 
-    async def end(self) -> Exception | None:
-        async with asyncio.timeout(BOUND_S):
-            return await self.ended
-
-    async def pass_deadline(self, times: int = 1) -> None:
-        """Wait until that many times the call's time has passed."""
-        loop = asyncio.get_running_loop()
-        passed = loop.create_future()
-        loop.call_at(self.began + times * TIMEOUT_S * 1.2, passed.set_result, None)
-        await passed
+    async def after(self, calls: float) -> list[Exception | None]:
+        """How it has ended, once so many times the time of a call has passed."""
+        self._clock.advance(calls * TIMEOUT_S)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return self.end
 
 
-async def test_a_server_that_is_late_times_out() -> None:
-    body = Body()
+@pytest.fixture
+async def body(monkeypatch: pytest.MonkeyPatch) -> Body:
+    return Body(AdvancedTime(monkeypatch))
+
+
+async def test_a_server_that_is_late_times_out(body: Body) -> None:
     body.client.read()
-    assert isinstance(await body.end(), TimeoutError)
+    assert await body.after(0.9) == []
+    await body.after(0.2)  # it gets the microseconds that the client took, too
+    assert isinstance((await body.after(0.1))[0], TimeoutError)
 
 
-async def test_a_client_that_never_reads_ends_the_body() -> None:
+async def test_a_client_that_never_reads_ends_the_body(body: Body) -> None:
     """Once it was given the call's time for what it had taken."""
-    body = Body()
-    fault = await body.end()
-    assert isinstance(fault, ConnectionAbortedError)
-    assert asyncio.get_running_loop().time() - body.began >= 2 * TIMEOUT_S * 0.9
+    assert await body.after(1.1) == []
+    assert await body.after(0.8) == []
+    assert isinstance((await body.after(0.3))[0], ConnectionAbortedError)
 
 
-async def test_a_client_that_reads_slowly_gets_the_whole_body() -> None:
-    body = Body()
+async def test_a_client_that_reads_slowly_gets_the_whole_body(body: Body) -> None:
     for piece in (b"b", b"c", b"d"):
-        await body.pass_deadline(len(body.client.got))
-        assert not body.ended.done()
+        assert await body.after(1.1) == []
         body.arriving.response.receive_body(piece)
         body.client.read()
     body.arriving.complete(b"e")
     body.client.read()
-    assert (await body.end(), body.client.got) == (None, b"abcde")
+    assert (body.end, body.client.got) == ([None], b"abcde")
 
 
-async def test_the_time_spent_waiting_for_the_client_is_given_to_the_server() -> None:
-    body = Body()
-    loop = asyncio.get_running_loop()
-    read_at = loop.create_future()
-    loop.call_at(body.began + TIMEOUT_S * 0.9, read_at.set_result, None)
-    await read_at
+async def test_the_time_spent_waiting_for_the_client_is_given_to_the_server(body: Body) -> None:
+    assert await body.after(0.8) == []
     body.client.read()
-    assert isinstance(await body.end(), TimeoutError)
-    assert loop.time() - body.began >= TIMEOUT_S * 1.5
+    assert await body.after(0.3) == []
+    assert await body.after(0.7) == []
+    assert isinstance((await body.after(0.2))[0], TimeoutError)
 
 
-async def test_a_stopped_flow_has_no_deadline() -> None:
-    body = Body()
-    flow = Flow(body.arriving.response, body.client, pytest.fail, body.arriving.call)
-    flow.stop()
-    await body.pass_deadline(2)
+async def test_a_stopped_flow_has_no_deadline(body: Body) -> None:
+    body.flow.stop()
+    assert await body.after(2.2) == []
+    assert await body.after(2.2) == []

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+GUARD_S: Final = 60.0
+"""The last guard of a wait for something that surely happens: it only keeps a broken test from hanging."""
 SLACK: Final = 4
 
 

@@ -16,7 +16,7 @@ from manager.admin.status import Status
 from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
 from manager.answers.handshake import Handshakes
-from manager.answers.list_budget import ListBudget
+from manager.answers.list_adaptation import ListAdaptation
 from manager.answers.lists import Lists
 from manager.answers.roots import RootsRequests
 from manager.answers.server_discover import ServerDiscover
@@ -91,8 +91,8 @@ def assemble(
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
     roots = RootsRequests(os.urandom(32), time.time)
-    budget = ListBudget(settings)
-    lists = Lists(forwarder, catalog, settings, budget)
+    adaptation = ListAdaptation(settings)
+    lists = Lists(forwarder, catalog, settings, adaptation)
     dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
     server_discover = ServerDiscover(workspaces, catalog)
     clients = RecentClients()

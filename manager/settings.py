@@ -85,6 +85,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             description="Seconds that clients wait for their first tool list, such as my-agent=20, other=5.",
         ),
     ] = ""
+    hide_own_servers: Annotated[
+        bool,
+        Meta(description="Leave servers that a client starts itself (.mcp.json …) out of its tool list."),
+    ] = True
     roots_wait_s: Annotated[
         float, Meta(ge=0, le=60, description="Seconds a client has to answer a roots/list request.")
     ] = 5

@@ -33,6 +33,10 @@ server, requests pass through to it unchanged."""
 LIST_WAIT: Final = "Lm-Tools-Bridge-List-Wait"
 """Tells a workspace server how many milliseconds a tool list may wait for sources without a known list."""
 
+OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
+"""Tells a workspace server which configuration files of the project the client reads itself, separated by
+commas. It starts their servers, so their tools would be in its list twice."""
+
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
 """Headers that choose the tool mode of a request, each with the query parameter it overrides."""
 

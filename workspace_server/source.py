@@ -57,6 +57,7 @@ class Source(ABC):
         error: why it does not answer, for a person; None while all is well.
         stale: whether the source knows that its list may be out of date.
         trust_path: the path to trust, in the state `pending_trust`.
+        project_file: the file of the project that configures the source, relative to its root, if any.
         timeout_s: limit of one request in seconds; None for the server's default.
         nowait_tools: the source's own names of the tools that `call_nowait` runs.
         revision: a counter that rises whenever tools, state or issues may have changed.
@@ -74,6 +75,7 @@ class Source(ABC):
     error: str | None = None
     stale: bool = False
     trust_path: str = ""
+    project_file: str | None = None
     timeout_s: float | None = None
     nowait_tools: frozenset[str] = frozenset()
     revision: int = 0

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from manager.answers import result_format
 from manager.answers.catalog import Catalog
 from manager.answers.exchange import Exchange, Located, Plain
-from manager.answers.list_budget import ListBudget
+from manager.answers.list_adaptation import ListAdaptation
 from manager.answers.upstream_request import upstream_request
 from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder
@@ -59,11 +59,11 @@ class Lists:
     """Merges a workspace's lists into the manager's."""
 
     def __init__(
-        self, forwarder: Forwarder, catalog: Catalog, settings: Settings, budget: ListBudget
+        self, forwarder: Forwarder, catalog: Catalog, settings: Settings, adaptation: ListAdaptation
     ) -> None:
         self._forwarder = forwarder
         self._catalog = catalog
-        self._budget = budget
+        self._adaptation = adaptation
         self._limit = settings.response_limit
 
     async def merged(self, exchange: Exchange, located: Located) -> Plain:
@@ -83,7 +83,7 @@ class Lists:
         """Forward a list request, with the time that a tool list may wait for sources that are starting."""
         outgoing = upstream_request(exchange)
         if outgoing.method == names.TOOLS_LIST:
-            outgoing = replace(outgoing, headers=(*outgoing.headers, self._budget.header(exchange)))
+            outgoing = replace(outgoing, headers=(*outgoing.headers, *self._adaptation.headers(exchange)))
         return await self._forwarder.send(located.workspace, outgoing)
 
     def _merge(self, exchange: Exchange, result: Mapping[str, msgspec.Raw]) -> Plain:

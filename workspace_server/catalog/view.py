@@ -141,13 +141,22 @@ class View:
             return []
         return near_names(name, ((known, offered.tool.name) for known, offered in self.by_name.items()))
 
-    def listed(self, mode: Mode) -> list[Mapping[str, Any]]:
+    def listed(self, mode: Mode, own_files: frozenset[str] = frozenset()) -> list[Mapping[str, Any]]:
         """The definitions that `tools/list` shows in this mode, in list order.
 
         With the meta-tools, if a model can reach tools that are not in the list.
+
+        Args:
+            mode: with `SHOW_ALL`, `own_files` has no effect.
+            own_files: files of the project whose servers the client starts itself; their tools are left out.
         """
         shown = _SHOWN[mode]
-        definitions = [offered.definition for offered in self.tools if offered.tool.visibility in shown]
+        hidden = frozenset() if mode is Mode.SHOW_ALL else own_files
+        definitions = [
+            offered.definition
+            for offered in self.tools
+            if offered.tool.visibility in shown and offered.source.project_file not in hidden
+        ]
         if mode is Mode.DISCOVERY or (mode is Mode.NORMAL and (self._has_on_demand or self.is_listing)):
             definitions.extend(META_TOOLS)
             definitions.sort(key=lambda definition: naming.sort_key(definition["name"]))

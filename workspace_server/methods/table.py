@@ -64,6 +64,11 @@ def list_wait_s(header: Mapping[str, str]) -> float | None:
     return int(given) / 1000
 
 
+def own_files(header: Mapping[str, str]) -> frozenset[str]:
+    """The files of the project whose servers the client starts itself, as the manager says."""
+    return frozenset(one.strip() for one in header.get(headers.OWN_FILES, "").split(",") if one.strip())
+
+
 class Methods:
     """Answers requests from the workspace's toolset.
 
@@ -181,7 +186,7 @@ class Methods:
 
     async def _tools_list(self, request: McpRequest) -> Outcome:
         view = await self._toolset.current(list_wait_s(request.header))
-        definitions = view.listed(mode_of(request.header, request.query))
+        definitions = view.listed(mode_of(request.header, request.query), own_files(request.header))
         result = self._page(request, "tools", definitions, "name")
         issues = self._toolset.issues() if request.value("cursor") is None else []
         if isinstance(result, dict) and issues:

@@ -76,6 +76,13 @@ class SourceFactory:
 
     def server(self, entry: StdioServer | RemoteServer) -> Source:
         """A configured server that may run."""
+        source, file = self._server(entry), entry.origin.file
+        root = Path(self._dependencies.root)
+        if entry.origin.scope == "workspace" and file.is_relative_to(root):
+            source.project_file = file.relative_to(root).as_posix()
+        return source
+
+    def _server(self, entry: StdioServer | RemoteServer) -> Source:
         dependencies = self._dependencies
         if isinstance(entry, StdioServer):
             redaction.hide_members(entry.env)

@@ -1,4 +1,4 @@
-"""Decides how long a tool list may wait for sources, by how long the client waits at its start."""
+"""Decides what a client's tool list waits for, and what it leaves out, by the profile of the client."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 import msgspec
 
 from manager.answers.exchange import Exchange
-from manager.routing.client_profiles import first_list_s, list_wait_s
+from manager.routing.client_profiles import first_list_s, list_wait_s, profile_of
 from manager.settings import Settings, first_list_overrides
 from protocol import headers, jsonrpc, names
 
 
-class ListBudget:
-    """The time that a client's start leaves for lists.
+class ListAdaptation:
+    """Adapts tool lists to clients.
 
     Args:
         settings: with the user's own values for clients.
@@ -21,17 +21,21 @@ class ListBudget:
 
     def __init__(self, settings: Settings) -> None:
         self._overrides = first_list_overrides(settings)
+        self._hides_own = settings.hide_own_servers
 
-    def header(self, exchange: Exchange) -> tuple[bytes, bytes]:
-        """The header that tells the workspace server how long this tool list may wait for its sources."""
+    def headers(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers that tell the workspace server how long a list may wait, and what it leaves out."""
+        own_files = profile_of(_client_name(exchange)).own_files if self._hides_own else ()
+        return (
+            (headers.LIST_WAIT.encode(), str(round(self._wait_s(exchange) * 1000)).encode()),
+            *((headers.OWN_FILES.encode(), ",".join(own_files).encode()) for _ in own_files[:1]),
+        )
+
+    def _wait_s(self, exchange: Exchange) -> float:
         session = exchange.session
         opened_at = None if session is None else session.opened_at
         since_start_s = None if opened_at is None else time.monotonic() - opened_at
-        seconds = list_wait_s(self._first_list_s(exchange), since_start_s)
-        return headers.LIST_WAIT.encode(), str(round(seconds * 1000)).encode()
-
-    def _first_list_s(self, exchange: Exchange) -> float:
-        return first_list_s(_client_name(exchange), self._overrides)
+        return list_wait_s(first_list_s(_client_name(exchange), self._overrides), since_start_s)
 
 
 def _client_name(exchange: Exchange) -> str | None:

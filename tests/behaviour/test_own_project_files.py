@@ -1,0 +1,67 @@
+"""Servers of project files that a client starts itself are not in its list a second time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import headers, names
+from support.clients.raw_clients import SessionClient, StatelessClient
+from support.projects.gateway import Project, listed, running_gateway
+from support.servers.stdio_servers import program
+
+
+def entry() -> dict[str, Any]:
+    command, *arguments = program("serve(echo)")
+    return {"command": command, "args": arguments}
+
+
+@pytest.fixture
+async def project(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Project]:
+    async with running_gateway(tmp_path, **getattr(request, "param", {})) as gateway:
+        project = gateway.project("proj")
+        project.servers(theirs=entry())
+        await project.trust()
+        await project.until_listed("theirs__echo")
+        yield project
+
+
+async def session_of(project: Project, name: str) -> SessionClient:
+    client = SessionClient(project.gateway.http, project.url)
+    me = {"name": name, "version": "1"}
+    params = {"protocolVersion": client.revision, "capabilities": {}, "clientInfo": me}
+    client.session = (await client.ask(names.INITIALIZE, params)).headers[headers.SESSION]
+    return client
+
+
+async def test_claude_code_gets_no_tool_of_its_own_file_but_can_call_it(project: Project) -> None:
+    client = await session_of(project, "claude-code")
+    shown = await listed(client)
+    assert "lm_readFile" in shown
+    assert "theirs__echo" not in shown
+    assert (await client.call("theirs__echo")).result["content"]
+
+
+async def test_a_stateless_client_is_recognised_as_well(project: Project) -> None:
+    client = StatelessClient(project.gateway.http, project.url)
+    me = {"name": "claude-code", "version": "2"}
+    answer = await client.ask(names.TOOLS_LIST, {"_meta": {names.META_CLIENT: me}})
+    assert "theirs__echo" not in {tool["name"] for tool in answer.result["tools"]}
+
+
+async def test_other_clients_get_all_tools(project: Project) -> None:
+    assert "theirs__echo" in await listed(await session_of(project, "codex-mcp-client"))
+
+
+async def test_a_request_for_all_tools_gets_them(project: Project) -> None:
+    client = await session_of(project, "claude-code")
+    client.extra["X-MCP-Show-All"] = "true"
+    assert "theirs__echo" in await listed(client)
+
+
+@pytest.mark.parametrize("project", [{"hide_own_servers": False}], indirect=True)
+async def test_a_setting_shows_them_again(project: Project) -> None:
+    assert "theirs__echo" in await listed(await session_of(project, "claude-code"))

@@ -49,12 +49,12 @@ def with_member(text: str, path: Sequence[str], value: Any, dialect: Dialect = J
     member = node.member(path[depth])
     rest = _nested(path[depth + 1 :], value)
     style = _Style(text, document.root)
-    changed = (
-        _replaced(style, member, rest) if member else _inserted(style, document, node, path[depth], rest)
-    )
-    return _checked(
-        changed, _with(document.root.value, path, value), _outside(text, document, member), dialect
-    )
+    expected = _with(document.root.value, path, value)
+    if member is None:
+        changed = _inserted(style, document, node, path[depth], rest)
+        return _checked(changed, expected, _outside(text, document, 0, 0), dialect)
+    comments = _outside(text, document, member.value.start, member.value.end)
+    return _checked(_replaced(style, member, rest), expected, comments, dialect)
 
 
 def without_member(text: str, path: Sequence[str], dialect: Dialect = JSON) -> str | Problem:
@@ -69,8 +69,9 @@ def without_member(text: str, path: Sequence[str], dialect: Dialect = JSON) -> s
     member = node.member(path[depth])
     if member is None:
         return _BY_HAND
-    changed, expected = _removed(text, node, member), _without(document.root.value, path)
-    return _checked(changed, expected, _outside(text, document, member), dialect)
+    changed, expected = _removed(text, document, node, member), _without(document.root.value, path)
+    comments = _outside(text, document, member.start, member.value.end)
+    return _checked(changed, expected, comments, dialect)
 
 
 class _Style:
@@ -145,18 +146,17 @@ def _inserted(style: _Style, document: Document, node: Node, name: str, value: A
     return before + kept + blank + made + after + rest + text[closing:]
 
 
-def _removed(text: str, node: Node, member: Member) -> str:
+def _removed(text: str, document: Document, node: Node, member: Member) -> str:
     place = node.members.index(member)
     is_last = place == len(node.members) - 1
     start, end = member.start, member.comma_end or member.value.end
-    inside = text[node.start + 1 : node.end - 1]
-    if len(node.members) == 1 and not inside.replace(text[start:end], "", 1).strip():
-        return text[: node.start + 1] + text[node.end - 1 :]
-    between = text[member.value.end : end]
-    if member.comma_end and between.strip(" \t\r\n,"):  # a comment before the comma stays
-        end = member.value.end
+    if member.comma_end and text[member.value.end : member.comma_end - 1].strip():
+        end = member.value.end  # a comment before the comma stays
         text = text[: member.comma_end - 1] + text[member.comma_end :]
-    start, end = _line_of(text, start, end, is_last)
+    elif len(node.members) == 1 and not (text[node.start + 1 : start] + text[end : node.end - 1]).strip():
+        return text[: node.start + 1] + text[node.end - 1 :]
+    ends = {stop for _, stop in document.comments}
+    start, end = _line_of(text, start, end, ends if is_last else None)
     text = text[:start] + text[end:]
     if is_last and place and member.comma_end is None:
         comma = node.members[place - 1].comma_end
@@ -164,24 +164,27 @@ def _removed(text: str, node: Node, member: Member) -> str:
     return text
 
 
-def _line_of(text: str, start: int, end: int, is_last: bool) -> tuple[int, int]:
-    """Widen a range to whole lines where it stands alone in them, else by the blanks beside it."""
+def _line_of(text: str, start: int, end: int, ends: set[int] | None) -> tuple[int, int]:
+    """Widen a range to whole lines where it stands alone in them, else by the blanks beside it.
+
+    `ends` are those of comments if the blanks before it may go, which a line feed after a comment may not.
+    """
     line = text.rfind("\n", 0, start) + 1
     behind = end
     while text[behind : behind + 1] in {" ", "\t", "\r"}:
         behind += 1
     if text.startswith("\n", behind) and not text[line:start].strip(" \t"):
         return line, behind + 1
-    if not is_last or text.startswith("/", behind):
+    if ends is None or text.startswith("/", behind):
         return start, behind
-    while text[start - 1] in " \t\r\n":
-        start -= 1
-    return start, end
+    bare = len(text[:start].rstrip(" \t\r\n"))
+    if bare in ends and "\n" in text[bare:start]:
+        bare = text.index("\n", bare) + 1
+    return bare, end
 
 
-def _outside(text: str, document: Document, member: Member | None) -> list[str]:
-    """The comments of a document that are not inside the value of this member."""
-    first, last = (member.value.start, member.value.end) if member else (0, 0)
+def _outside(text: str, document: Document, first: int, last: int) -> list[str]:
+    """The comments of a document that are not in this range."""
     return [text[start:end] for start, end in document.comments if not first <= start < last]
 
 

@@ -143,14 +143,20 @@ def _comments(text: str) -> Counter[str]:
 def _put(document: Any, path: Sequence[str], table: Mapping[str, Any]) -> None:
     for key in path[:-1]:
         document = document.setdefault(key, {})
-    old = document.get(path[-1])
-    if old is None:
+    if path[-1] in document:
+        _update(document[path[-1]], table)
+    else:
         document[path[-1]] = _inline(table)
-        return
+
+
+def _update(old: Any, table: Mapping[str, Any]) -> None:
+    """Make a table equal to another one, and leave the values that are equal already."""
     for key in [key for key in old if key not in table]:
         del old[key]
     for key, value in table.items():
-        if key not in old or old[key] != value or isinstance(old[key], bool) != isinstance(value, bool):
+        if isinstance(value, dict) and isinstance(old.get(key), dict):
+            _update(old[key], value)
+        elif key not in old or old[key] != value or isinstance(old[key], bool) != isinstance(value, bool):
             old[key] = _inline(value) if isinstance(value, dict) else value
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.client_files.jsonc_edit import value_at, with_member, without_member
-from manager.client_files.jsonc_parser import Dialect
+from manager.client_files.jsonc_parser import Dialect, Document, parse
 from manager.client_files.refusals import FormProblem, SyntaxProblem
 
 RELAXED = Dialect(comments=True, trailing_commas=True)
@@ -146,6 +147,49 @@ def test_a_member_is_added_in_the_style_of_the_file(before: str, after: str) -> 
 )
 def test_a_member_is_removed_and_comments_around_it_stay(before: str, after: str) -> None:
     assert removed(before) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # where a line feed or a comma is what keeps a comment apart
+        ('{"servers": {// a\n"ours": 1}}', '{"servers": {// a\n}}'),
+        ('{"servers": {"a": 1, // a\n "ours": 1}}', '{"servers": {"a": 1 // a\n}}'),
+        ('{"servers": {"ours": 1// b\n,}}', '{"servers": {// b\n}}'),
+        ('{"servers": {"ours" /* in it */: 1, "a": 1}}', '{"servers": {"a": 1}}'),
+    ],
+)
+def test_a_comment_in_an_odd_place_is_no_hindrance(before: str, after: str) -> None:
+    assert removed(before) == after
+
+
+def with_comments(value: Any, random: Random) -> str:
+    """A value as text, with blanks and comments in places where they may be."""
+
+    def gap() -> str:
+        return random.choice(["", "", " ", "\n  ", "\r\n\t", "/* c */", "// l\n", " // m\r\n"])
+
+    if not isinstance(value, dict):
+        return gap() + json.dumps(value) + gap()
+    members = [
+        f"{gap()}{json.dumps(name)}{gap()}:{with_comments(one, random)}" for name, one in value.items()
+    ]
+    end = random.choice(["", ","]) if members else ""
+    return f"{gap()}{{{','.join(members)}{end}{gap()}}}{gap()}"
+
+
+@given(objects, objects, st.randoms(use_true_random=False))
+def test_comments_in_any_place_are_no_hindrance_and_stay(above: Any, servers: Any, random: Random) -> None:
+    value = {**above, "servers": {name: one for name, one in servers.items() if name != "ours"}}
+    text = with_comments(value, random)
+    after = edited(text)
+    found, old = parse(after, RELAXED), parse(text, RELAXED)
+    assert isinstance(found, Document) and isinstance(old, Document)
+    assert found.root.value == {**value, "servers": {**value["servers"], "ours": ENTRY}}
+    assert len(found.comments) == len(old.comments)
+    back = parse(removed(after), RELAXED)
+    assert isinstance(back, Document)
+    assert (back.root.value, len(back.comments)) == (value, len(old.comments))
 
 
 def test_a_comment_inside_an_object_survives_a_change_of_one_value() -> None:

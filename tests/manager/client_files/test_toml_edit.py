@@ -99,6 +99,12 @@ def test_only_the_values_that_differ_change_and_comments_stay() -> None:
         assert kept in after
 
 
+def test_a_table_below_ours_is_updated_in_place_and_the_comments_behind_it_stay() -> None:
+    text = '[mcp_servers.our-server]\nurl = "http://x"\nrequired = true\nwait = 45\n'
+    text += '[mcp_servers.our-server.headers]\n# in it\n"A b" = "Q"\n\n# behind\n'
+    assert added(text) == text.replace('"Q"', '"P"')
+
+
 def test_tables_below_ours_go_with_it_and_comments_of_the_next_table_stay() -> None:
     text = (
         f"a = 1\n\n{WRITTEN}[mcp_servers.our-server.env]\nX = '1'\n\n# about b\n\n[b]\nx = 1\n"

@@ -67,10 +67,6 @@ class Workspace:
         relative = absolute.relative_to(owner.path).as_posix()
         return well_formed(owner.name if relative == "." else f"{owner.name}/{relative}")
 
-    def shown(self, absolute: Path) -> str:
-        """The path as texts show it: `Folder/…`, or absolute where no folder owns it."""
-        return self.workspace_path(absolute) or absolute_text(absolute)
-
     def resolve_file(self, text: str, *, must_be: Kind = "file") -> Path:
         """The real path that `text` names. Blocks.
 

@@ -118,7 +118,6 @@ def test_paths_go_out_with_their_folder_or_not_at_all(workspace: Workspace) -> N
     assert workspace.workspace_path(root / "src" / "a.ts") == "proj/src/a.ts"
     assert workspace.workspace_path(root) == "proj"
     assert workspace.workspace_path(root.parent / "proj-evil" / "a.ts") is None
-    assert workspace.shown(Path("/etc/hosts")) == "/etc/hosts"
 
 
 def test_nested_folder_owns_its_files(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def _result(workspace: Workspace, found: Found[Path], settings: SearchSettings) 
     if not found.items:
         return ToolResult(nothing_found("No files found.", found, settings), structured)
     count = f"count: {len(found.items)}{' (capped)' if found.capped else ''}"
-    paths = [line for path in found.items for line in ("---", workspace.shown(path))]
+    paths = [line for path in found.items for line in ("---", absolute_text(path))]
     return ToolResult("\n".join(["Find files summary", count, *paths]), structured)
 
 

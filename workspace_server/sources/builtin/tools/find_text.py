@@ -173,6 +173,6 @@ def _result(workspace: Workspace, found: Found[TextMatch], settings: SearchSetti
     shown = [
         line
         for match in found.items
-        for line in ("---", f"// {workspace.shown(match.path)}:{match.line}", match.preview)
+        for line in ("---", f"// {absolute_text(match.path)}:{match.line}", match.preview)
     ]
     return ToolResult("\n".join(head + shown), structured)

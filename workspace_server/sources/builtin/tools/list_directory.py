@@ -270,7 +270,7 @@ def _result(workspace: Workspace, listed: Path, entries: list[_Entry], *, capped
         return ToolResult("Directory is empty.", structured)
     head = [
         "List directory summary",
-        f"directory: {workspace.shown(listed)}",
+        f"directory: {absolute_text(listed)}",
         f"count: {len(entries)}{' (capped)' if capped else ''}",
         "---",
     ]

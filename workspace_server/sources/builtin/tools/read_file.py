@@ -279,7 +279,7 @@ def _result(workspace: Workspace, path: Path, read: _Read) -> ToolResult:
     }
     head = [
         "Read file summary",
-        f"file: {workspace.shown(path)}",
+        f"file: {absolute_text(path)}",
         f"lines: {members['startLine']}-{members['endLine']}/{members['totalLines']}"
         + (" (truncated)" if members["truncated"] else ""),
     ]

@@ -47,9 +47,9 @@ async def test_result_says_the_same_in_text_and_structure(
     }
     assert result.text == (
         "Find text in files summary\nuniqueMatches: 3\ntotalMatches: 4\n---\n"
-        "// proj/src/a.ts:1\nHello hello\n---\n"
-        "// proj/src/a.ts:3\n  hello:12:world\n---\n"
-        "// two/d.ts:1\nhello"
+        f"// {tmp_path}/proj/src/a.ts:1\nHello hello\n---\n"
+        f"// {tmp_path}/proj/src/a.ts:3\n  hello:12:world\n---\n"
+        f"// {tmp_path}/two/d.ts:1\nhello"
     )
 
 
@@ -58,7 +58,7 @@ async def test_capped_is_said(engine: str, workspace: Workspace, tmp_path: Path)
         workspace, {"query": "hello", "maxResults": 2}, settings=settings_of(engine, tmp_path)
     )
     assert result.text.startswith(
-        "Find text in files summary\nuniqueMatches: 2\ntotalMatches: 3 (capped)\n---\n// proj/b.js:1\n"
+        f"Find text in files summary\nuniqueMatches: 2\ntotalMatches: 3 (capped)\n---\n// {workspace.root}/b.js:1\n"
     )
     assert result.structured is not None
     assert result.structured["capped"] is True

@@ -43,7 +43,10 @@ async def test_result_says_the_same_in_text_and_structure(tmp_path: Path) -> Non
         "truncated": False,
         "content": "one\n$& \\1 é\r\n\tthree",
     }
-    assert result.text == "Read file summary\nfile: proj/f.txt\nlines: 1-3/3\n---\none\n$& \\1 é\r\n\tthree"
+    assert (
+        result.text
+        == f"Read file summary\nfile: {tmp_path}/proj/f.txt\nlines: 1-3/3\n---\none\n$& \\1 é\r\n\tthree"
+    )
     assert result.blocks == ()
 
 
@@ -86,7 +89,7 @@ async def test_range_and_cap_keep_whole_lines(
 async def test_truncated_is_said_in_the_text(tmp_path: Path) -> None:
     write_tree(tmp_path / "proj", {"f.txt": FIVE})
     assert (await read(tmp_path / "proj", maxBytes=4)).text == (
-        "Read file summary\nfile: proj/f.txt\nlines: 1-2/5 (truncated)\n---\n1\n2\n"
+        f"Read file summary\nfile: {tmp_path}/proj/f.txt\nlines: 1-2/5 (truncated)\n---\n1\n2\n"
     )
 
 

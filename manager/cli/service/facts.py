@@ -52,7 +52,7 @@ def gather(environ: Mapping[str, str] = os.environ, platform: str = sys.platform
     return Facts(
         Situation(
             supervisor=supervisor,
-            is_temporary=not _CACHES.isdisjoint(Path(sys.executable).parts),
+            is_temporary=is_in_cache(Path(sys.executable)),
             port=port,
             wanted=wanted,
             found={path: path.read_bytes() for path in wanted if path.is_file()},
@@ -73,6 +73,11 @@ def program_command() -> tuple[str, ...]:
     folder = Path(sys.executable).parent
     script = shutil.which("lm-tools-bridge", path=str(folder))
     return (script,) if script else (sys.executable, "-I", "-m", "manager")
+
+
+def is_in_cache(program: Path) -> bool:
+    """Whether a program is in an environment that uv may delete at any time."""
+    return not _CACHES.isdisjoint(program.parts)
 
 
 def files_folder(environ: Mapping[str, str], platform: str) -> Path:

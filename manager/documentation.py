@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
-_HERE = Path(__file__).parent
+_PAGES: Final = Path(__file__).with_name("docs")
+"""In the sources a link to `docs/`; a wheel has the pages themselves."""
 
 
 def page(name: str) -> str:
-    """The path of a page, e.g. `clients/other.md`: beside this module if installed, else in the sources."""
-    installed = _HERE / "docs"
-    return str((installed if installed.is_dir() else _HERE.parent / "docs") / name)
+    """The absolute path of a page or a folder of pages, e.g. `clients/other.md`."""
+    return str((_PAGES / name).resolve())

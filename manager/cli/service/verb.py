@@ -11,8 +11,9 @@ from host.private_files import UnsafePathError
 from manager import __version__, exit_codes
 from manager.cli.service import systemctl
 from manager.cli.service.facts import Facts, gather
-from manager.cli.service.plan import Plan, Refused, Supervisor, installation, removal
+from manager.cli.service.plan import Command, Plan, Refused, Supervisor, installation, removal
 from manager.cli.service.service_files import SERVICE
+from manager.cli.service.systemctl import Outcome
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
@@ -81,7 +82,7 @@ def carry_out(plan: Plan) -> None:
     """
     for command in plan.before:
         # the service may be gone or unknown already; what remains is removed all the same
-        outcome = systemctl.run(command)
+        outcome = _run(command)
         if not outcome.ok:
             click.echo(printable(f"warning: {' '.join(command)}: {outcome.text}"), err=True)
     try:
@@ -93,10 +94,16 @@ def carry_out(plan: Plan) -> None:
     except OSError as error:
         raise Failure(f"{error.filename}: {error.strerror}", "make its folder writable") from error
     for command in plan.after:
-        outcome = systemctl.run(command)
+        outcome = _run(command)
         if not outcome.ok:
             text = f"{' '.join(command)} failed: {outcome.text or 'no reason given'}"
             raise Failure(text, f"read why with: journalctl --user -u {SERVICE} -n 20", reason="not_started")
+
+
+def _run(command: Command) -> Outcome:
+    """Run a command, and say so: it can wait for the manager's port, or for calls in flight."""
+    click.echo(printable(f"{' '.join(command)} ..."), err=True)
+    return systemctl.run(command)
 
 
 def show(plan: Plan) -> None:

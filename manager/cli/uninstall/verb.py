@@ -169,6 +169,8 @@ def _keys(listed: str) -> list[str]:
 
 def _say_what_remains(paths: Paths, entries: ClientEntries) -> None:
     click.echo("\nwhat remains:")
+    if service := gather().seen.found:
+        click.echo(printable(f"  the service: {next(iter(service)).parent}"))
     for group in groups(paths, Path.home()):
         click.echo(printable(f"  {group.name}: {', '.join(map(str, group.entries))}"))
     for line in (*entries.left(), *remains(paths)):

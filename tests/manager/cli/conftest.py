@@ -16,6 +16,7 @@ from host.private_files import make_private
 from manager import __version__
 from manager.cli.verbs import cli
 from manager.paths import Paths
+from support.processes.fake_systemd import Systemd
 from support.processes.manager_process import environment
 
 
@@ -121,3 +122,28 @@ def run(environ: dict[str, str]) -> Any:
         return result
 
     return call
+
+
+@pytest.fixture
+def port() -> int:
+    """A port that nobody has."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, environ: dict[str, str], port: int, monkeypatch: pytest.MonkeyPatch) -> Systemd:
+    """A user whose `systemctl` is a fake, and who has no variables of ours."""
+    (tmp_path / "bin").mkdir()
+    made = Systemd(tmp_path / "bin", Path(environ["HOME"]))
+    config = made.home / ".config" / "lm-tools-bridge"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f"http_port = {port}\n")
+    monkeypatch.setenv("PATH", str(made.folder))
+    monkeypatch.setattr("sys.platform", "linux")
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    for name in environ:
+        if name.startswith("LMTB_"):
+            monkeypatch.delenv(name)
+    return made

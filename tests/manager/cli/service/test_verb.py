@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,65 +11,7 @@ import pytest
 from manager import __version__
 from manager.cli.service.facts import program_command
 from manager.paths import Paths
-
-FAKE = """#!/bin/sh
-echo "$@" >> "{folder}/calls"
-case "$*" in
-*show-environment) if [ -e "{folder}/no-bus" ]; then echo "Failed to connect to bus" >&2; exit 1; fi ;;
-*is-active*) if [ -e "{folder}/on" ]; then echo active; else echo inactive; exit 3; fi ;;
-*is-enabled*) if [ -e "{folder}/on" ]; then echo enabled; else echo disabled; exit 1; fi ;;
-*enable*--now*) if [ -e "{folder}/fails" ]; then echo "Job for unit failed." >&2; exit 1; fi
-    case "$*" in *disable*) rm -f "{folder}/on" ;; *) : > "{folder}/on" ;; esac ;;
-esac
-"""
-
-
-class Systemd:
-    """A user's home and a recording `systemctl`."""
-
-    def __init__(self, folder: Path, home: Path) -> None:
-        self.folder = folder
-        self.home = home
-        self.units = home / ".config" / "systemd" / "user"
-        self.service = self.units / "lm-tools-bridge.service"
-        self.socket = self.units / "lm-tools-bridge.socket"
-        program = folder / "systemctl"
-        program.write_text(FAKE.format(folder=folder))
-        program.chmod(0o755)
-        for name in ("sh", "rm"):
-            (folder / name).symlink_to(shutil.which(name) or name)
-
-    def mark(self, name: str) -> None:
-        (self.folder / name).touch()
-
-    def calls(self) -> list[str]:
-        """What changed something."""
-        file = self.folder / "calls"
-        lines = file.read_text().splitlines() if file.exists() else []
-        return [line for line in lines if not any(word in line for word in ("is-", "show-environment"))]
-
-
-@pytest.fixture
-def port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
-
-
-@pytest.fixture
-def systemd(tmp_path: Path, environ: dict[str, str], port: int, monkeypatch: pytest.MonkeyPatch) -> Systemd:
-    (tmp_path / "bin").mkdir()
-    made = Systemd(tmp_path / "bin", Path(environ["HOME"]))
-    config = made.home / ".config" / "lm-tools-bridge"
-    config.mkdir(parents=True)
-    (config / "config.toml").write_text(f"http_port = {port}\n")
-    monkeypatch.setenv("PATH", str(made.folder))
-    monkeypatch.setattr("sys.platform", "linux")
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    for name in environ:
-        if name.startswith("LMTB_"):
-            monkeypatch.delenv(name)
-    return made
+from support.processes.fake_systemd import Systemd
 
 
 def test_install_writes_units_for_this_program_and_starts_them(systemd: Systemd, run: Any, port: int) -> None:

@@ -1,0 +1,26 @@
+"""Tests of `lmtb uninstall` where the service is installed; tests/process/test_uninstall.py has real managers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.processes.fake_systemd import Systemd
+
+
+def test_service_is_removed_with_everything_else(systemd: Systemd, run: Any) -> None:
+    assert run("service", "install", "--yes").exit_code == 0
+    done = run("uninstall", "--yes")
+    assert done.exit_code == 0, done.output
+    assert f"remove {systemd.service}" in done.output
+    assert list(systemd.units.iterdir()) == []
+    assert "--user disable --now lm-tools-bridge.socket lm-tools-bridge.service" in systemd.calls()
+
+
+def test_service_stays_where_it_is_not_chosen(systemd: Systemd, run: Any) -> None:
+    assert run("service", "install", "--yes").exit_code == 0
+    before = systemd.calls()
+    done = run("uninstall", input="n\n")
+    assert done.exit_code == 0, done.output
+    assert systemd.service.exists()
+    assert systemd.calls() == before
+    assert f"the service: {systemd.units}" in done.output.partition("what remains:")[2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -229,11 +229,19 @@ def _checked(name: str, value: Any) -> Any:
         ValueError: it does not fit; the message says why.
     """
     if name not in FIELDS:
-        raise ValueError("there is no such setting")
+        raise ValueError(f"there is no such setting{_did_you_mean(name, FIELDS)}")
     found = msgspec.convert(value, FIELDS[name].type, strict=False)
     if isinstance(found, float) and not math.isfinite(found):
         raise ValueError("is no finite number")
     return found
+
+
+def _did_you_mean(name: str, known: Collection[str]) -> str:
+    """The known name that an unknown one was probably meant to be."""
+    from difflib import get_close_matches  # noqa: PLC0415  only who mistypes pays for it
+
+    near = get_close_matches(name[:128], known, n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
@@ -241,6 +249,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
     ours = (name for name in environ if name.startswith(ENV_PREFIX) and not name.startswith(_OF_OTHERS))
     strangers = sorted(name for name in ours if name not in known)
     if strangers:
+        hint = _did_you_mean(strangers[0], known)
         raise ConfigurationError(
-            f"unknown environment variable {strangers[0]}; `lmtb serve --help` lists the settings"
+            f"unknown environment variable {strangers[0]}{hint}; `lmtb serve --help` lists the settings"
         )

@@ -79,55 +79,65 @@ def why(cwd: Path | None, name: str, as_json: bool) -> None:
             click.echo(printable(issue_text(issue)))
 
 
+_force_option: Final = click.option(
+    "--force", is_flag=True, help="Also if no source offers a tool of this name now."
+)
+
+
 @tools.command()
 @click.argument("name")
 @cwd_option
+@_force_option
 @click.pass_obj
-def enable(cwd: Path | None, name: str) -> None:
+def enable(cwd: Path | None, name: str, force: bool) -> None:
     """Enable a tool."""
     root = workspace_command.root_of(cwd)
-    _note_if_unknown(name, cwd)
+    _refuse_unknown(name, cwd, force=force)
     workspace_command.run("tools", "enable", name, "--root", root)
 
 
 @tools.command()
 @click.argument("name")
 @cwd_option
+@_force_option
 @click.pass_obj
-def disable(cwd: Path | None, name: str) -> None:
+def disable(cwd: Path | None, name: str, force: bool) -> None:
     """Disable a tool: clients can no longer see, find or call it."""
     root = workspace_command.root_of(cwd)
-    _note_if_unknown(name, cwd)
+    _refuse_unknown(name, cwd, force=force)
     workspace_command.run("tools", "disable", name, "--root", root)
 
 
 @tools.command()
 @click.argument("name")
 @cwd_option
+@_force_option
 @click.pass_obj
-def allow(cwd: Path | None, name: str) -> None:
+def allow(cwd: Path | None, name: str, force: bool) -> None:
     """Allow a tool to run without asking, in every workspace."""
-    _note_if_unknown(name, cwd)
+    _refuse_unknown(name, cwd, force=force)
     workspace_command.run("tools", "allow", name)
 
 
 @tools.command(name="ask")
 @click.argument("name")
 @cwd_option
+@_force_option
 @click.pass_obj
-def ask_first(cwd: Path | None, name: str) -> None:
+def ask_first(cwd: Path | None, name: str, force: bool) -> None:
     """Ask a person before every call of a tool, in every workspace."""
-    _note_if_unknown(name, cwd)
+    _refuse_unknown(name, cwd, force=force)
     workspace_command.run("tools", "ask", name)
 
 
 @tools.command()
 @click.argument("name")
 @cwd_option
+@_force_option
 @click.pass_obj
-def deny(cwd: Path | None, name: str) -> None:
+def deny(cwd: Path | None, name: str, force: bool) -> None:
     """Forbid a tool in every workspace."""
-    _note_if_unknown(name, cwd)
+    _refuse_unknown(name, cwd, force=force)
     workspace_command.run("tools", "deny", name)
 
 
@@ -196,18 +206,26 @@ def _unknown(name: str, rows: Sequence[Mapping[str, Any]]) -> Failure:
 
     known = {str(row.get("name")).lower(): str(row.get("name")) for row in rows}
     near = [known[one] for one in get_close_matches(name.lower()[:128], known, n=3)]
-    step = "list the tools with: lmtb tools --all; the sources with: lmtb servers"
+    step = "list the tools with: lmtb tools --all; the sources with: lmtb servers."
     text = f"no source of this workspace offers a tool named {name}"
     return Failure(text, f"did you mean {', '.join(near)}?" if near else step, reason="tool_not_found")
 
 
-def _note_if_unknown(name: str, cwd: Path | None) -> None:
-    """Say so when nobody offers the tool now, because a name may be mistyped; it is no hindrance."""
+def _refuse_unknown(name: str, cwd: Path | None, *, force: bool) -> None:
+    """Refuse a name that no source offers: a rule for a mistyped name would have no effect.
+
+    Without a manager nobody knows which tools there are; then a note says so.
+    """
+    if force:
+        return
     try:
         answer = ask_about("/inspect", cwd)
-    except Failure:
+    except Failure as failure:
+        text = f"note: whether there is a tool named {name} was not checked, because {failure.message}"
+        click.echo(printable(text), err=True)
         return
     rows = objects(answer, "tools")
     if all(row.get("name") != name for row in rows):
         unknown = _unknown(name, rows)
-        click.echo(printable(f"note: {unknown.message} now; {unknown.next_step}"), err=True)
+        step = f"{unknown.next_step} If its source is only down now, add --force"
+        raise Failure(unknown.message, step, reason=unknown.reason)

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from host.printable import printable
 from manager import __version__
 
 _SECTIONS: Final = {
@@ -53,6 +54,18 @@ class _Verbs(click.Group):
             return None
         command: click.Command = getattr(import_module(f"manager.cli.{_VERBS[cmd_name][0]}"), cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        verb = args[0]
+        if verb not in _VERBS and not verb.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches  # noqa: PLC0415 - only who mistypes pays for it
+
+            near = get_close_matches(verb.lower()[:128], _VERBS, n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"there is no verb {printable(verb)!r}{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, _VERBS))

@@ -98,12 +98,15 @@ def test_an_unknown_name_in_the_file_is_refused(config: Path) -> None:
     config.write_text("htp_port = 1\n")
     said = complaint(config)
     assert "htp_port" in said
+    assert "did you mean http_port?" in said
     assert "config.toml" in said
 
 
 def test_an_unknown_variable_is_refused(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LMTB_HTP_PORT", "1")
-    assert "LMTB_HTP_PORT" in complaint(config)
+    said = complaint(config)
+    assert "LMTB_HTP_PORT" in said
+    assert "did you mean LMTB_HTTP_PORT?" in said
 
 
 @pytest.mark.parametrize("name", ["CONFIG_DIR", "STATE_DIR", "RUNTIME_DIR"])

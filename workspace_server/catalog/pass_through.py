@@ -43,5 +43,5 @@ def _is_unmodified(view: View, source: Source) -> bool:
     own = [offered.name for offered in view.snapshot.tools if offered.source is source]
     if not own:  # the tools are not known yet, so any setting could concern one of them
         deltas = view.configuration.deltas
-        return not (decided or deltas.disabled or deltas.unexposed)
+        return not (decided or deltas.disabled or deltas.unexposed or deltas.closed)
     return not any(name in decided or name in view.hidden for name in own)

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.grouping import DEFAULT_RULES
 from workspace_server.config.model import Approval, Configuration, PolicyDeltas
 from workspace_server.config.settings import (
+    CLOSED,
     DEBUG,
     DELTAS,
     GROUPING_RULES,
@@ -46,6 +47,7 @@ def policy(user: Settings, workspace: Settings, notes: FileIssues) -> Mapping[st
         workspace: settings of the workspace.
         notes: issues of the workspace's file; receives a warning if its settings are not used.
     """
+    closed = bool(user.get(CLOSED) or workspace.get(CLOSED))
     rules = (workspace if workspace.get(USE_WORKSPACE) else user).get(GROUPING_RULES, DEFAULT_RULES)
     if not workspace.get(USE_WORKSPACE):
         unused = sorted(key for key in workspace if key.startswith("tools."))
@@ -53,7 +55,7 @@ def policy(user: Settings, workspace: Settings, notes: FileIssues) -> Mapping[st
             message = f"{', '.join(unused)}: not used, because {USE_WORKSPACE} is not true"
             notes.warn("CONFIG_SCOPE_UNUSED", message)
         return {
-            "deltas": _deltas(user),
+            "deltas": replace(_deltas(user), closed=closed),
             "schema_defaults": user.get(SCHEMA_DEFAULTS, ()),
             "grouping_rules": rules,
             "debug": user.get(DEBUG, "off"),
@@ -82,6 +84,7 @@ def apply_widening(configuration: Configuration) -> Configuration:
         unexposed=_sorted(set(now.unexposed) - set(wide.unexposed)),
         enabled=_sorted({*now.enabled, *wide.enabled}),
         disabled=_sorted(set(now.disabled) - set(wide.disabled)),
+        closed=now.closed,
     )
     defaults = configuration.schema_defaults if waiting is None else waiting
     return replace(
@@ -99,9 +102,8 @@ def approvals(user: Mapping[str, Approval], workspace: Mapping[str, Approval]) -
 
 
 def _deltas(settings: Settings) -> PolicyDeltas:
-    return PolicyDeltas(
-        **{field.name: settings.get(DELTAS[field.name], ()) for field in fields(PolicyDeltas)}
-    )
+    lists = {name: settings.get(key, ()) for name, key in DELTAS.items()}
+    return PolicyDeltas(**lists, closed=bool(settings.get(CLOSED)))
 
 
 def _narrowed(mine: PolicyDeltas, theirs: PolicyDeltas) -> PolicyDeltas:
@@ -111,6 +113,7 @@ def _narrowed(mine: PolicyDeltas, theirs: PolicyDeltas) -> PolicyDeltas:
         unexposed=_sorted({*mine.unexposed, *theirs.unexposed}),
         enabled=_sorted(set(mine.enabled) & set(theirs.enabled)),
         disabled=_sorted({*mine.disabled, *theirs.disabled}),
+        closed=mine.closed or theirs.closed,
     )
 
 

@@ -12,7 +12,6 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -175,18 +174,20 @@ def _replace(file: Path, before: bytes | None, data: bytes) -> None:
 
 def _deltas(document: Mapping[str, Any]) -> PolicyDeltas:
     found = {}
-    for field in fields(PolicyDeltas):
-        value = _find(document, DELTAS[field.name].split("."))
-        found[field.name] = tuple(str(name) for name in value) if isinstance(value, list) else ()
-    return PolicyDeltas(**found)
+    for name, key in DELTAS.items():
+        value = _find(document, key.split("."))
+        if value is not None and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+            raise ConfigFileError(f'"{key}" must be an array of strings')
+        found[name] = tuple(str(one) for one in value or ())
+    return PolicyDeltas(**found, closed=False)
 
 
 def _put_deltas(document: MutableMapping[str, Any], deltas: PolicyDeltas) -> None:
     for key in OBSOLETE:
         _remove(document, key.split("."))
-    for field in fields(PolicyDeltas):
-        names: tuple[str, ...] = getattr(deltas, field.name)
-        keys = DELTAS[field.name].split(".")
+    for name, key in DELTAS.items():
+        names: tuple[str, ...] = getattr(deltas, name)
+        keys = key.split(".")
         if names:
             _put(document, keys, list(names))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,25 +14,28 @@ CATEGORY: Final = "config"
 MAX_NOTES: Final = 200
 """Limit of issues per file."""
 _MAX_NAME: Final = 120
+_START_OF_KEY: Final = rb"(?:^|[{,])[ \t]*[\"']?(?:[\w-]+\.)*"
+_END_OF_KEY: Final = rb"[\"']?[ \t]*[=:]"
 
 
 @dataclass(slots=True)
 class FileIssues:
-    """The issues of one file. `file` is the file's name as shown to the user.
+    """The issues of one file. `file` is the file's name as shown to the user, `content` its bytes.
 
     Issues never quote values of the file, which may be secrets.
     """
 
     file: str
+    content: bytes = field(default=b"", repr=False)
     issues: list[Issue] = field(default_factory=list)
 
-    def warn(self, code: str, message: str, entry: str | None = None) -> None:
-        """Add a warning about the file, or about one entry of it."""
-        self._add("warning", code, message, entry)
+    def warn(self, code: str, message: str, entry: str | None = None, *, key: str | None = None) -> None:
+        """Add a warning about the file, one entry of it, or the line of a key."""
+        self._add("warning", code, message, entry, key)
 
-    def error(self, code: str, message: str, entry: str | None = None) -> None:
-        """Add an error about the file, or about one entry of it."""
-        self._add("error", code, message, entry)
+    def error(self, code: str, message: str, entry: str | None = None, *, key: str | None = None) -> None:
+        """Add an error about the file, one entry of it, or the line of a key."""
+        self._add("error", code, message, entry, key)
 
     def unreadable(self, problem: ConfigFileError) -> None:
         """Add the issue of a file that cannot be read."""
@@ -40,10 +44,21 @@ class FileIssues:
         issue = Issue("error", CATEGORY, "CONFIG_UNREADABLE", message, details=f"{self.file}{line}")
         self.issues.append(issue)
 
-    def _add(self, level: Level, code: str, message: str, entry: str | None) -> None:
+    def _add(self, level: Level, code: str, message: str, entry: str | None, key: str | None) -> None:
         place = self.file if entry is None else f'{self.file}, entry "{display_name(entry)}"'
+        if key is not None and (line := self._line_of(key)) is not None:
+            place += f", line {line}"
         if len(self.issues) < MAX_NOTES:
             self.issues.append(Issue(level, CATEGORY, code, f"{place}: {message}", details=place))
+
+    def _line_of(self, key: str) -> int | None:
+        """The first line that sets a key; of a key with dots, its last part, as TOML writes it in a table."""
+        for name in (key, key.rpartition(".")[2]):
+            pattern = _START_OF_KEY + re.escape(name.encode()) + _END_OF_KEY
+            found = re.search(pattern, self.content, re.MULTILINE)
+            if found is not None:
+                return self.content.count(b"\n", 0, found.end()) + 1
+        return None
 
 
 def display_name(text: str) -> str:

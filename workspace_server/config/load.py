@@ -229,7 +229,7 @@ class ConfigurationLoader:
         )
 
     def _notes(self, file: WatchedFile[Document], scope: Scope) -> FileIssues:
-        notes = FileIssues(self._shown(file.path, scope))
+        notes = FileIssues(self._shown(file.path, scope), file.good or b"")
         if file.problem is not None:
             notes.unreadable(file.problem)
         return notes

@@ -105,12 +105,16 @@ class RemoteServer(ServerEntry):
 
 @dataclass(frozen=True, slots=True)
 class PolicyDeltas:
-    """The four delta lists of the policy, each sorted and without duplicates."""
+    """The four delta lists of the policy, each sorted and without duplicates.
+
+    `closed`: a rule that hides tools cannot be read, so no tool is visible.
+    """
 
     exposed: tuple[str, ...] = ()
     unexposed: tuple[str, ...] = ()
     enabled: tuple[str, ...] = ()
     disabled: tuple[str, ...] = ()
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

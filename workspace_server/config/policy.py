@@ -52,7 +52,8 @@ class Policy:
 
     def visible(self, name: str) -> bool:
         """Whether the policy allows a tool; filters and trust are not considered."""
-        return name in self.names and name in self.exposed and name in self.enabled
+        is_open = not self.deltas.closed
+        return is_open and name in self.names and name in self.exposed and name in self.enabled
 
     def reason(self, name: str) -> str | None:
         """Why a tool is not visible; None for a visible one."""
@@ -62,6 +63,8 @@ class Policy:
             return "unknown: no source offers it"
         if name in BUILT_IN_DISABLED:
             return _BUILT_IN_DISABLED
+        if self.deltas.closed:
+            return "a rule that hides tools cannot be read, so all are hidden: see the errors of lmtb tools"
         if name not in self.exposed:
             listed = name in self.deltas.unexposed
             return "not exposed: " + ("it is in unexposedDelta" if listed else "its source is off by default")
@@ -141,4 +144,7 @@ def with_tool(
     else:
         lists["enabled"].discard(name)
         lists["disabled"].add(name)
-    return prune(defaults, PolicyDeltas(**{layer: tuple(sorted(names)) for layer, names in lists.items()}))
+    return prune(
+        defaults,
+        PolicyDeltas(**{layer: tuple(sorted(names)) for layer, names in lists.items()}, closed=False),
+    )

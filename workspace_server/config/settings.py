@@ -1,14 +1,16 @@
 """Checks the settings that TOML and editor files share: `useWorkspaceSettings`, `tools.*`, `debug`. Pure.
 
-Invalid values are left out with a warning. `combine.py` decides which file takes precedence.
+Invalid values are left out with a warning; those of rules that hide tools hide more (`closing_rules.py`).
+`combine.py` decides which file takes precedence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal
 
-from workspace_server.config import schema_default
+from workspace_server.config import closing_rules, schema_default
+from workspace_server.config.closing_rules import ClosingRule
 from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats.fields import ConfigValueError, choice
 from workspace_server.config.grouping import rules_from
@@ -23,7 +25,11 @@ DELTAS: Final = {
     "enabled": "tools.enabledDelta",
     "disabled": "tools.disabledDelta",
 }
-"""The keys of the four delta lists, by the names of the fields of `Deltas`."""
+"""The keys of the four delta lists, by the names of the fields of `PolicyDeltas`."""
+CLOSING: Final = frozenset({DELTAS["unexposed"], DELTAS["disabled"]})
+"""The lists that hide tools: an invalid one never opens what it should hide."""
+CLOSED: Final = "closed"
+"""Set, beside the keys of the files, if a rule that hides tools cannot be read."""
 SCHEMA_DEFAULTS: Final = "tools.schemaDefaults"
 GROUPING_RULES: Final = "tools.groupingRules"
 DEBUG: Final = "debug"
@@ -44,11 +50,33 @@ def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
             try:
                 found[key] = check(key, values[key], notes)
             except ConfigValueError as reason:
-                notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored")
+                if key in CLOSING:
+                    closing_rules.report(notes, key, str(reason), _close(found, key, values[key]))
+                else:
+                    notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored", key=key)
+    for key, meant in misspelt_rules(values).items():
+        why = f'"{display_name(key)}" is unknown; did you mean {meant}?'
+        closing_rules.report(notes, key, why, _close(found, meant, values[key]))
     obsolete = [key for key in OBSOLETE if key in values]
     if obsolete:
         notes.warn("CONFIG_OBSOLETE_KEY", f"{', '.join(obsolete)}: no longer used; see tools.enabledDelta")
     return found
+
+
+def misspelt_rules(keys: Iterable[str]) -> Mapping[str, str]:
+    """The unknown keys that are spellings of a rule that hides tools, each with that rule's key."""
+    others = KNOWN - CLOSING
+    found = {key: closing_rules.misspelt(key, CLOSING, others) for key in keys if key not in KNOWN}
+    return {key: meant for key, meant in found.items() if meant is not None and key.startswith("tools.")}
+
+
+def _close(found: dict[str, Any], key: str, value: object) -> ClosingRule:
+    """Put an invalid rule into force: the tools that it names are hidden, or all of them."""
+    rule = closing_rules.read(value)
+    found[key] = tuple(sorted({*found.get(key, ()), *rule.names}))
+    if rule.is_unreadable:
+        found[CLOSED] = True
+    return rule
 
 
 def _flag(key: str, value: object, notes: FileIssues) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from manager import __version__
 from manager.cli.verbs import _VERBS, cli
@@ -108,3 +109,13 @@ def test_module_is_the_same_command_line(environ: dict[str, str]) -> None:
     command = [sys.executable, "-I", "-m", "manager", "--version"]
     ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert __version__ in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("verb", "hint"), [("serv", "did you mean serve"), ("stauts", "did you mean status"), ("xyzzy", None)]
+)
+def test_a_mistyped_verb_is_told_with_the_nearest_ones(verb: str, hint: str | None) -> None:
+    ended = CliRunner().invoke(cli, [verb])
+    assert ended.exit_code == 2
+    assert f"there is no verb '{verb}'" in ended.stderr
+    assert (hint or "did you mean") in ended.stderr if hint else "did you mean" not in ended.stderr

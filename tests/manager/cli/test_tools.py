@@ -254,8 +254,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_switching_is_done_for_the_root_of_the_workspace(
     run: Any, executed: list[list[str]], project: Path, word: str
 ) -> None:
-    """It works without a manager, by the same rules."""
-    assert run("tools", word, "greet").stderr == ""
+    """It works without a manager, by the same rules; the name cannot be checked then."""
+    assert run("tools", word, "greet").stderr.startswith(
+        "note: whether there is a tool named greet was not checked"
+    )
     assert executed[0][-5:] == ["tools", word, "greet", "--root", str(project)]
 
 
@@ -268,15 +270,20 @@ def test_decisions_are_the_users_and_need_no_workspace(
     assert executed[0][-3:] == ["tools", word, "greet"]
 
 
-@pytest.mark.usefixtures("inspected")
-@pytest.mark.parametrize(("name", "noted"), [("greet", False), ("gret", True)])
-def test_a_name_that_nobody_offers_is_noted_and_switched_anyway(
-    run: Any, executed: list[list[str]], name: str, noted: bool
+@pytest.mark.usefixtures("inspected", "project")
+@pytest.mark.parametrize("word", ["allow", "ask", "deny"])
+def test_a_name_that_nobody_offers_is_refused_with_the_nearest_one(
+    run: Any, executed: list[list[str]], word: str
 ) -> None:
-    result = run("tools", "deny", name)
-    assert (result.stderr.startswith("note: ")) is noted
-    assert ("did you mean greet?" in result.stderr) is noted
-    assert executed
+    """A rule for a mistyped name would have no effect."""
+    result = run("tools", word, "gret")
+    assert (result.exit_code, executed) == (1, [])
+    assert "no source of this workspace offers a tool named gret" in result.stderr
+    assert "did you mean greet?" in result.stderr
+    assert "--force" in result.stderr
+    run("tools", word, "gret", "--force")
+    run("tools", word, "greet")
+    assert [command[-2:] for command in executed] == [[word, "gret"], [word, "greet"]]
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,8 @@ def test_trust_starts_the_servers_once_so_that_the_first_list_is_complete(
 def test_a_decision_about_a_tool_counts_from_the_next_request_on(
     manager: ManagerProcess, project: Path
 ) -> None:
+    mistyped = manager.lmtb("tools", "disable", "calculater", cwd=project)
+    assert (mistyped.returncode, "did you mean calculator?" in mistyped.stderr) == (exit_codes.FAILED, True)
     assert manager.lmtb("tools", "disable", "calculator", cwd=project).stderr == ""
     why = manager.lmtb("tools", "why", "calculator", cwd=project)
     assert why.stdout.startswith("calculator cannot be called: disabled")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.projects.config_home import ConfigHome, later
+from workspace_server.config import policy
 from workspace_server.config.grouping import DEFAULT_RULES
 from workspace_server.config.model import Configuration, PolicyDeltas, ScriptSettings
 from workspace_server.config.watched_file import MAX_BYTES, WatchedFile
@@ -189,8 +190,8 @@ def test_the_user_sets_scripts_and_more(home: ConfigHome) -> None:
     "text",
     [
         "call_timeout_s = 0", "call_timeout_s = 601", "call_timeout_s = nan", "call_timeout_s = true",
-        'internal_prefix = ""', "internal_prefix = 1", 'debug = "loud"', "tools = 1", "scripts = []",
-        "[approvals]\na = 1", '[tools]\nexposedDelta = "x"', "[tools]\ndisabledDelta = [1]", "[mcp]\nstdio_servers = 1",
+        'internal_prefix = ""', "internal_prefix = 1", 'debug = "loud"', "scripts = []",
+        '[tools]\nexposedDelta = "x"', "[mcp]\nstdio_servers = 1",
         "[scripts]\nexecute_code = 1", '[scripts]\ntools_path = "x"', '[scripts]\ntools_path = ["${NOPE}"]',
     ],
 )  # fmt: skip
@@ -204,8 +205,66 @@ def test_a_bad_value_is_ignored_with_a_warning(home: ConfigHome, text: str) -> N
 
 
 def test_an_invalid_approval_permits_nothing(home: ConfigHome) -> None:
-    home.user('[approvals]\nrm = "denied"\n')
-    assert home.current().approvals == {"rm": "ask"}
+    home.user('[approvals]\nrm = "denied"\nls = 1\n')
+    found = home.current()
+    assert found.approvals == {"rm": "deny", "ls": "deny"}
+    assert [issue.level for issue in found.issues] == ["error", "error"]
+    assert "workspace.toml, line 2: " in found.issues[0].message
+    assert "did you mean deny? until it is corrected, calls are denied" in found.issues[0].message
+
+
+@pytest.mark.parametrize("key", ["disabledDelta", "unexposedDelta"])
+@pytest.mark.parametrize("value", ['"greet, up__run"', '["greet", "up__run"]'])
+@pytest.mark.parametrize("is_misspelt", [False, True])
+def test_an_invalid_rule_hides_the_tools_that_it_names(
+    home: ConfigHome, key: str, value: str, is_misspelt: bool
+) -> None:
+    """With the line, and the key that was meant."""
+    home.user(f"[tools]\n\n{key.replace('Delta', '_delta') if is_misspelt else key} = {value}\n")
+    found = home.current()
+    assert getattr(found.deltas, key.removesuffix("Delta")) == ("greet", "up__run")
+    assert found.deltas.closed is False
+    if value.startswith("[") and not is_misspelt:
+        assert found.issues == ()
+        return
+    (issue,) = found.issues
+    assert (issue.level, issue.code) == ("error", "CONFIG_INVALID_VALUE")
+    assert "workspace.toml, line 3: " in issue.message
+    assert "until it is corrected, it hides greet, up__run" in issue.message
+    assert (f"did you mean tools.{key}?" in issue.message) is is_misspelt
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["tools = 1", 'approvals = "deny"', "[tools]\ndisabledDelta = [1]", "[tools]\nunexposedDelta = true",
+     "[tools]\ndisabledDelta = {greet = true}"],
+)  # fmt: skip
+@pytest.mark.parametrize("scope", ["user", "workspace"])
+def test_a_rule_whose_names_cannot_be_read_hides_every_tool(home: ConfigHome, text: str, scope: str) -> None:
+    if scope == "user":
+        home.user(text)
+    else:
+        home.workspace(f"useWorkspaceSettings = true\n{text}")
+    found = home.current()
+    assert found.deltas.closed is True
+    (issue,) = found.issues
+    assert (issue.level, issue.code) == ("error", "CONFIG_INVALID_VALUE")
+    assert "no tool can be called" in issue.message
+    assert policy.hidden({"greet": "enabled"}, found.deltas).keys() == {"greet"}
+    home.user("")
+    home.workspace("")
+    assert home.current().deltas.closed is False
+
+
+def test_an_unknown_key_is_told_with_the_nearest_one(home: ConfigHome) -> None:
+    home.user("\ncall_timeuot_s = 3\n[tools]\nexposedDetla = []\n[scripts]\ntool_path = []\n")
+    (issue,) = home.current().issues
+    assert (
+        "workspace.toml, line 2: unknown: call_timeuot_s, tools.exposedDetla, scripts.tool_path"
+        in issue.message
+    )
+    for meant in ("call_timeout_s", "tools.exposedDelta", "scripts.tools_path"):
+        assert f"did you mean {meant}?" in issue.message
 
 
 def test_unchanged_files_are_not_read_again(tmp_path: Path) -> None:
@@ -234,7 +293,7 @@ def _timed(home: ConfigHome, clock: object) -> float:
         ("enabled = false", "", False, []),
         ("", "enabled = false", False, []),
         ("enabled = false", "enabled = true", False, []),
-        ("", "enabled = 0", True, ["CONFIG_INVALID_VALUE"]),
+        ("", "enabled = 0", False, ["CONFIG_INVALID_VALUE"]),
         ("", "enable = false", True, ["CONFIG_UNKNOWN_KEY"]),
     ],
 )

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from workspace_server.config.closing_rules import did_you_mean
 from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats import environment, variables
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
@@ -25,6 +26,7 @@ from workspace_server.tool import TaskUse, Visibility
 Server = StdioServer | RemoteServer
 Kind = Literal["stdio", "remote"]
 
+MAX_HINTS: Final = 3
 MAX_TIMEOUT_S: Final = 600.0
 MAX_TASK_S: Final = 24 * 3600.0
 UNNAMED: Final = "server"
@@ -84,8 +86,10 @@ def how_to_set(variable: str) -> str:
     return f'add the line "export {display_name(variable)}=…" to ~/.profile and run lmtb stop'
 
 
-def warn_unknown_keys(keys: list[str], context: EntryContext, label: str | None = None) -> None:
-    """Warn about unknown keys, and about keys that a workspace may not set."""
+def warn_unknown_keys(
+    keys: list[str], context: EntryContext, label: str | None = None, known: Collection[str] = ()
+) -> None:
+    """Warn about unknown keys, with the nearest known ones, and about keys that a workspace may not set."""
     refused = [key for key in keys if key in REFUSED_KEYS and context.origin.scope == "workspace"]
     unknown = [key for key in keys if key not in refused]
     if refused:
@@ -93,7 +97,9 @@ def warn_unknown_keys(keys: list[str], context: EntryContext, label: str | None 
         context.notes.warn("CONFIG_KEY_REFUSED", f"a workspace cannot set {shown}; it is ignored", label)
     if unknown:
         shown = ", ".join(map(display_name, unknown))
-        context.notes.warn("CONFIG_UNKNOWN_KEY", f"unknown: {shown}; it is ignored", label)
+        hints = "".join(did_you_mean(key, known) for key in unknown[:MAX_HINTS])
+        first = unknown[0] if label is None else None
+        context.notes.warn("CONFIG_UNKNOWN_KEY", f"unknown: {shown}; it is ignored{hints}", label, key=first)
 
 
 class _Builder:
@@ -108,7 +114,7 @@ class _Builder:
 
     def build(self, kind: Kind) -> Server:
         built = self._stdio() if kind == "stdio" else self._remote()
-        warn_unknown_keys(self._fields.left, self._context, self._label)
+        warn_unknown_keys(self._fields.left, self._context, self._label, self._fields.taken)
         return built
 
     def _stdio(self) -> StdioServer:

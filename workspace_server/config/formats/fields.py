@@ -24,6 +24,11 @@ class Fields:
         """The keys that were not read, in file order."""
         return [key for key in self._values if key not in self._taken]
 
+    @property
+    def taken(self) -> frozenset[str]:
+        """The keys that were asked for, whether they are there or not."""
+        return frozenset(self._taken)
+
     def take(self, key: str) -> Any:
         """The raw value; None if it is missing."""
         self._taken.add(key)

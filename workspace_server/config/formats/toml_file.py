@@ -16,9 +16,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from workspace_server.config import settings
+from workspace_server.config import closing_rules, settings
+from workspace_server.config.closing_rules import ClosingRule
 from workspace_server.config.file_issues import display_name
 from workspace_server.config.formats import entries, variables
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
@@ -85,10 +86,11 @@ class _Reader:
         builtin = Fields(self._table(top, "builtin"))
         shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
         shared |= {f"tools.{key}": value for key, value in tools.items()}
+        closed = self._closed_tables()
         contents = TomlContents(
             servers=self._servers(Fields(self._table(top, "mcp"))),
-            builtin=self._flag(builtin, "builtin", "enabled", default=True),
-            settings=settings.check_settings(shared, self._notes),
+            builtin=self._builtin(builtin),
+            settings={**settings.check_settings(shared, self._notes), **closed},
             tools_path=self._folders(scripts, "tools_path"),
             libraries_path=self._folders(scripts, "libraries_path"),
             execute_code=self._execute_code(scripts),
@@ -96,16 +98,30 @@ class _Reader:
             internal_prefix=self._internal_prefix(top),
             call_timeout_s=self._call_timeout(top),
         )
-        unknown = [f"tools.{key}" for key in tools if f"tools.{key}" not in settings.KNOWN]
+        rules = settings.misspelt_rules(shared)
+        unknown = [key for key in shared if key not in settings.KNOWN and key not in rules]
         unknown += [f"scripts.{key}" for key in scripts.left]
         unknown += [f"builtin.{key}" for key in builtin.left]
-        entries.warn_unknown_keys(top.left + unknown, self._context)
+        known = {*top.taken, *settings.KNOWN, *(f"scripts.{key}" for key in scripts.taken), "builtin.enabled"}
+        entries.warn_unknown_keys(top.left + unknown, self._context, known=known)
         return contents
+
+    def _closed_tables(self) -> Mapping[str, bool]:
+        """The setting that closes everything, if a table of rules is none and so cannot be read."""
+        tables = [
+            key for key in ("tools", "approvals") if not isinstance(self._document.get(key, {}), Mapping)
+        ]
+        for key in tables:
+            rule = ClosingRule((), is_unreadable=True)
+            closing_rules.report(self._notes, key, f'"{key}" must be a table', rule)
+        return {settings.CLOSED: True} if tables else {}
 
     def _table(self, fields: Fields, key: str) -> Mapping[str, Any]:
         value = fields.take(key)
         if value is None or isinstance(value, Mapping):
             return value or {}
+        if key in ("tools", "approvals"):  # `_closed_tables` reports these
+            return {}
         self._notes.warn("CONFIG_INVALID_VALUE", f'"{key}" must be a table; it is ignored')
         return {}
 
@@ -159,6 +175,15 @@ class _Reader:
             return False
         return self._flag(scripts, "scripts", "execute_code", default=False)
 
+    def _builtin(self, fields: Fields) -> bool:
+        """Whether the built-in tools are on; an invalid value switches them off."""
+        try:
+            return fields.flag("enabled", True)
+        except ConfigValueError as reason:
+            message = f"builtin: {reason}; until it is corrected, the built-in tools are off"
+            self._notes.error("CONFIG_INVALID_VALUE", message, key="enabled")
+            return False
+
     def _flag(self, fields: Fields, table: str, key: str, *, default: bool) -> bool:
         try:
             return fields.flag(key, default)
@@ -173,8 +198,10 @@ class _Reader:
                 found[name] = choice(f"approvals.{display_name(name)}", value, Approval)
             except ConfigValueError as reason:
                 # an invalid decision must not permit anything
-                self._notes.warn("CONFIG_INVALID_VALUE", f'{reason}; "ask" is used')
-                found[name] = "ask"
+                hint = closing_rules.did_you_mean(value, get_args(Approval)) if isinstance(value, str) else ""
+                message = f"{reason}{hint or ';'} until it is corrected, calls are denied"
+                self._notes.error("CONFIG_INVALID_VALUE", message, key=name)
+                found[name] = "deny"
         if self._is_user:
             return found
         lowered = sorted(display_name(name) for name, value in found.items() if value == "allow")

@@ -85,10 +85,7 @@ async def test_depth_looks_into_subdirectories(root: Path, depth: int, names: li
 
 async def test_cap_keeps_the_upper_levels(root: Path) -> None:
     result = await listing(root, filePath="src", depth=3, maxResults=2)
-    assert (
-        result.text
-        == f"List directory summary\ndirectory: {root}/src\ncount: 2 (capped)\n---\nlib/\nz.ts"
-    )
+    assert result.text == f"List directory summary\ndirectory: {root}/src\ncount: 2 (capped)\n---\nlib/\nz.ts"
     assert result.structured is not None
     assert result.structured["capped"] is True
     assert "(capped)" not in (await listing(root, filePath="src", maxResults=2)).text

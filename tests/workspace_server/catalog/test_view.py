@@ -165,14 +165,6 @@ async def test_what_waits_for_trust_takes_no_name_away_and_says_so_by_its_own() 
     ]
 
 
-class Forwarding(ScriptedSource):
-    """A source that takes calls of names that it does not list."""
-
-    @property
-    def accepts_unlisted(self) -> bool:
-        return True
-
-
 async def test_a_rule_that_cannot_be_read_leaves_no_tool_and_forwards_none() -> None:
     closed = Configuration(deltas=PolicyDeltas(enabled=("up__a",), exposed=("up__a",), closed=True))
     source = Forwarding([tool("a")], identity="up", namespace="up")

@@ -94,7 +94,7 @@ def assemble(
     adaptation = ListAdaptation(settings)
     lists = Lists(forwarder, catalog, settings, adaptation)
     dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
-    server_discover = ServerDiscover(workspaces, catalog)
+    server_discover = ServerDiscover(workspaces, catalog, adaptation)
     clients = RecentClients()
     upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, registered_servers)
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)

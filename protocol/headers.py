@@ -31,7 +31,7 @@ MCP
 server, requests pass through to it unchanged."""
 
 LIST_WAIT: Final = "Lm-Tools-Bridge-List-Wait"
-"""Tells a workspace server how many milliseconds a tool list may wait for sources without a known list."""
+"""Tells a workspace server how many milliseconds a request may wait for sources without a known list."""
 
 OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
 """Tells a workspace server which configuration files of the project the client reads itself, separated by

@@ -71,7 +71,7 @@ class Catalog:
             workspace: whose server is asked.
             method: the MCP method.
             params: its parameters.
-            on_behalf: headers of `address_headers`, for what a client at that address is shown.
+            on_behalf: headers for what the client at that address is shown, and how long it waits.
 
         Returns:
             The members of the result, or why there is none.

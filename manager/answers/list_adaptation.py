@@ -1,4 +1,4 @@
-"""Decides what a client's tool list waits for, and what it leaves out, by the profile of the client."""
+"""Decides what a client's lists wait for, and what they leave out, by the profile of the client."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 import msgspec
 
 from manager.answers.exchange import Exchange
-from manager.routing.client_profiles import first_list_s, list_wait_s, profile_of
+from manager.routing.client_profiles import discover_wait_s, first_list_s, list_wait_s, profile_of
 from manager.settings import Settings, first_list_overrides
 from protocol import headers, jsonrpc, names
 
 
 class ListAdaptation:
-    """Adapts tool lists to clients.
+    """Adapts lists to clients.
 
     Args:
         settings: with the user's own values for clients.
@@ -27,15 +27,26 @@ class ListAdaptation:
         """The headers that tell the workspace server how long a list may wait, and what it leaves out."""
         own_files = profile_of(_client_name(exchange)).own_files if self._hides_own else ()
         return (
-            (headers.LIST_WAIT.encode(), str(round(self._wait_s(exchange) * 1000)).encode()),
+            _list_wait(self._list_s(exchange)),
             *((headers.OWN_FILES.encode(), ",".join(own_files).encode()) for _ in own_files[:1]),
         )
 
-    def _wait_s(self, exchange: Exchange) -> float:
+    def discover_header(self, exchange: Exchange) -> tuple[bytes, bytes]:
+        """The header that tells the workspace server how long `server/discover` may wait for new sources."""
+        return _list_wait(discover_wait_s(self._first_list_s(exchange)))
+
+    def _list_s(self, exchange: Exchange) -> float:
         session = exchange.session
         opened_at = None if session is None else session.opened_at
         since_start_s = None if opened_at is None else time.monotonic() - opened_at
-        return list_wait_s(first_list_s(_client_name(exchange), self._overrides), since_start_s)
+        return list_wait_s(self._first_list_s(exchange), since_start_s)
+
+    def _first_list_s(self, exchange: Exchange) -> float:
+        return first_list_s(_client_name(exchange), self._overrides)
+
+
+def _list_wait(seconds: float) -> tuple[bytes, bytes]:
+    return headers.LIST_WAIT.encode(), str(round(seconds * 1000)).encode()
 
 
 def _client_name(exchange: Exchange) -> str | None:

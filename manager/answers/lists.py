@@ -80,10 +80,9 @@ class Lists:
         return self._merge(exchange, jsonrpc.members_of(message.get("result", b"{}")))
 
     async def request(self, exchange: Exchange, located: Located) -> Answer | Refusal:
-        """Forward a list request, with the time that a tool list may wait for sources that are starting."""
+        """Forward a list request, with the time that it may wait for sources that are starting."""
         outgoing = upstream_request(exchange)
-        if outgoing.method == names.TOOLS_LIST:
-            outgoing = replace(outgoing, headers=(*outgoing.headers, *self._adaptation.headers(exchange)))
+        outgoing = replace(outgoing, headers=(*outgoing.headers, *self._adaptation.headers(exchange)))
         return await self._forwarder.send(located.workspace, outgoing)
 
     def _merge(self, exchange: Exchange, result: Mapping[str, msgspec.Raw]) -> Plain:

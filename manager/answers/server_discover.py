@@ -16,6 +16,7 @@ import msgspec
 from manager.answers import result_format
 from manager.answers.catalog import Catalog, Failure
 from manager.answers.exchange import Exchange, Located, Unlocated
+from manager.answers.list_adaptation import ListAdaptation
 from manager.answers.upstream_request import address_headers
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.supervision.workspaces import Workspaces
@@ -34,9 +35,10 @@ DiscoverResult = Mapping[str, msgspec.Raw]
 class ServerDiscover:
     """Requests `server/discover` from workspace servers. Nothing is cached."""
 
-    def __init__(self, workspaces: Workspaces, catalog: Catalog) -> None:
+    def __init__(self, workspaces: Workspaces, catalog: Catalog, adaptation: ListAdaptation) -> None:
         self._workspaces = workspaces
         self._catalog = catalog
+        self._adaptation = adaptation
 
     async def result(self, exchange: Exchange) -> DiscoverResult | None:
         """The result of the workspace server at this URL; None if the manager has to give its own."""
@@ -49,7 +51,7 @@ class ServerDiscover:
             return None
         try:
             async with asyncio.timeout(WAIT_S):
-                on_behalf = address_headers(exchange)
+                on_behalf = [*address_headers(exchange), self._adaptation.discover_header(exchange)]
                 result = await self._catalog.ask(located.workspace, names.DISCOVER, {}, on_behalf)
         except TimeoutError:
             return None

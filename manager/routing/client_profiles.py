@@ -137,3 +137,12 @@ def list_wait_s(budget_s: float, since_start_s: float | None) -> float:
     if since_start_s < budget_s:
         return max(MIN_LIST_S, budget_s - since_start_s)
     return min(budget_s, LATER_LIST_S)
+
+
+def discover_wait_s(budget_s: float) -> float:
+    """Seconds that `initialize` or `server/discover` may wait for sources without a known list.
+
+    Args:
+        budget_s: the client's `first_list_s`, of which its first list needs the other half.
+    """
+    return min(LATER_LIST_S, budget_s / 2)

@@ -16,6 +16,11 @@ from support.projects.gateway import Project, listed, running_gateway
 from support.servers.stdio_servers import program
 
 META_TOOLS = {"tool_search", "execute_tool"}
+PROMPTS = """
+initialize_result["capabilities"]["prompts"] = {}
+def other(m):
+    if m.get("method") == "prompts/list": answer(m["id"], {"prompts": [{"name": "ask"}]})
+"""
 
 
 @dataclass
@@ -41,7 +46,7 @@ class SlowProject:
 @pytest.fixture
 async def slow(tmp_path: Path) -> AsyncIterator[SlowProject]:
     gate = tmp_path / "gate"
-    body = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\nserve(echo)"
+    body = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)\n{PROMPTS}serve(echo)"
     command, *arguments = program(body)
     assert command == sys.executable
     async with running_gateway(tmp_path) as gateway:
@@ -75,6 +80,15 @@ async def test_a_client_that_waits_gets_everything_in_its_first_list(slow: SlowP
         shown = await asking
     assert {"lm_readFile", "slow__echo"} <= shown.keys()
     assert not META_TOOLS & shown.keys()
+
+
+async def test_its_other_lists_are_complete_as_well(slow: SlowProject) -> None:
+    client = await slow.client("gemini-cli-mcp-client")
+    asking = asyncio.create_task(client.ask(names.PROMPTS_LIST, {}))
+    asyncio.get_running_loop().call_later(2.5, slow.open)  # longer than any other list waits
+    async with asyncio.timeout(20):
+        shown = await asking
+    assert [one["name"] for one in shown.result["prompts"]] == ["slow__ask"]
 
 
 async def test_a_call_by_name_waits_for_the_start_of_its_server_with_progress(slow: SlowProject) -> None:

@@ -16,6 +16,7 @@ from workspace_server.call_context import Notify, ignore_notification
 from workspace_server.catalog.view import View
 
 INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
+_LIST_WAIT_DIGITS: Final = 6
 
 Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
 """Members of a result that this server writes, another server's whole result as its bytes, or an error."""
@@ -49,6 +50,14 @@ class McpRequest(msgspec.Struct, frozen=True):
     def method(self) -> str:
         """The JSON-RPC method."""
         return self.message.method
+
+    @property
+    def list_wait_s(self) -> float | None:
+        """How many seconds it may wait for sources without a known list; None if it is not said."""
+        given = self.header.get(headers.LIST_WAIT, "")
+        if not (given.isascii() and given.isdigit() and len(given) <= _LIST_WAIT_DIGITS):
+            return None
+        return int(given) / 1000
 
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.

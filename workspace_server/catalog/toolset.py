@@ -88,11 +88,16 @@ class Toolset:
         """The view for a request that has just arrived.
 
         Args:
-            first_wait_s: seconds that a source without a known list may take; None for `FIRST_WAIT_S`.
+            first_wait_s: seconds from now that a source without a known list may take; None for
+                `FIRST_WAIT_S` from when it is asked.
         """
         self._requested += 1
         number = self._requested
+        loop = asyncio.get_running_loop()
+        arrived = loop.time()
         configuration = await self._configure()
+        if first_wait_s is not None:
+            first_wait_s = max(0.0, arrived + first_wait_s - loop.time())
         snapshot = await self._registry.snapshot(first_wait_s)
         if snapshot is self._view.snapshot and configuration is self._view.configuration:
             return self._view

@@ -61,7 +61,7 @@ class PassThrough:
         if not _wants_pass_through(request):
             return None
         is_call = method == names.TOOLS_CALL
-        view = (request.view if is_call else None) or await self._calls.toolset.current()
+        view = (request.view if is_call else None) or await self._calls.toolset.current(request.list_wait_s)
         source = self._server_of(view)
         if source is None:
             return None

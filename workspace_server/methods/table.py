@@ -30,7 +30,6 @@ from workspace_server.naming import sort_key
 _NO_MEMBERS: Final[Mapping[str, Any]] = {}
 _UNUSUAL: Final = frozenset({"resultType", "ttlMs", "cacheScope", "_meta"})
 """Members of a result that the older revisions do not have, or define differently."""
-_LIST_WAIT_DIGITS: Final = 6
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 INSTRUCTIONS: Final = (
     "These are the tools of one project: some that look at its files, the project's own scripts, and the MCP"
@@ -54,14 +53,6 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     trim: ResultTrim | None = None
-
-
-def list_wait_s(header: Mapping[str, str]) -> float | None:
-    """How many seconds a tool list may wait for sources without a known list; None if it is not said."""
-    given = header.get(headers.LIST_WAIT, "")
-    if not (given.isascii() and given.isdigit() and len(given) <= _LIST_WAIT_DIGITS):
-        return None
-    return int(given) / 1000
 
 
 def own_files(header: Mapping[str, str]) -> frozenset[str]:
@@ -185,7 +176,7 @@ class Methods:
         return {"supportedVersions": list(MODERN_REVISIONS), **about, **_UNCACHED}
 
     async def _tools_list(self, request: McpRequest) -> Outcome:
-        view = await self._toolset.current(list_wait_s(request.header))
+        view = await self._listed(request)
         definitions = view.listed(mode_of(request.header, request.query), own_files(request.header))
         result = self._page(request, "tools", definitions, "name")
         issues = self._toolset.issues() if request.value("cursor") is None else []
@@ -193,12 +184,16 @@ class Methods:
             result["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in issues]}
         return result
 
+    async def _listed(self, request: McpRequest) -> View:
+        """The view for a list request, which says how long it may wait for sources that are starting."""
+        return await self._toolset.current(request.list_wait_s)
+
     async def _resources_list(self, request: McpRequest) -> Outcome:
-        entries = resources.entries(await self._toolset.current())
+        entries = resources.entries(await self._listed(request))
         return self._page(request, "resources", entries, "uri", resources.order)
 
     async def _templates_list(self, request: McpRequest) -> Outcome:
-        entries = resources.templates(await self._toolset.current())
+        entries = resources.templates(await self._listed(request))
         return self._page(request, "resourceTemplates", entries, "uriTemplate", resources.order)
 
     async def _resources_read(self, request: McpRequest) -> Outcome:
@@ -206,7 +201,7 @@ class Methods:
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
     async def _prompts_list(self, request: McpRequest) -> Outcome:
-        return self._page(request, "prompts", prompts.entries(await self._toolset.current()), "name")
+        return self._page(request, "prompts", prompts.entries(await self._listed(request)), "name")
 
     async def _prompts_get(self, request: McpRequest) -> Outcome:
         return await prompts.get(self._calls, request, await self._toolset.current())

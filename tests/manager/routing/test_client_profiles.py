@@ -11,6 +11,7 @@ from manager.routing.client_profiles import (
     OTHER,
     PROFILES,
     ClientProfile,
+    discover_wait_s,
     first_list_s,
     list_wait_s,
     profile_of,
@@ -84,3 +85,8 @@ def test_a_list_waits_for_what_is_left_of_the_clients_start(
     budget: float, since: float | None, wait: float
 ) -> None:
     assert list_wait_s(budget, since) == pytest.approx(wait)
+
+
+@pytest.mark.parametrize(("budget", "wait"), [(0.9, 0.45), (1.8, 0.9), (25, 2.0)])
+def test_the_greeting_takes_half_the_time_at_most(budget: float, wait: float) -> None:
+    assert discover_wait_s(budget) == pytest.approx(wait)

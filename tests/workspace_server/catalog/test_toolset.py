@@ -124,3 +124,24 @@ async def test_thousand_mixed_requests_while_everything_changes_see_whole_tools(
 
     await asyncio.gather(*(ask() if number % 4 else change(number) for number in range(1000)))
     await toolset.close()
+
+
+async def test_the_wait_for_a_new_source_begins_when_the_request_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What reading the configuration takes is part of it."""
+    loop = asyncio.get_running_loop()
+    clock, late = loop.time, [0.0]
+
+    async def configure() -> Configuration:
+        late[0] = 30.0
+        return Configuration()
+
+    monkeypatch.setattr(loop, "time", lambda: clock() + late[0])
+    source = ScriptedSource([tool("a")])
+    source.gate.clear()
+    toolset = Toolset(Registry([source]), configure, check_interval_s=60)
+    async with asyncio.timeout(35):
+        await toolset.current(20.0)
+    assert names_in(toolset) == []
+    await toolset.close()

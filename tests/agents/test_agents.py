@@ -9,6 +9,8 @@ import pytest
 
 from support.clients.agent_workplace import NONCE, OTHER_NONCE, Workplace, script
 
+TEXT = "größe ☕"
+
 
 async def test_built_in_tools_are_in_the_first_request_and_can_be_called(workplace: Workplace) -> None:
     model = await workplace.work(script(workplace.reads("nonce.txt")))
@@ -53,10 +55,39 @@ async def test_its_user_sees_it_by_name_and_with_its_project(workplace: Workplac
     assert (name in sessions) == has_session, sessions
 
 
-@pytest.mark.parametrize("workplace", ["gemini-cli", "opencode"], indirect=True)
-async def test_an_agent_that_waits_has_all_tools_in_its_first_request(workplace: Workplace) -> None:
-    await workplace.add_slow_server()
-    model = await workplace.work(script(workplace.calls("slow__text", text="größe ☕")))
+async def test_tools_of_a_trusted_server_are_in_the_first_request(workplace: Workplace) -> None:
+    """It starts slowly, but `lmtb trust` started it once: its list is known."""
+    await workplace.trust_slow_server()
+    model = await workplace.work(script(workplace.calls("slow__text", text=TEXT)))
     first, second = model.requests
     assert {"lm_readFile", "slow__text"} <= workplace.offered(first)
-    assert "größe ☕" in second.last_result
+    assert TEXT in second.last_result
+
+
+@pytest.mark.parametrize("workplace", ["claude-code", "codex"], indirect=True)
+async def test_an_agent_that_does_not_wait_can_call_tools_of_a_starting_server(workplace: Workplace) -> None:
+    """It has the built-in tools at once, and a tool that waits for the others."""
+    workplace.add_slow_server()
+    model = await workplace.work(script(workplace.executes("slow__text", text=TEXT)))
+    first, second = model.requests
+    assert {"lm_readFile", "tool_search", "execute_tool"} <= workplace.offered(first)
+    assert "slow__text" not in workplace.offered(first)
+    assert TEXT in second.last_result
+
+
+@pytest.mark.parametrize("workplace", ["claude-code"], indirect=True)
+async def test_tools_of_a_server_that_started_late_join_the_list(workplace: Workplace) -> None:
+    """The model goes on when the server runs, and calls its tool as soon as it is offered."""
+    workplace.add_slow_server()
+    model = await workplace.work(workplace.calls_once_offered("slow__text", text=TEXT))
+    assert "lm_readFile" in workplace.offered(model.requests[0])
+    assert TEXT in model.requests[-1].last_result
+
+
+@pytest.mark.parametrize("workplace", ["gemini-cli", "opencode"], indirect=True)
+async def test_an_agent_that_waits_has_all_tools_in_its_first_request(workplace: Workplace) -> None:
+    workplace.add_slow_server()
+    model = await workplace.work(script(workplace.calls("slow__text", text=TEXT)))
+    first, second = model.requests
+    assert {"lm_readFile", "slow__text"} <= workplace.offered(first)
+    assert TEXT in second.last_result

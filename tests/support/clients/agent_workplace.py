@@ -16,7 +16,7 @@ import psutil
 from support.clients.agents import Agent, InstalledAgents, Place, run_agent
 from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home, until
 from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import entry
+from support.processes.stdio_families import configure, entry
 from support.servers.model_formats.steps import Call, ModelRequest, Say, Step
 from support.servers.scripted_model import Script, ScriptedModel, scripted_model
 from support.servers.third_party import stdio_command
@@ -84,12 +84,15 @@ class Workplace:
         """The model calls a tool that is not listed."""
         return self.calls("execute_tool", name=tool, arguments=arguments)
 
-    async def add_slow_server(self) -> None:
+    def add_slow_server(self) -> None:
+        """Give the user a server that starts slowly and was never listed."""
+        configure(self.home, _slow_server())
+
+    async def trust_slow_server(self) -> None:
         """Give the project a server that starts slowly, and trust it."""
-        command = stdio_command(f"--start-delay={SLOW_S}")
         file = self.project / ".lm-tools-bridge" / "workspace.toml"
         file.parent.mkdir()
-        file.write_text(entry("slow", command))
+        file.write_text(_slow_server())
         done = await self.home.lmtb("trust", "--yes", cwd=self.project)
         assert done.code == 0, done
 
@@ -136,6 +139,10 @@ class Workplace:
         self.manager.send(number)
         await self.manager.ended()
         self.manager = await self.home.start(http_port=self.manager.port, **AS_SHIPPED)
+
+
+def _slow_server() -> str:
+    return entry("slow", stdio_command(f"--start-delay={SLOW_S}"))
 
 
 def _has_ended(pid: int) -> bool:

@@ -25,11 +25,11 @@ class ListAdaptation:
 
     def headers(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
         """The headers that tell the workspace server how long a list may wait, and what it leaves out."""
-        own_files = profile_of(_client_name(exchange)).own_files if self._hides_own else ()
-        return (
-            _list_wait(self._list_s(exchange)),
-            *((headers.OWN_FILES.encode(), ",".join(own_files).encode()) for _ in own_files[:1]),
-        )
+        added = [_list_wait(self._list_s(exchange))]
+        own_files = profile_of(_client_name(exchange)).own_files
+        if own_files and self._hides_own:
+            added.append((headers.OWN_FILES.encode(), ",".join(own_files).encode()))
+        return tuple(added)
 
     def discover_header(self, exchange: Exchange) -> tuple[bytes, bytes]:
         """The header that tells the workspace server how long `server/discover` may wait for new sources."""

@@ -9,16 +9,19 @@ from typing import Final
 from msgspec.structs import replace
 
 from protocol import names
+from workspace_server import naming
 from workspace_server.calls.call import Call
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import View
 
-BACKOFF_WAIT_S: Final = 10.0
-"""Longest wait for a source that failed and is about to be started again."""
+UNSURE_WAIT_S: Final = 10.0
+"""Longest wait for a source that has failed before, or that any misspelt name might belong to."""
 SEARCH_WAIT_S: Final = 10.0
 """Longest wait of a search for sources that have not listed their tools yet."""
 PROGRESS_S: Final = 2.0
 """Seconds between two progress notifications to a caller that wants them."""
+PROGRESS_STEP: Final = 0.001
+"""So little that the progress of the tool itself, which follows, is more."""
 
 
 async def with_listed_source(call: Call, toolset: Toolset) -> Call:
@@ -28,16 +31,16 @@ async def with_listed_source(call: Call, toolset: Toolset) -> Call:
         The call under the newest view, which contains the tool if its source has listed it within the time
         limit of calls.
     """
-    wait = _Wait(call, toolset)
     limit_s = call.view.configuration.call_timeout_s
 
     def seconds_left(view: View, waited_s: float) -> float:
         source = view.source_without_list(call.name)
         if source is None or not view.expects_tools(source):
             return 0.0
-        return (min(limit_s, BACKOFF_WAIT_S) if source.state == "backoff" else limit_s) - waited_s
+        is_unsure = source.state == "backoff" or naming.is_bare(source)
+        return (min(limit_s, UNSURE_WAIT_S) if is_unsure else limit_s) - waited_s
 
-    return await wait.while_positive(seconds_left)
+    return await _Wait(call, toolset).while_positive(seconds_left)
 
 
 async def with_all_sources(call: Call, toolset: Toolset) -> Call:
@@ -75,7 +78,7 @@ class _Wait:
         self._count += 1
         params = {
             "progressToken": self._token,
-            "progress": self._count,
+            "progress": self._count * PROGRESS_STEP,
             "message": f"waiting for the server of {self._call.name} to start ({waited_s:.0f} s)",
         }
         await self._call.request.notify(names.PROGRESS, params)

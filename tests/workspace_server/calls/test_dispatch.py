@@ -229,7 +229,7 @@ async def test_tool_of_a_source_that_does_not_start_in_time_is_not_called_unknow
 ) -> None:
     """It may be there in a moment."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr(source_wait, "BACKOFF_WAIT_S", 0.01)
+    monkeypatch.setattr(source_wait, "UNSURE_WAIT_S", 0.01)
     slow = ScriptedSource([tool("x")], identity="stdio:slow", namespace="slow")
     slow.state = "backoff"
     slow.gate.clear()

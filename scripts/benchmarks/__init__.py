@@ -1,1 +1,1 @@
-"""What the manager costs, measured: a file for each subject; `__main__` is the command."""
+"""Measures what the manager costs: one module for each section; `__main__` is the command `scripts/bench`."""

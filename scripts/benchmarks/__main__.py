@@ -1,6 +1,6 @@
-"""The command `scripts/bench`: what is asked for is measured, printed, and kept.
+"""Runs the command `scripts/bench`: measures the chosen sections, prints and saves the results.
 
-Exit codes: 0 measured; 1 a section failed, or with --quick a limit is broken; 2 something is missing.
+Exit codes: 0 success; 1 a section failed, or with --quick a target is not met; 2 a program is not installed.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pathlib import Path
 
 from scripts.benchmarks import (
     builtin,
-    chain,
     first_use,
     growth,
     hop,
     machine,
     memory,
     neighbour,
+    own_manager,
     peers,
+    prerequisites,
     report,
     starting,
     targets,
-    tools,
 )
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.section import Section
@@ -42,21 +42,21 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "start": starting.run,
     "install": first_use.run,
 }
-"""In the order in which they run."""
+"""The sections, in the order in which they run."""
 WITHOUT_PEERS = ("install",)
 """Sections that need neither nginx nor wrk, if they run alone."""
 
 
-def asked(words: list[str]) -> argparse.Namespace:
-    """The options."""
-    said = argparse.ArgumentParser(
+def options(arguments: list[str]) -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
         prog="scripts/bench",
         description="Measures what the manager costs, in turns with nginx and other MCP proxies.",
         epilog=f"Sections: {', '.join(SECTIONS)}. On a machine with other work, `chrt --rr 5 scripts/bench` "
         "gives the bench precedence (as root).",
     )
-    option = said.add_argument
-    option("--quick", action="store_true", help="nginx only, under a minute; fails on a broken limit")
+    option = parser.add_argument
+    option("--quick", action="store_true", help="nginx only, under a minute; fails if a target is not met")
     option("--only", default="", metavar="SECTION,…", help="only these sections")
     option(
         "--cases",
@@ -64,18 +64,18 @@ def asked(words: list[str]) -> argparse.Namespace:
         metavar="WORDS",
         help="only cases (of the hop) with all these words in their labels",
     )
-    option("--rounds", type=int, metavar="N", help="5 where nothing is said, 3 with --quick")
-    option("--seconds", type=int, default=1, metavar="S", help="of each round")
+    option("--rounds", type=int, metavar="N", help="default: 5, with --quick 3")
+    option("--seconds", type=int, default=1, metavar="S", help="seconds of each round")
     option("--write-docs", action="store_true", help="put the results into the documents")
-    found = said.parse_args(words)
-    unknown = sorted(set(filter(None, found.only.split(","))) - set(SECTIONS))
+    parsed = parser.parse_args(arguments)
+    unknown = sorted(set(filter(None, parsed.only.split(","))) - set(SECTIONS))
     if unknown:
-        said.error(f"no section {', '.join(unknown)}; there are: {', '.join(SECTIONS)}")
-    return found
+        parser.error(f"no section {', '.join(unknown)}; there are: {', '.join(SECTIONS)}")
+    return parsed
 
 
-def measured(chosen: list[str], plan: Plan) -> list[Section]:
-    """The sections that could be measured; each is printed as soon as it is."""
+def run_sections(chosen: list[str], plan: Plan) -> list[Section]:
+    """Run the chosen sections, print each result at once, and return those that succeeded."""
     found = []
     for name in chosen:
         began, busy, own = time.monotonic(), machine.busy_s(), machine.own_s()
@@ -85,19 +85,19 @@ def measured(chosen: list[str], plan: Plan) -> list[Section]:
         except (RuntimeError, OSError, TimeoutError) as fault:
             plan.say(f"{name} failed: {fault}")
             continue
-        foreign = (machine.busy_s() - busy - machine.own_s() + own) / (time.monotonic() - began)
+        others = (machine.busy_s() - busy - machine.own_s() + own) / (time.monotonic() - began)
         print(f"\n## {name}\n\n{found[-1].text}\n", flush=True)
-        print(f"Others used {foreign:.2f} processors meanwhile.\n", flush=True)
+        print(f"Others used {others:.2f} processors meanwhile.\n", flush=True)
     return found
 
 
 def run(wanted: argparse.Namespace, plan: Plan, versions: dict[str, str]) -> int:
-    """Measure, print, keep."""
-    where = machine.described() | versions | {"lm-tools-bridge": chain.version()}
+    """Measure, print and save."""
+    where = machine.described() | versions | {"lm-tools-bridge": own_manager.version()}
     print(report.machine_text(where, plan), flush=True)
     chosen = [one for one in SECTIONS if one in wanted.only.split(",") or not wanted.only]
     chosen = ["hop"] if plan.quick or (plan.words and not wanted.only) else chosen
-    found = measured(chosen, plan)
+    found = run_sections(chosen, plan)
     whole = len(found) == len(SECTIONS) and not plan.words
     print(f"## targets\n\n{report.targets_text(found, whole=whole)}", flush=True)
     plan.say(f"written to {report.save(where, found, plan)}")
@@ -107,12 +107,12 @@ def run(wanted: argparse.Namespace, plan: Plan, versions: dict[str, str]) -> int
     return 0 if limits_hold and len(found) == len(chosen) else 1
 
 
-def main(words: list[str]) -> int:
-    """The command."""
-    wanted = asked(words)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
+def main(arguments: list[str]) -> int:
+    """Run the command and return its exit code."""
+    wanted = options(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the blocks end their processes
     try:
-        versions = {} if wanted.only in WITHOUT_PEERS else tools.found()
+        versions = {} if wanted.only in WITHOUT_PEERS else prerequisites.versions()
     except Missing as gone:
         print(gone, file=sys.stderr)
         return 2

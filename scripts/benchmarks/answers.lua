@@ -1,6 +1,6 @@
--- The workspace server of a run, in nginx: answers a call as ours does, with its own id, in a body of the size
--- and the form that the tool's name asks for ("10KB.sse"). A header says what of a result a session does not
--- get, or a comment of its event, as with ours (`protocol/internal/result_trim.py`), but for "10KB.sse-read" and its like.
+-- Answers calls in nginx as a workspace server does: with the id of the call, and a result whose size and form
+-- the name of the tool states ("10KB.sse"). A header field, or a comment of the event, announces the result trim
+-- (`protocol/internal/result_trim.py`), except for tools such as "10KB.sse-read".
 
 local BEGIN = '{"jsonrpc":"2.0","id":'
 local TYPE = '"resultType":"complete",'
@@ -25,7 +25,7 @@ for _, one in ipairs(results) do
   known[name .. ".sse"] = { before = COMMENT .. DATA .. BEGIN, behind = behind .. "\n\n" }
 end
 
--- Bodies that differ in the id alone have one hash in Lua: the fewer of them are kept, the sooner one is found.
+-- Lua gives bodies that differ only in the id the same hash: with fewer of them in memory, lookups are faster.
 collectgarbage("setpause", 102)
 
 local function answer()

@@ -1,6 +1,6 @@
-"""A built-in tool, end to end: through our manager and workspace server, and on the official SDK's server.
+"""Measures calls of a built-in tool, compared with a server of the official SDK.
 
-The SDK's server is called directly, nothing between. Each has one processor for all its processes.
+Ours is called through the manager, that server directly. Each side has one processor for all processes.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from scripts.benchmarks import chain, nginx
+from scripts.benchmarks import nginx, own_manager
 from scripts.benchmarks.cases import ERAS
-from scripts.benchmarks.contest import contest
+from scripts.benchmarks.comparison import compare
 from scripts.benchmarks.load import Call, Target
 from scripts.benchmarks.plan import ROOT, Plan
-from scripts.benchmarks.processes import cores, patiently, running
+from scripts.benchmarks.processes import cores, running, wait_for
 from scripts.benchmarks.rounds import Measured, as_data, ratio
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
@@ -42,45 +42,45 @@ Found = dict[tuple[str, int], dict[str, Measured]]
 
 @contextlib.contextmanager
 def _sdk(plan: Plan, form: str) -> Iterator[dict[str, Target]]:
-    """The SDK's server."""
+    """Run the server of the SDK, with answers in this form, until the block ends."""
     port = nginx.free_port()
     command = (sys.executable, "-m", "scripts.benchmarks.sdk_server", str(port), form)
     log = plan.folder / f"sdk-{form}.log"
     with running(*command, on=cores().measured, log=log, cwd=ROOT) as one:
-        patiently(lambda: nginx.reachable(port), what="the official SDK's server")
+        wait_for(lambda: nginx.reachable(port), what="the official SDK's server")
         url = f"http://127.0.0.1:{port}/mcp"
-        session = chain.opened_session(url)
+        session = own_manager.opened_session(url)
         yield {era: Target(f"SDK, {form}", one.pid, [url], [session]) for era in ERAS}
 
 
 @contextlib.contextmanager
 def _ours(plan: Plan) -> Iterator[dict[str, Target]]:
-    """The manager, with a workspace server that it started."""
-    project = chain.project(plan.folder / "builtin")
-    with chain.manager(plan.folder / "builtin-manager", cores().measured) as one:
-        session = chain.bound_session(one, project)
+    """Run a manager, which starts a workspace server, until the block ends."""
+    project = own_manager.project(plan.folder / "builtin")
+    with own_manager.manager(plan.folder / "builtin-manager", cores().measured) as one:
+        session = own_manager.bound_session(one, project)
         pure = one.address(f"/w/{one.workspace(project)}/mcp")
         urls = {"modern": pure, "legacy": one.address()}
         yield {era: Target("ours", one.pid, [urls[era]], [session]) for era in ERAS}
 
 
 def run(plan: Plan) -> Section:
-    """Measure in both eras."""
+    """Measure all requested cases, in both eras."""
     cases = [(era, number) for number in CONNECTIONS for era in ERAS if plan.wants(f"{era} c={number}")]
     found: Found = {}
     with contextlib.ExitStack() as stack:
-        players = [stack.enter_context(_ours(plan)), *(stack.enter_context(_sdk(plan, form)) for form in SDK)]
+        targets = [stack.enter_context(_ours(plan)), *(stack.enter_context(_sdk(plan, form)) for form in SDK)]
         for era, number in cases:
             plan.say(f"builtin: {era} c={number}")
             call = Call(era, TOOL, ARGUMENTS)
-            named = {each[era].name: (call, each[era]) for each in players}
-            found[era, number] = contest(named, number, plan, ANSWER)
+            named = {each[era].name: (call, each[era]) for each in targets}
+            found[era, number] = compare(named, number, plan, ANSWER)
     data = {f"{era} c={number}": as_data(each) for (era, number), each in found.items()}
     return Section("builtin", table(COLUMNS, rows(found)), data, figures(found))
 
 
 def rows(found: Found) -> Iterator[tuple[object, ...]]:
-    """One for each case and player."""
+    """A row for each case and target."""
     for (era, number), each in found.items():
         for name, one in each.items():
             yield (
@@ -90,10 +90,10 @@ def rows(found: Found) -> Iterator[tuple[object, ...]]:
 
 
 def figures(found: Found) -> dict[str, float]:
-    """The worse era counts."""
-    said: dict[str, float] = {}
+    """Calls per second relative to the SDK at 16 connections, of the worse era."""
+    result: dict[str, float] = {}
     for (_, number), each in found.items():
         for form in SDK if number == max(CONNECTIONS) else ():
             times = ratio(each["ours"].rate, each[f"SDK, {form}"].rate)
-            said[f"builtin {form}"] = min(times, said.get(f"builtin {form}", times))
-    return said
+            result[f"builtin {form}"] = min(times, result.get(f"builtin {form}", times))
+    return result

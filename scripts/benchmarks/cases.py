@@ -1,4 +1,4 @@
-"""What is called: the rows of the tables. Pure."""
+"""Lists the cases of the section `hop`: eras, forms and sizes of results, connections. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ MODERN = "2026-07-28"
 ERAS = ("modern", "legacy")
 FORMS = ("json", "sse")
 READ = ("json-read", "sse-read")
-"""The same of servers that do not say what of a result a session does not get: those have to be read."""
+"""The same forms from servers that announce no result trim, so that the manager has to parse the results."""
 SIZES = {"200B": 200, "10KB": 10_000, "1MB": 1_000_000}
-"""Of results. Calls send 200 B always."""
+"""Bytes of a result. Every call sends 200 B."""
 CONNECTIONS = {"200B": (1, 16, 128), "10KB": (1, 16, 128), "1MB": (1, 4)}
-"""A hundred large answers at once would measure the memory of the machine."""
+"""Fewer for large results: a hundred of them at once would measure the memory of the machine."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row: which era, in which form the answer comes, how large it is, over how many connections."""
+    """One row of the table: era, form and size of the answer, and number of connections."""
 
     era: str
     form: str
@@ -27,12 +27,12 @@ class Case:
 
     @property
     def label(self) -> str:
-        """Its name in tables."""
+        """The name of the case in tables."""
         return f"{self.era} {self.form} {self.size} c={self.connections}"
 
     @property
     def tool(self) -> str:
-        """The tool whose answer it is."""
+        """The name of the tool that answers in this size and form."""
         return f"{self.size}.{self.form}"
 
 

@@ -1,4 +1,4 @@
-"""Line charts as SVG: a grid of panels, x logarithmic, y from zero, rows on one scale. Pure."""
+"""Draws line charts as SVG: a grid of panels, logarithmic x axes, one y scale for each row. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from html import escape
 from scripts.benchmarks.table import figure
 
 WIDTH, HEIGHT = 340.0, 190.0
-"""Of a panel's drawing area."""
+"""The size of the drawing area of a panel."""
 LEFT, TOP, GAP_X, GAP_Y, BOTTOM = 64.0, 78.0, 72.0, 66.0, 44.0
 RIGHT = 24.0
 TICKS = 4
 INSET = 22.0
-"""From the edges of the drawing area to the first and the last point."""
+"""The distance from the edges of the drawing area to the first and the last point."""
 
 STYLE = """
 text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #57606a }
@@ -37,7 +37,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Line:
-    """A series; a muted one is there for comparison."""
+    """A series of points; a muted one is drawn thin and grey, for comparison."""
 
     name: str
     points: Sequence[Point]
@@ -46,32 +46,32 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One chart: what is up, what is along, and the lines."""
+    """One chart: the names of the y and x axes, and the lines."""
 
-    up: str
-    along: str
+    y_label: str
+    x_label: str
     lines: Sequence[Line]
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Where values are within a panel whose corner is at (x, y)."""
+    """Maps values to positions in a panel whose upper left corner is at (x, y)."""
 
     x: float
     y: float
-    least: float
-    most: float
-    top: float
+    min_x: float
+    max_x: float
+    max_y: float
 
     def at(self, point: Point) -> Point:
-        """Where a point is drawn."""
-        span = math.log(self.most / self.least) if self.most > self.least else 1.0
-        along = math.log(point[0] / self.least) / span
-        return self.x + INSET + along * (WIDTH - 2 * INSET), self.y + HEIGHT * (1 - point[1] / self.top)
+        """The position at which a point is drawn."""
+        span = math.log(self.max_x / self.min_x) if self.max_x > self.min_x else 1.0
+        share = math.log(point[0] / self.min_x) / span
+        return self.x + INSET + share * (WIDTH - 2 * INSET), self.y + HEIGHT * (1 - point[1] / self.max_y)
 
 
-def nice_top(value: float) -> float:
-    """The least round number that is not below, in steps that divide by four."""
+def rounded_up(value: float) -> float:
+    """The smallest round number that is not below the value and has round quarters."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))
@@ -81,7 +81,7 @@ def nice_top(value: float) -> float:
 
 
 def grid(title: str, rows: Sequence[Sequence[Panel]]) -> str:
-    """The picture."""
+    """The SVG document: a title, a legend and the rows of panels."""
     columns = max(len(row) for row in rows)
     width = LEFT + columns * WIDTH + (columns - 1) * GAP_X + RIGHT
     height = TOP + len(rows) * HEIGHT + (len(rows) - 1) * GAP_Y + BOTTOM
@@ -93,18 +93,18 @@ def grid(title: str, rows: Sequence[Sequence[Panel]]) -> str:
         *_legend(width - RIGHT, 30, rows[0][0].lines),
     ]
     for below, row in enumerate(rows):
-        top = nice_top(max(point[1] for panel in row for line in panel.lines for point in line.points))
+        max_y = rounded_up(max(point[1] for panel in row for line in panel.lines for point in line.points))
         for right, panel in enumerate(row):
             numbers = [point[0] for line in panel.lines for point in line.points]
             x, y = LEFT + right * (WIDTH + GAP_X), TOP + below * (HEIGHT + GAP_Y)
-            drawn += _panel(panel, Scale(x, y, min(numbers), max(numbers), top))
+            drawn += _panel(panel, Scale(x, y, min(numbers), max(numbers), max_y))
     return "\n".join([*drawn, "</svg>", ""])
 
 
 def _panel(panel: Panel, scale: Scale) -> list[str]:
-    drawn = [_text(scale.x, scale.y - 14, f"{panel.up}, by {panel.along}", "name")]
+    drawn = [_text(scale.x, scale.y - 14, f"{panel.y_label}, by {panel.x_label}", "name")]
     for tick in range(TICKS + 1):
-        value = scale.top * tick / TICKS
+        value = scale.max_y * tick / TICKS
         y = scale.y + HEIGHT * (1 - tick / TICKS)
         drawn.append(f'<path class="{"rule" if tick else "base"}" d="M{scale.x:.1f} {y:.1f}h{WIDTH:g}"/>')
         drawn.append(_text(scale.x - 8, y + 4, f"{value:,.10g}", anchor="end"))
@@ -145,6 +145,6 @@ def _legend(right: float, y: float, lines: Sequence[Line]) -> list[str]:
     return drawn
 
 
-def _text(x: float, y: float, said: str, kind: str = "", anchor: str = "start") -> str:
+def _text(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
     named = f' class="{kind}"' if kind else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(said)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{named}>{escape(text)}</text>'

@@ -1,7 +1,7 @@
-"""FastMCP's proxy in its best case: one connected client for all calls, answers as JSON.
+"""Runs the proxy of FastMCP in its best case: one connected client for all calls, answers as JSON.
 
-Usage: PYTHON fastmcp_proxy.py PORT COMMAND ARGUMENT… with the Python it is installed for. Nothing of ours is
-imported.
+Usage: PYTHON fastmcp_proxy.py PORT COMMAND ARGUMENT… with the Python of the environment that has FastMCP. It
+imports nothing of this project.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from scripts.benchmarks import chain, nginx
+from scripts.benchmarks import nginx, own_manager
 from scripts.benchmarks.cases import ALL, ERAS, QUICK, SIZES, Case
-from scripts.benchmarks.contest import contest
-from scripts.benchmarks.load import Call, Running, Target, pressing, script, under
+from scripts.benchmarks.comparison import compare
+from scripts.benchmarks.load import Call, Target, WrkRun, lua_script, measure_during, wrk_load
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores
 from scripts.benchmarks.rounds import Measured, as_data, ratio
@@ -31,8 +31,8 @@ Found = dict[Case, dict[str, Measured]]
 
 
 @dataclass(frozen=True)
-class Stage:
-    """The running targets for each kind of client: the server itself (direct), nginx, the manager."""
+class Testbed:
+    """The targets for each era: the workspace server itself (direct), nginx as a proxy, the manager."""
 
     direct: Mapping[str, Target]
     nginx: Mapping[str, Target]
@@ -47,26 +47,28 @@ class Stage:
 
 
 @contextlib.contextmanager
-def stage(plan: Plan) -> Iterator[Stage]:
-    """Workspace server, nginx and manager."""
+def testbed(plan: Plan) -> Iterator[Testbed]:
+    """Run a workspace server, nginx as its proxy, and a manager, until the block ends."""
     on = cores()
-    project = chain.project(plan.folder / "project")
+    project = own_manager.project(plan.folder / "project")
     with contextlib.ExitStack() as stack:
         behind, backend = stack.enter_context(nginx.server(plan.folder, on.backend))
-        yardstick, port = stack.enter_context(nginx.proxy(plan.folder, backend, on.measured))
-        one = stack.enter_context(chain.manager(plan.folder / "manager", on.measured, fork_servers=False))
-        stack.enter_context(chain.registered(one, [project], backend, behind))
-        sessions = [chain.bound_session(one, project)]
+        proxy, port = stack.enter_context(nginx.proxy(plan.folder, backend, on.measured))
+        one = stack.enter_context(
+            own_manager.manager(plan.folder / "manager", on.measured, fork_servers=False)
+        )
+        stack.enter_context(own_manager.registered(one, [project], backend, behind))
+        sessions = [own_manager.bound_session(one, project)]
         pure = one.address(f"/w/{one.workspace(project)}/mcp")
         urls = {"modern": pure, "legacy": one.address()}
 
-        def plain(name: str, pid: int, where: int) -> dict[str, Target]:
+        def same_address(name: str, pid: int, where: int) -> dict[str, Target]:
             address = [f"http://127.0.0.1:{where}/mcp"]
             return {era: Target(name, pid, address, sessions, [behind]) for era in ERAS}
 
-        yield Stage(
-            direct=plain("direct", 0, backend),
-            nginx=plain("nginx", yardstick, port),
+        yield Testbed(
+            direct=same_address("direct", 0, backend),
+            nginx=same_address("nginx", proxy, port),
             ours={era: Target("ours", one.pid, [urls[era]], sessions, [behind]) for era in ERAS},
             static=Target("static", behind, [f"http://127.0.0.1:{backend}/static"]),
         )
@@ -76,8 +78,8 @@ def run(plan: Plan) -> Section:
     """Measure all requested cases."""
     cases = [case for case in (QUICK if plan.quick else ALL) if plan.wants(case.label)]
     found: Found = {}
-    with stage(plan) as ready:
-        ceiling = under(lambda: _static(plan, ready), ready.static)
+    with testbed(plan) as ready:
+        ceiling = measure_during(lambda: _static(plan, ready), ready.static)
         for number, case in enumerate(cases, 1):
             plan.say(f"hop {number}/{len(cases)}: {case.label}")
             found[case] = _measured(plan, case, ready.targets(case))
@@ -89,13 +91,13 @@ def _measured(plan: Plan, case: Case, targets: Mapping[str, Target]) -> dict[str
     if case.connections > MANY:
         plan = replace(plan, seconds=2 * plan.seconds)
     call = Call(case.era, case.tool)
-    players = {name: (call, each) for name, each in targets.items()}
-    return contest(players, case.connections, plan, b"x" * SIZES[case.size])
+    with_call = {name: (call, each) for name, each in targets.items()}
+    return compare(with_call, case.connections, plan, b"x" * SIZES[case.size])
 
 
-def _static(plan: Plan, ready: Stage) -> contextlib.AbstractContextManager[Running]:
-    lua = script([STATIC], b"1000000\r\n\r\n")
-    return pressing(plan.folder, ready.static.urls[0], lua, 16, plan.seconds)
+def _static(plan: Plan, ready: Testbed) -> contextlib.AbstractContextManager[WrkRun]:
+    lua = lua_script([STATIC], b"1000000\r\n\r\n")
+    return wrk_load(plan.folder, ready.static.urls[0], lua, 16, plan.seconds)
 
 
 def text(found: Found, ceiling: Measured) -> str:
@@ -111,7 +113,7 @@ In cases with `-read`, the server announces no result trim. RSS is the manager's
 
 
 def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:
-    """One case."""
+    """The row of a case."""
     return (
         case.label, theirs.cpu, ours.cpu, f"**{ratio(ours.cpu, theirs.cpu):.2f}**",
         theirs.rate, ours.rate, f"{ratio(ours.rate, theirs.rate):.2f}",
@@ -123,22 +125,22 @@ def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:
 
 def figures(found: Found) -> dict[str, float]:
     """The figures for the targets, of the measured cases."""
-    said: dict[str, float] = {
+    result: dict[str, float] = {
         "refused calls": sum(one.refused for each in found.values() for one in each.values())
     }
     for era in ERAS:
         if each := found.get(Case(era, "json", "200B", 16)):
-            said[f"cpu {era}"] = ratio(each["ours"].cpu, each["nginx"].cpu)
-            said[f"rate {era}"] = each["ours"].rate
+            result[f"cpu {era}"] = ratio(each["ours"].cpu, each["nginx"].cpu)
+            result[f"rate {era}"] = each["ours"].rate
         if each := found.get(Case(era, "json", "200B", 1)):
-            said[f"added p50 {era}"] = ratio(
+            result[f"added p50 {era}"] = ratio(
                 *(each[one].p50 - each["direct"].p50 for one in ("ours", "nginx"))
             )
     for case, each in found.items():
         if case.size != "200B":
             name = f"rate {case.size} {case.form}"
-            said[name] = min(said.get(name, float("inf")), ratio(each["ours"].rate, each["nginx"].rate))
+            result[name] = min(result.get(name, float("inf")), ratio(each["ours"].rate, each["nginx"].rate))
     memory = {size: [each["ours"].rss for case, each in found.items() if case.size == size] for size in SIZES}
     if memory["200B"] and memory["1MB"]:
-        said["large memory"] = ratio(max(memory["1MB"]), max(memory["200B"]))
-    return said
+        result["large memory"] = ratio(max(memory["1MB"]), max(memory["200B"]))
+    return result

@@ -1,6 +1,6 @@
-"""The load: wrk, sending requests that were written beforehand, each with an id of its own.
+"""Generates load with wrk, which sends prepared requests with increasing ids, and reads its results.
 
-It is one thread in C; every table of the hop says how far it is from being what limits a measurement.
+wrk runs one thread, or one for each connection. The section `hop` reports how near wrk is to its own limit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from urllib.parse import urlsplit
 from protocol import headers, jsonrpc, names
 from protocol.inbound import modern_meta
 from scripts.benchmarks.cases import MODERN, REVISION
-from scripts.benchmarks.chain import ASKING, CLIENT, post
 from scripts.benchmarks.machine import busy_s
+from scripts.benchmarks.own_manager import CLIENT, POST_HEADERS, post
 from scripts.benchmarks.plan import Plan
-from scripts.benchmarks.processes import cores, cpu_ns, family, rss_mb, start
+from scripts.benchmarks.processes import cores, cpu_ns, process_tree, rss_mb, start
 from scripts.benchmarks.rounds import Measured
 
 ID = b"1000000"
-"""Stands where the load counts: in a session, no two calls may have one id at the same time."""
+"""Placeholder that wrk replaces by a counter: in a session, calls in flight must have different ids."""
 
-COUNTING = """
+LUA_REQUESTS = """
 local id, threads = {id}, 1
 turn = 0
 setup = function(thread)
@@ -49,15 +49,15 @@ done = function(summary, latency, requests)
 end
 """
 
-NEXT, KEEP = "turn = turn % #heads + 1", "turn = (turn - 1) % #heads + 1"
+NEXT_HEAD, OWN_HEAD = "turn = turn % #heads + 1", "turn = (turn - 1) % #heads + 1"
 
 
 @dataclass(frozen=True)
 class Target:
-    """Somebody to be called: the addresses to take in turns, the sessions likewise, and the process it is.
+    """A process that is called: its pid, and the addresses and sessions that the calls use in turns.
 
-    `behind` are processes that answer for it and are not counted as its own. `kept`: each connection stays
-    with one address and session, as a client does; otherwise every call has the next.
+    `behind`: pids of the servers behind it, whose time is not counted as its own. `sticky`: each connection
+    keeps one address and session, as a client does; otherwise each call uses the next one.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Target:
     urls: Sequence[str]
     sessions: Sequence[str] = ("",)
     behind: Sequence[int] = ()
-    kept: bool = False
+    sticky: bool = False
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is called: in which era, which tool, with what."""
+    """A `tools/call` of an era: the name of the tool and its arguments."""
 
     era: str
     tool: str
@@ -78,42 +78,42 @@ class Call:
 
     @property
     def body(self) -> bytes:
-        """Its message."""
+        """The body of the request."""
         params: dict[str, object] = {"name": self.tool, "arguments": self.arguments}
         if self.era == "modern":
             params["_meta"] = modern_meta(jsonrpc.raw({}), jsonrpc.raw(CLIENT))
         return jsonrpc.request(ID, names.TOOLS_CALL, params)
 
     def fields(self, session: str) -> dict[str, str]:
-        """Its header fields."""
+        """The header fields of the request, in addition to `POST_HEADERS`."""
         fields = {headers.VERSION: MODERN if self.era == "modern" else REVISION}
         fields |= {headers.METHOD: names.TOOLS_CALL, headers.NAME: self.tool}
         return fields | ({headers.SESSION: session} if session and self.era == "legacy" else {})
 
 
 def head(url: str, fields: Mapping[str, str], length: int) -> str:
-    """The head of a request."""
+    """The head of a POST request to the address, with these header fields and content length."""
     parts = urlsplit(url)
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     lines = [f"POST {target} HTTP/1.1", f"Host: {parts.netloc}", f"Content-Length: {length}"]
-    lines += [f"{name}: {value}" for name, value in {**ASKING, **fields}.items()]
+    lines += [f"{name}: {value}" for name, value in {**POST_HEADERS, **fields}.items()]
     return "\r\n".join([*lines, "", ""])
 
 
-def script(heads: Sequence[str], body: bytes, *, delay_ms: int = 0, kept: bool = False) -> str:
-    """The load as wrk wants it: one of the heads, then the body with the next id.
+def lua_script(heads: Sequence[str], body: bytes, *, delay_ms: int = 0, sticky: bool = False) -> str:
+    """The Lua script for wrk: each request is the next of the heads and the body with the next id.
 
-    `kept`: each thread stays with a head of its own.
+    `sticky`: each thread keeps one head. `delay_ms`: the pause before each request.
     """
     before, _, behind = body.decode().partition(ID.decode())
     listed = ",\n".join(json.dumps(each + before) for each in heads)
     delay = f"delay = function() return {delay_ms} end" if delay_ms else ""
     texts = f"local heads = {{\n{listed}\n}}\nlocal behind = {json.dumps(behind)}\n"
-    return texts + COUNTING.format(id=ID.decode(), delay=delay, turn=KEEP if kept else NEXT)
+    return texts + LUA_REQUESTS.format(id=ID.decode(), delay=delay, turn=OWN_HEAD if sticky else NEXT_HEAD)
 
 
-def heads_of(target: Target, call: Call) -> list[str]:
-    """The heads a target is called with: its addresses and sessions in turns."""
+def request_heads(target: Target, call: Call) -> list[str]:
+    """The heads of the requests to a target, for its addresses and sessions in turns."""
     return [
         head(url, call.fields(session), len(call.body))
         for _, url, session in zip(
@@ -123,8 +123,8 @@ def heads_of(target: Target, call: Call) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What wrk said, and the processor time it took itself."""
+class WrkResult:
+    """The results of a run of wrk, and the processor time that wrk itself used."""
 
     calls: int
     seconds: float
@@ -136,29 +136,29 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Running:
-    """A load under way."""
+class WrkRun:
+    """A running wrk."""
 
     process: subprocess.Popen[bytes]
     output: Path
 
-    def wait(self) -> Told:
-        """What it said at its end."""
+    def wait(self) -> WrkResult:
+        """Wait for the end and return the results."""
         _, status, used = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
-        return read(self.output.read_text(), used.ru_utime + used.ru_stime)
+        return parse_output(self.output.read_text(), used.ru_utime + used.ru_stime)
 
 
 @contextlib.contextmanager
-def pressing(
+def wrk_load(
     folder: Path, url: str, lua: str, connections: int, seconds: int, *, threads: int = 1
-) -> Iterator[Running]:
-    """A load for as long as it lasts, at most as long as the block."""
+) -> Iterator[WrkRun]:
+    """Run wrk for `seconds`; kill it if the block ends earlier."""
     file = folder / f"load-{connections}.lua"
     file.write_text(lua)
     out = file.with_suffix(".out")
     command = (
-        path(),
+        program(),
         f"-t{threads}",
         f"-c{connections}",
         f"-d{seconds}s",
@@ -170,75 +170,79 @@ def pressing(
     )
     one = start(*command, on=cores().load, log=out)
     try:
-        yield Running(one, out)
+        yield WrkRun(one, out)
     finally:
         if one.returncode is None:
             one.kill()
             one.wait()
 
 
-def read(said: str, cpu_s: float) -> Told:
-    """Wrk's own words, read."""
-    found = re.search(r"RESULT (\d+) (\d+) (\d+) ([\d.]+) ([\d.]+) (\d+)", said)
+def parse_output(text: str, cpu_s: float) -> WrkResult:
+    """Parse the output of wrk.
+
+    Raises:
+        RuntimeError: the output has no result line.
+    """
+    found = re.search(r"RESULT (\d+) (\d+) (\d+) ([\d.]+) ([\d.]+) (\d+)", text)
     if found is None:
-        raise RuntimeError(f"wrk said: {said}")
+        raise RuntimeError(f"wrk printed no result: {text}")
     calls, duration, size, p50, p99, refused = (float(one) for one in found.groups())
-    return Told(int(calls), duration / 1e6, size / max(1, calls), p50, p99, int(refused), cpu_s)
+    return WrkResult(int(calls), duration / 1e6, size / max(1, calls), p50, p99, int(refused), cpu_s)
 
 
-def path() -> str:
-    """The program."""
+def program() -> str:
+    """The path of wrk; empty if it is not installed."""
     return shutil.which("wrk") or ""
 
 
 def version() -> str:
-    """What it says it is."""
-    said = subprocess.run([path(), "-v"], capture_output=True, text=True, check=False).stdout
-    return " ".join(said.split()[:2]).removeprefix("wrk ")
+    """The version of wrk."""
+    text = subprocess.run([program(), "-v"], capture_output=True, text=True, check=False).stdout
+    return " ".join(text.split()[:2]).removeprefix("wrk ")
 
 
 def measure(call: Call, connections: int, target: Target, plan: Plan) -> Measured:
-    """One round."""
-    heads = heads_of(target, call)
-    if target.kept:
+    """Measure one round of calls."""
+    heads = request_heads(target, call)
+    if target.sticky:
         heads = heads[:: max(1, len(heads) // connections)]
-    lua = script(heads, call.body, kept=target.kept)
-    threads = connections if target.kept else 1
-    return under(
-        lambda: pressing(plan.folder, target.urls[0], lua, connections, plan.seconds, threads=threads), target
+    lua = lua_script(heads, call.body, sticky=target.sticky)
+    threads = connections if target.sticky else 1
+    return measure_during(
+        lambda: wrk_load(plan.folder, target.urls[0], lua, connections, plan.seconds, threads=threads), target
     )
 
 
-def under(load: Callable[[], contextlib.AbstractContextManager[Running]], target: Target) -> Measured:
-    """What a load shows of a target."""
-    own = [pid for pid in family(target.pid) if pid not in target.behind] if target.pid else []
-    everybody = busy_s()
+def measure_during(load: Callable[[], contextlib.AbstractContextManager[WrkRun]], target: Target) -> Measured:
+    """Measure a target while the load runs."""
+    own = [pid for pid in process_tree(target.pid) if pid not in target.behind] if target.pid else []
+    all_before = busy_s()
     before, before_alone, before_behind = cpu_ns(own), cpu_ns(own[:1]), cpu_ns(target.behind)
     with load() as running:
-        told = running.wait()
+        result = running.wait()
     used, alone = cpu_ns(own) - before, cpu_ns(own[:1]) - before_alone
     behind = cpu_ns(target.behind) - before_behind
-    others = busy_s() - everybody - told.cpu_s - (used + behind) / 1e9
+    others = busy_s() - all_before - result.cpu_s - (used + behind) / 1e9
     return Measured(
-        cpu=used / 1000 / max(1, told.calls), alone=alone / 1000 / max(1, told.calls),
-        rate=told.calls / told.seconds, p50=told.p50, p99=told.p99,
-        refused=told.refused, busy=used / 1e9 / told.seconds, load=told.cpu_s / told.seconds,
-        backend=behind / 1e9 / told.seconds, others=max(0.0, others) / told.seconds,
-        size=told.size, rss=rss_mb(own),
+        cpu=used / 1000 / max(1, result.calls), alone=alone / 1000 / max(1, result.calls),
+        rate=result.calls / result.seconds, p50=result.p50, p99=result.p99,
+        refused=result.refused, busy=used / 1e9 / result.seconds, load=result.cpu_s / result.seconds,
+        backend=behind / 1e9 / result.seconds, others=max(0.0, others) / result.seconds,
+        size=result.size, rss=rss_mb(own),
     )  # fmt: skip
 
 
-def answers(call: Call, target: Target, expected: bytes) -> int:
-    """The size of the target's answer to a call, its head included.
+def check_answer(call: Call, target: Target, expected: bytes) -> int:
+    """Make one call and return the size of the answer, including its head.
 
     Raises:
-        RuntimeError: it does not hold what is expected; the message says what came instead.
+        RuntimeError: the answer does not contain `expected`; the message quotes the answer.
     """
-    said, fields = post(target.urls[0], call.body, call.fields(target.sessions[0]))
-    if expected not in said:
-        raise RuntimeError(f"{target.name} answered {call.tool} with {said[:500]!r}")
+    answer, fields = post(target.urls[0], call.body, call.fields(target.sessions[0]))
+    if expected not in answer:
+        raise RuntimeError(f"{target.name} answered {call.tool} with {answer[:500]!r}")
     return (
         len("HTTP/1.1 200 OK\r\n\r\n")
         + sum(len(f"{name}: {value}\r\n") for name, value in fields.items())
-        + len(said)
+        + len(answer)
     )

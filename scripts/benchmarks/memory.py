@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from scripts.benchmarks import chain, population
+from scripts.benchmarks import own_manager, population
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores, rss_mb
 from scripts.benchmarks.section import Section
@@ -18,10 +18,10 @@ REST_S = 2.0
 
 
 def run(plan: Plan) -> Section:
-    """Measure each."""
+    """Measure sessions, connections and streams one after the other."""
     number = min(NUMBER, population.allow_files())
     limits = {"connection_limit": population.MANY, "session_limit": population.MANY}
-    with chain.manager(plan.folder / "memory", cores().measured, fork_servers=False, **limits) as one:
+    with own_manager.manager(plan.folder / "memory", cores().measured, fork_servers=False, **limits) as one:
         population.sessions(one.port, FIRST)
         plan.say(f"memory: {number:,} sessions")
         base = settled(one.pid)
@@ -46,7 +46,7 @@ def run(plan: Plan) -> Section:
 
 
 def settled(pid: int) -> float:
-    """Memory in MB, some time after the last work."""
+    """Wait `REST_S` and return the resident memory in MiB."""
     time.sleep(REST_S)
     return rss_mb([pid])
 
@@ -58,5 +58,5 @@ def text(found: dict[str, float], number: int) -> str:
         "stream": "open stream of a session, its connection included",
     }  # fmt: skip
     rows = [(named[name], value) for name, value in found.items()]
-    said = f"Resident memory, {number:,} of each, after {FIRST:,} sessions."
-    return f"{table(('what', 'KiB each'), rows)}\n\n{said}"
+    note = f"Resident memory, {number:,} of each, after {FIRST:,} sessions."
+    return f"{table(('what', 'KiB each'), rows)}\n\n{note}"

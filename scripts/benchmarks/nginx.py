@@ -1,6 +1,6 @@
-"""The nginx of a run: as the proxy that ours is held against, and as a server of tools.
+"""Runs nginx as the reverse proxy to compare with, and as a fast workspace server.
 
-The second plays the workspace server (`answers.lua`), so that it is not what is measured.
+The workspace server (`answers.lua`) uses so little time that it does not limit the measured proxies.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scripts.benchmarks.cases import SIZES
-from scripts.benchmarks.processes import patiently, running
+from scripts.benchmarks.processes import running, wait_for
 
 LUA = Path(__file__).with_name("answers.lua")
 NONCE = "bench"
-"""What a health answer repeats, so that the manager believes it."""
+"""The nonce by which the manager verifies the registered server."""
 
 MAIN = """
 daemon off; master_process off; worker_processes 1; user {user}; pid {folder}/{name}.pid;
@@ -44,7 +44,7 @@ SERVER = """
   }}
 """
 MODULES = ("ndk_http_module.so", "ngx_http_lua_module.so")
-"""What nginx needs for such a server, of Debian's package `libnginx-mod-http-lua`."""
+"""The modules for the workspace server, from the Debian package `libnginx-mod-http-lua`."""
 PROXY = """
   upstream backend {{ server 127.0.0.1:{backend}; keepalive 256; keepalive_requests 100000000; }}
   server {{
@@ -59,18 +59,18 @@ PROXY = """
 
 @contextlib.contextmanager
 def server(folder: Path, on: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """The server of tools: its process and port."""
+    """Run the workspace server until the block ends; yield its pid and port."""
     port = free_port()
     health = json.dumps({"ok": True, "nonce": NONCE})
-    listed = ", ".join(f"{{ {json.dumps(name)}, {size} }}" for name, size in SIZES.items())
-    http = SERVER.format(port=port, lua=LUA, results=listed, health=health)
+    results = ", ".join(f"{{ {json.dumps(name)}, {size} }}" for name, size in SIZES.items())
+    http = SERVER.format(port=port, lua=LUA, results=results, health=health)
     with _nginx(folder, "server", http, port, on, modules=MODULES) as pid:
         yield pid, port
 
 
 @contextlib.contextmanager
 def proxy(folder: Path, backend: int, on: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """The yardstick: a reverse proxy with a pool of connections."""
+    """Run a reverse proxy with a connection pool until the block ends; yield its pid and port."""
     port = free_port()
     with _nginx(folder, "proxy", PROXY.format(port=port, backend=backend), port, on) as pid:
         yield pid, port
@@ -85,43 +85,43 @@ def _nginx(
     loaded = "".join(f"load_module {modules_path()}/{one};\n" for one in modules)
     config.write_text(loaded + MAIN.format(folder=folder, name=name, http=http, user=user))
     with running(path(), "-p", str(folder), "-c", str(config), on=on, log=folder / f"{name}.out") as one:
-        patiently(lambda: reachable(port) or one.poll() is not None, what=f"nginx as {name}")
+        wait_for(lambda: reachable(port) or one.poll() is not None, what=f"nginx as {name}")
         if one.poll() is not None:
             raise RuntimeError((folder / f"{name}.out").read_text())
         yield one.pid
 
 
 def path() -> str:
-    """The program; Debian keeps it where only root looks."""
+    """The path of nginx, which Debian installs outside a user's PATH; empty if it is not installed."""
     return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin:/usr/local/sbin") or ""
 
 
 def version() -> str:
-    """What it says it is."""
-    said = subprocess.run([path(), "-v"], capture_output=True, text=True, check=True).stderr
-    return said.rpartition("/")[2].strip()
+    """The version of nginx."""
+    text = subprocess.run([path(), "-v"], capture_output=True, text=True, check=True).stderr
+    return text.rpartition("/")[2].strip()
 
 
 def modules_path() -> str:
-    """Where its modules are."""
-    said = subprocess.run([path(), "-V"], capture_output=True, text=True, check=True).stderr
-    found = re.search(r"--modules-path=(\S+)", said)
+    """The folder of the modules of nginx."""
+    text = subprocess.run([path(), "-V"], capture_output=True, text=True, check=True).stderr
+    found = re.search(r"--modules-path=(\S+)", text)
     return found[1] if found else ""
 
 
 def has_modules() -> bool:
-    """Whether it can be a server of tools."""
+    """Whether nginx and the modules for the workspace server are installed."""
     return bool(path()) and all(Path(modules_path(), one).exists() for one in MODULES)
 
 
 def free_port() -> int:
-    """A port that was free just now."""
+    """A port that is free at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         return int(one.getsockname()[1])
 
 
 def reachable(port: int) -> bool:
-    """Does somebody listen?"""
+    """Whether a program listens on the port."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False

@@ -1,4 +1,4 @@
-"""Other MCP proxies: which ones, where they come from, how each starts a stdio server. Pure."""
+"""Lists the other MCP proxies: package, registry, command and configuration of each. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 from scripts.benchmarks.load import ID, Call
 
-HERE = Path(__file__).parent
-SERVER = (sys.executable, "-I", "-S", str(HERE / "stdio_echo.py"))
-"""What they have behind them."""
+FOLDER = Path(__file__).parent
+SERVER = (sys.executable, "-I", "-S", str(FOLDER / "stdio_echo.py"))
+"""The command of the stdio server behind each proxy."""
 TOOL = "echo"
 BY_REST = "by REST"
 """Part of the name of a proxy that is not called over MCP."""
@@ -21,22 +21,22 @@ BY_REST = "by REST"
 
 @dataclass(frozen=True)
 class RestCall(Call):
-    """A call as mcp-hub takes it: it serves MCP over the transport of 2024-11 only, and tools by REST."""
+    """A call of a tool over the REST interface of mcp-hub, which has no streamable HTTP transport."""
 
     @property
     def body(self) -> bytes:
-        """Its message."""
+        """The body of the request."""
         given = {**self.arguments, "n": int(ID)}
         return json.dumps({"server_name": TOOL, "tool": self.tool, "arguments": given}).encode()
 
     def fields(self, session: str) -> dict[str, str]:
-        """None of its own."""
+        """No header fields in addition to `POST_HEADERS`."""
         return {}
 
 
 @dataclass(frozen=True)
 class Peer:
-    """One of them. `command` makes it serve on a port, given the folder it is installed in."""
+    """A proxy. `command` returns its command line for the folder it is installed in and a port."""
 
     name: str
     registry: str
@@ -48,7 +48,7 @@ class Peer:
 
     @property
     def with_sessions(self) -> bool:
-        """Does it speak MCP?"""
+        """Whether it is called over MCP, in a session."""
         return not isinstance(self.call, RestCall)
 
 
@@ -84,9 +84,9 @@ PEERS = (
         lambda at, port: [_npm(at, "mcp-hub"), "--port", str(port), "--config", str(at / "hub.json")],
         path="/api/servers/tools", call=RestCall("legacy", TOOL), files={"hub.json": HUB},
     ),
-    # a range, because what the newest wants is not in every registry
+    # a range, because not every registry has the dependencies of the newest version
     Peer(
         "FastMCP proxy, connected", "pypi", "fastmcp>=4,<5",
-        lambda at, port: [str(at / "bin" / "python"), str(HERE / "fastmcp_proxy.py"), str(port), *SERVER],
+        lambda at, port: [str(at / "bin" / "python"), str(FOLDER / "fastmcp_proxy.py"), str(port), *SERVER],
     ),
 )  # fmt: skip

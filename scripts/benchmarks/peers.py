@@ -1,7 +1,7 @@
-"""Compares other MCP proxies with ours: a forwarded call in a session, 200 B, in turns with nginx.
+"""Compares other MCP proxies and nginx with the manager: a forwarded call of 200 B in a session.
 
 Behind each proxy is a stdio server that takes almost no time; it has another processor, and its time is not
-counted. Ours is measured twice: the hop only, and with the same stdio server behind a workspace server.
+counted. The manager is measured twice: the hop only, and with a workspace server and the same stdio server.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from scripts.benchmarks import chain, hop, nginx
-from scripts.benchmarks.contest import contest
+from scripts.benchmarks import hop, nginx, own_manager
+from scripts.benchmarks.comparison import compare
 from scripts.benchmarks.installing import Absent, installed, version
-from scripts.benchmarks.load import Call, Target, answers, measure
+from scripts.benchmarks.load import Call, Target, check_answer, measure
 from scripts.benchmarks.peer import BY_REST, PEERS, SERVER, TOOL, Peer
 from scripts.benchmarks.plan import Plan
-from scripts.benchmarks.processes import cores, descendants, patiently, running
+from scripts.benchmarks.processes import cores, descendants, running, wait_for
 from scripts.benchmarks.rounds import Measured, as_data, ratio
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
 
 CONNECTIONS = (1, 16)
 WARM_UP_S = 3
-"""Node compiles while it runs."""
-OURS, WHOLE = "ours, hop only", "ours, with the stdio server"
+"""Seconds of calls before the measurement, because Node.js compiles while it runs."""
+OURS, WITH_SERVER = "ours, hop only", "ours, with the stdio server"
 COLUMNS = ("proxy", "µs/call", "calls/s", "ours ×", "p50 µs", "p99 µs", "RSS MB", "refused")
 EXPECTED = b"x" * 200
 
@@ -34,10 +34,10 @@ Found = dict[int, dict[str, Measured]]
 
 
 @dataclass
-class Company:
-    """The proxies to measure: how each is called, and why others are missing."""
+class Candidates:
+    """The proxies: the call and target of each that runs, and the reason for each that does not."""
 
-    players: dict[str, tuple[Call, Target]] = field(default_factory=dict)
+    targets: dict[str, tuple[Call, Target]] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
     peers: list[str] = field(default_factory=list)
 
@@ -45,37 +45,37 @@ class Company:
 def run(plan: Plan) -> Section:
     """Measure all proxies that can be installed."""
     found: Found = {}
-    with _company(plan) as company:
-        for name, (call, target) in company.players.items():
+    with _candidates(plan) as candidates:
+        for name, (call, target) in candidates.targets.items():
             plan.say(f"peers: {name} warms up")
             measure(call, max(CONNECTIONS), target, replace(plan, seconds=WARM_UP_S))
         for number in CONNECTIONS:
             plan.say(f"peers: c={number}")
-            found[number] = contest(company.players, number, plan, EXPECTED)
+            found[number] = compare(candidates.targets, number, plan, EXPECTED)
     data = {f"c={number}": as_data(each) for number, each in found.items()}
-    return Section("peers", text(found, company.absent), data, figures(found, company.peers))
+    return Section("peers", text(found, candidates.absent), data, figures(found, candidates.peers))
 
 
 @contextlib.contextmanager
-def _company(plan: Plan) -> Iterator[Company]:
-    company = Company()
+def _candidates(plan: Plan) -> Iterator[Candidates]:
+    candidates = Candidates()
     with contextlib.ExitStack() as stack:
-        ready = stack.enter_context(hop.stage(plan))
+        ready = stack.enter_context(hop.testbed(plan))
         forwarded = Call("legacy", "200B.json")
-        company.players |= {
+        candidates.targets |= {
             "nginx": (forwarded, ready.nginx["legacy"]),
             OURS: (forwarded, ready.ours["legacy"]),
         }
-        company.players[WHOLE] = stack.enter_context(_whole_chain(plan))
+        candidates.targets[WITH_SERVER] = stack.enter_context(_whole_chain(plan))
         for peer in PEERS:
             try:
-                plan.say(f"peers: {peer.name} is installed and started")
+                plan.say(f"peers: installing and starting {peer.name}")
                 name, target = stack.enter_context(_peer(plan, peer))
-                company.players[name] = peer.call, target
-                company.peers.append(name)
+                candidates.targets[name] = peer.call, target
+                candidates.peers.append(name)
             except (Absent, TimeoutError, RuntimeError, OSError) as gone:
-                company.absent[peer.name] = str(gone)
-        yield company
+                candidates.absent[peer.name] = str(gone)
+        yield candidates
 
 
 @contextlib.contextmanager
@@ -84,29 +84,31 @@ def _peer(plan: Plan, peer: Peer) -> Iterator[tuple[str, Target]]:
     log = plan.folder / f"{peer.name.partition(' ')[0]}-{peer.registry}.log"
     with running(*peer.command(at, port), on=cores().measured, log=log, cwd=plan.folder) as one:
 
-        def there() -> bool:
+        def is_reachable() -> bool:
             if one.poll() is not None:
-                raise RuntimeError(f"ended at once: {log.read_text()[-200:]}")
+                raise RuntimeError(f"ended at its start: {log.read_text()[-200:]}")
             return nginx.reachable(port)
 
-        patiently(there, what=peer.name)
+        wait_for(is_reachable, what=peer.name)
         url = f"http://127.0.0.1:{port}{peer.path}"
-        session = patiently(lambda: chain.opened_session(url), what=peer.name) if peer.with_sessions else ""
+        session = (
+            wait_for(lambda: own_manager.opened_session(url), what=peer.name) if peer.with_sessions else ""
+        )
         target = Target(peer.name, one.pid, [url], [session])
         yield f"{peer.name} {version(peer, at)}", _with_its_server(peer.call, target)
 
 
 def _with_its_server(call: Call, target: Target) -> Target:
-    """The target, once it answers, and with its stdio servers told from itself and put elsewhere."""
+    """Wait for an answer, move the stdio servers to their processor, and exclude them from the target."""
 
     def answered() -> bool:
         try:
-            answers(call, target, EXPECTED)
+            check_answer(call, target, EXPECTED)
         except RuntimeError:
             return False
         return True
 
-    patiently(answered, what=target.name)
+    wait_for(answered, what=target.name)
     behind = [one.pid for one in descendants(target.pid) if SERVER[-1] in one.cmdline()]
     for pid in behind:
         os.sched_setaffinity(pid, cores().backend)
@@ -116,13 +118,13 @@ def _with_its_server(call: Call, target: Target) -> Target:
 @contextlib.contextmanager
 def _whole_chain(plan: Plan) -> Iterator[tuple[Call, Target]]:
     folder = plan.folder / "whole"
-    project = chain.project(plan.folder / "whole-project")
+    project = own_manager.project(plan.folder / "whole-project")
     (folder / "config").mkdir(parents=True)
     entry = f'[[mcp.stdio_servers]]\nnamespace = "bench"\ncommand = {json.dumps(SERVER)}\n'
     (folder / "config" / "workspace.toml").write_text(entry)
-    with chain.manager(folder, cores().measured) as one:
+    with own_manager.manager(folder, cores().measured) as one:
         call = Call("legacy", f"bench__{TOOL}")
-        target = Target(WHOLE, one.pid, [one.address()], [chain.bound_session(one, project)])
+        target = Target(WITH_SERVER, one.pid, [one.address()], [own_manager.bound_session(one, project)])
         yield call, _with_its_server(call, target)
 
 

@@ -1,4 +1,4 @@
-"""Opens many sessions, connections and server streams quickly, and keeps them while a block runs."""
+"""Opens thousands of sessions, connections and server streams of a manager."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
-from scripts.benchmarks.chain import ASKING, CLIENT
+from scripts.benchmarks.own_manager import CLIENT, POST_HEADERS
 from scripts.benchmarks.processes import READY_S
 
-AT_ONCE = 8
+THREADS = 8
 MANY = 100_000
 """The limit of connections and sessions that the manager is configured with."""
 SPARE_FILES = 200
@@ -29,8 +29,8 @@ def allow_files() -> int:
 
 def sessions(port: int, number: int) -> list[str]:
     """Open new sessions, over connections that are closed again; return their ids."""
-    shares = [len(range(start, number, AT_ONCE)) for start in range(AT_ONCE)]
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    shares = [len(range(start, number, THREADS)) for start in range(THREADS)]
+    with ThreadPoolExecutor(THREADS) as pool:
         return [one for some in pool.map(lambda share: _sessions(port, share), shares) for one in some]
 
 
@@ -40,7 +40,7 @@ def _sessions(port: int, number: int) -> list[str]:
     made = []
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=READY_S)) as connection:
         for _ in range(number):
-            connection.request("POST", names.MCP_PATH, body, ASKING)
+            connection.request("POST", names.MCP_PATH, body, POST_HEADERS)
             answer = connection.getresponse()
             answer.read()
             made.append(answer.headers[headers.SESSION])
@@ -71,6 +71,6 @@ def open_streams(port: int, opened: Sequence[socket.socket], ids: Sequence[str])
 
 
 def head(port: int, method: str, *fields: str) -> bytes:
-    """The head of a request."""
+    """The head of a request without a body."""
     lines = [f"{method} {names.MCP_PATH} HTTP/1.1", f"Host: 127.0.0.1:{port}", *fields]
     return "\r\n".join([*lines, "", ""]).encode()

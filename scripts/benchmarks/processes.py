@@ -1,4 +1,4 @@
-"""Processes that play a part: started on their processors, watched, ended with all they started."""
+"""Starts processes on chosen processors, reads their time and memory, and ends them with their children."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from typing import TypeVar
 import psutil
 
 READY_S = 30.0
-"""Longest anything may take until it answers."""
+"""The longest time to wait until a started program answers."""
 END_S = 12.0
-"""From TERM to KILL: a manager gives its servers 9 s."""
+"""Seconds from SIGTERM to SIGKILL; a manager gives its servers 9 s to stop."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Cores:
-    """Who runs where. With two processors, load and backend share the one that is not measured."""
+    """The processors of each part. With two processors, load and backend share the second one."""
 
     measured: frozenset[int]
     load: frozenset[int]
@@ -32,7 +32,7 @@ class Cores:
 
     @classmethod
     def of(cls, available: Iterable[int]) -> Cores:
-        """Shared out among these processors."""
+        """Divide the available processors among the parts."""
         first, *others = sorted(available)
         rest = others or [first]
         return cls(
@@ -41,7 +41,7 @@ class Cores:
 
 
 def cores() -> Cores:
-    """Those this run may use."""
+    """The division of the processors that this run may use."""
     return Cores.of(os.sched_getaffinity(os.getpid()))
 
 
@@ -52,9 +52,9 @@ def start(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """A process on these processors, and with it all that it will start."""
+    """Start a process on these processors; its children inherit them."""
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, on)  # inherited, so that no thread is early
+    os.sched_setaffinity(0, on)  # inherited, so that it applies to the first thread, too
     try:
         with log.open("wb") as out:
             return subprocess.Popen(
@@ -78,7 +78,7 @@ def running(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process for as long as the block lasts; whatever it started is ended with it."""
+    """Run a process until the block ends; then end it and its descendants."""
     one = start(*command, on=on, log=log, cwd=cwd, env=env)
     try:
         yield one
@@ -87,8 +87,8 @@ def running(
 
 
 def end(one: subprocess.Popen[bytes]) -> None:
-    """TERM, patience, KILL; then its descendants."""
-    family = descendants(one.pid)
+    """Send SIGTERM, after `END_S` SIGKILL, and kill the descendants."""
+    children = descendants(one.pid)
     if one.poll() is None:
         one.terminate()
     try:
@@ -98,26 +98,26 @@ def end(one: subprocess.Popen[bytes]) -> None:
         one.wait()
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(one.pid, signal.SIGKILL)
-    for each in family:
-        with contextlib.suppress(psutil.Error):  # it knows whether the pid is still the same process
+    for each in children:
+        with contextlib.suppress(psutil.Error):  # psutil checks that the pid was not reused
             each.kill()
 
 
 def descendants(pid: int) -> list[psutil.Process]:
-    """All that a process started, and they."""
+    """All direct and indirect children of a process."""
     try:
         return psutil.Process(pid).children(recursive=True)
     except psutil.Error:
         return []
 
 
-def family(pid: int) -> list[int]:
-    """A process and all its descendants."""
+def process_tree(pid: int) -> list[int]:
+    """The pids of a process and all its descendants."""
     return [pid, *(one.pid for one in descendants(pid))]
 
 
 def cpu_ns(pids: Iterable[int]) -> int:
-    """The processor time that processes have used, all their threads together."""
+    """The processor time that all threads of the processes have used, in nanoseconds."""
     total = 0
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -127,7 +127,7 @@ def cpu_ns(pids: Iterable[int]) -> int:
 
 
 def rss_mb(pids: Iterable[int]) -> float:
-    """The memory that processes have now, each counted in full."""
+    """The sum of the resident memory (RSS) of the processes, in MiB."""
     return sum(_kib(Path(f"/proc/{pid}/status"), "VmRSS") for pid in pids) / 1024
 
 
@@ -138,8 +138,12 @@ def _kib(file: Path, name: str) -> int:
     return 0
 
 
-def patiently(ask: Callable[[], T | None], *expected: type[Exception], what: str) -> T:
-    """What `ask` gives as soon as it gives something; those exceptions mean: not yet."""
+def wait_for(ask: Callable[[], T | None], *expected: type[Exception], what: str) -> T:
+    """Poll `ask` until it returns a true value, and return that.
+
+    Raises:
+        TimeoutError: there was none within `READY_S`; OSError and `expected` exceptions do not end the wait.
+    """
     deadline = time.monotonic() + READY_S
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, *expected):

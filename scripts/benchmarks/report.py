@@ -28,18 +28,18 @@ def figures_of(found: Sequence[Section]) -> dict[str, float]:
 
 
 def machine_text(where: Machine, plan: Plan, *, is_single: bool = False) -> str:
-    """Where and how it was measured."""
-    made_of = ", ".join(f"{key} {value}" for key, value in where.items())
+    """A sentence about the machine and the rounds."""
+    machine = ", ".join(f"{key} {value}" for key, value in where.items())
     how = (
         "One run"
         if is_single
         else f"Medians of {plan.rounds} rounds of {plan.seconds} s, in turns, in one run"
     )
-    return f"{how}. {made_of}."
+    return f"{how}. {machine}."
 
 
 def quick_text(figures: Mapping[str, float]) -> str:
-    """The text for the README."""
+    """The figures for the README."""
     modern, legacy = (figure(figures[f"cpu {era}"]) for era in ("modern", "legacy"))
     added = figure(max(figures[f"added p50 {era}"] for era in ("modern", "legacy")))
     return (
@@ -53,11 +53,11 @@ def save(where: Machine, found: Sequence[Section], plan: Plan) -> Path:
     """Save the results in a new file and return its path."""
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
-    said = {
+    results = {
         "machine": where, "rounds": plan.rounds, "seconds": plan.seconds,
         "sections": {one.name: {"data": one.data, "figures": one.figures} for one in found},
     }  # fmt: skip
-    file.write_text(json.dumps(said, indent=1, ensure_ascii=False), encoding="utf-8")
+    file.write_text(json.dumps(results, indent=1, ensure_ascii=False), encoding="utf-8")
     return file
 
 

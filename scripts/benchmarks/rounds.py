@@ -14,11 +14,11 @@ Name = TypeVar("Name")
 class Measured:
     """The figures of one round, or the medians of several rounds.
 
-    cpu: µs of processor time for each call, of the measured process and descendants; alone: without them.
+    cpu: µs of processor time for each call, of the process and its descendants; alone: of the process only.
     rate: calls a second.
-    p50, p99: latencies in µs. refused: calls that failed. busy, load, backend: shares of a processor that the
-    measured ones, the load generator, the server behind and all others used. size: bytes of an
-    answer. rss: MB of memory afterwards.
+    p50, p99: latencies in µs. refused: calls that failed. busy, load, backend,
+    others: processor time per second of the measured processes, the load generator, the server behind and all
+    other programs. size: bytes of an answer. rss: MiB of resident memory afterwards.
     """
 
     cpu: float
@@ -36,7 +36,7 @@ class Measured:
 
 
 def in_turns(names: Iterable[Name], rounds: int, measure: Callable[[Name], Measured]) -> dict[Name, Measured]:
-    """The medians of each, measured in turns, so that a change of the machine's load affects all alike."""
+    """Measure all in turns, so that other load affects all of them, and return the medians of each."""
     found: dict[Name, list[Measured]] = {name: [] for name in names}
     for _ in range(rounds):
         for name, so_far in found.items():
@@ -45,7 +45,7 @@ def in_turns(names: Iterable[Name], rounds: int, measure: Callable[[Name], Measu
 
 
 def median(rounds: Iterable[Measured]) -> Measured:
-    """The median of each figure; but of refused calls, all."""
+    """The median of each figure; of refused calls, the sum."""
     every = [asdict(one) for one in rounds]
     middle = {each.name: statistics.median(one[each.name] for one in every) for each in fields(Measured)}
     return Measured(**middle | {"refused": sum(one["refused"] for one in every)})

@@ -1,6 +1,6 @@
-"""The built-in calculator on a server of the official SDK, as its author would write it.
+"""Serves the calculator with a server of the official SDK, for comparison with the built-in tool.
 
-Usage: python -m scripts.benchmarks.sdk_server PORT json|sse. The arithmetic is ours, so that it is the same.
+Usage: python -m scripts.benchmarks.sdk_server PORT json|sse. It evaluates with the same code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The result of a section: text for people, data for a file, figures for the targets."""
+"""Defines the result of a section: a text to print, data to save, figures to compare with the targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Section:
-    """The result of one section. `figures` has the names of `targets.py`; `is_single`: one run, no rounds."""
+    """The result of one section. `figures` uses the names in `targets.py`; `is_single`: one run only."""
 
     name: str
     text: str

@@ -1,7 +1,7 @@
-"""What sharing saves: processes and memory of N clients with M stdio servers, through us and each on its own.
+"""Measures processes and memory of N clients with M stdio servers, with and without the manager.
 
-Usage: .venv/bin/python -m scripts.benchmarks.sharing [clients [servers]]   (8 and 6 where nothing is said)
-Linux only: memory is the proportional share (PSS), which counts what processes have in common once.
+Usage: .venv/bin/python -m scripts.benchmarks.sharing [clients [servers]]   (default: 8 and 6)
+Linux only. Memory is the proportional set size (PSS), in which the pages that processes share count once.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from mcp.server.mcpserver import MCPServer
 server = MCPServer("bench")
 @server.tool()
 def pid() -> int:
-    "Who answers."
+    "The pid of the server."
     import os
     return os.getpid()
 server.run("stdio")
 """
-"""A server as its author would write it, with the official SDK."""
+"""A stdio server with the official SDK."""
 REVISION = "2025-11-25"
 READY_S = 60.0
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Some processes: how many, their memory in bytes, and seconds until every client had every answer."""
+    """The number of processes, their memory in bytes, and the seconds until every client had all answers."""
 
     label: str
     processes: int
@@ -54,7 +54,7 @@ class Footprint:
 
 
 def pss(pids: Iterable[int]) -> int:
-    """The proportional memory of processes."""
+    """The proportional set size of the processes, in bytes."""
     return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
 
 
@@ -66,58 +66,58 @@ def initialize(number: int) -> dict[str, object]:
 
 
 def request(number: int, method: str, **params: object) -> dict[str, object]:
-    """Any other request."""
+    """A request with a method and parameters."""
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
 def server(folder: Path) -> list[str]:
-    """The command of the server."""
+    """Write the server into the folder and return its command."""
     program = folder / "server.py"
     program.write_text(SERVER)
     return [sys.executable, str(program)]
 
 
-# --- every client on its own
+# --- each client starts its own servers
 
 
-async def own_copy(command: list[str]) -> asyncio.subprocess.Process:
-    """A copy of a server that has answered a call."""
+async def started_server(command: list[str]) -> asyncio.subprocess.Process:
+    """Start a server, call it once, and return its process."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    told = {"jsonrpc": "2.0", "method": names.INITIALIZED}
-    for message in (initialize(1), told, request(2, names.TOOLS_CALL, name="pid", arguments={})):
+    initialized = {"jsonrpc": "2.0", "method": names.INITIALIZED}
+    for message in (initialize(1), initialized, request(2, names.TOOLS_CALL, name="pid", arguments={})):
         process.stdin.write(json.dumps(message).encode() + b"\n")
         if "id" in message:
             await process.stdout.readline()
     return process
 
 
-async def each_on_its_own(command: list[str], clients: int, servers: int) -> Footprint:
-    """Every client starts every server, as clients do without us."""
+async def without_manager(command: list[str], clients: int, servers: int) -> Footprint:
+    """Measure clients that each start every server, as they do without the manager."""
     began = time.monotonic()
-    copies: list[asyncio.subprocess.Process] = []
+    processes: list[asyncio.subprocess.Process] = []
     try:
         for _ in range(clients):
-            copies += await asyncio.gather(*(own_copy(command) for _ in range(servers)))
+            processes += await asyncio.gather(*(started_server(command) for _ in range(servers)))
         seconds = time.monotonic() - began
-        return Footprint("each client on its own", len(copies), pss(one.pid for one in copies), seconds)
+        return Footprint("without the manager", len(processes), pss(one.pid for one in processes), seconds)
     finally:
-        for copy in copies:
-            copy.kill()
-        for copy in copies:
-            await copy.wait()
+        for process in processes:
+            process.kill()
+        for process in processes:
+            await process.wait()
 
 
-# --- through us
+# --- all clients use one manager
 
 
 @contextlib.asynccontextmanager
 async def running_manager(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
-    """A manager on folders and a port of its own, and its address."""
+    """Run a manager in the folder, on a free port, until the block ends; yield its process and address."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LMTB_HTTP_PORT": "0"}
     environ |= {f"LMTB_{one}_DIR": str(folder / one.lower()) for one in ("CONFIG", "STATE", "RUNTIME")}
     control = Control(Paths.of_user(environ).control_socket)
@@ -136,7 +136,7 @@ async def running_manager(folder: Path) -> AsyncIterator[tuple[asyncio.subproces
 
 
 async def address_of(control: Control) -> str:
-    """The manager's address, as soon as it answers."""
+    """Wait until the manager answers and return the address of its endpoint."""
     while True:
         with contextlib.suppress(NoManager, ManagerFault):
             return str((await asyncio.to_thread(control.get, "/status"))["address"])
@@ -144,7 +144,7 @@ async def address_of(control: Control) -> str:
 
 
 async def one_client(http: ClientSession, address: str, project: Path, servers: int) -> None:
-    """A client that has an answer of every server, which it calls once it sees their tools."""
+    """Open a session, wait until all servers' tools are listed, and call one tool of each server."""
     async with http.post(address, json=initialize(1)) as response:
         own = {headers.SESSION: response.headers[headers.SESSION], headers.VERSION: REVISION}
 
@@ -157,14 +157,14 @@ async def one_client(http: ClientSession, address: str, project: Path, servers: 
 
     await ask(names.TOOLS_CALL, name=names.HANDSHAKE, arguments={"cwd": str(project)})
     async with asyncio.timeout(READY_S):
-        while (await ask(names.TOOLS_LIST)).count('__pid"') < servers:  # noqa: ASYNC110  nothing tells us
+        while (await ask(names.TOOLS_LIST)).count('__pid"') < servers:  # noqa: ASYNC110  no event without a stream
             await asyncio.sleep(0.1)
     for number in range(servers):
         await ask(names.TOOLS_CALL, name=f"s{number}__pid", arguments={})
 
 
-async def through_us(command: list[str], folder: Path, clients: int, servers: int) -> list[Footprint]:
-    """All clients share a workspace: our own processes and the servers', and the servers' alone."""
+async def with_manager(command: list[str], folder: Path, clients: int, servers: int) -> list[Footprint]:
+    """Measure clients that share one workspace: all processes, and the stdio servers alone."""
     (folder / "config").mkdir()
     entries = [
         f'[[mcp.stdio_servers]]\nnamespace = "s{n}"\ncommand = {json.dumps(command)}' for n in range(servers)
@@ -178,11 +178,11 @@ async def through_us(command: list[str], folder: Path, clients: int, servers: in
         await asyncio.gather(*(one_client(http, address, project, servers) for _ in range(clients)))
         seconds = time.monotonic() - began
         family = psutil.Process(manager.pid).children(recursive=True)
-        theirs = [one.pid for one in family if command[-1] in one.cmdline()]
-        every = [manager.pid, *(one.pid for one in family)]
+        servers_alone = [one.pid for one in family if command[-1] in one.cmdline()]
+        all_pids = [manager.pid, *(one.pid for one in family)]
         return [
-            Footprint("through us", len(every), pss(every), seconds),
-            Footprint("  of it the servers", len(theirs), pss(theirs), seconds),
+            Footprint("with the manager", len(all_pids), pss(all_pids), seconds),
+            Footprint("  stdio servers of it", len(servers_alone), pss(servers_alone), seconds),
         ]
 
 
@@ -191,8 +191,8 @@ async def main(clients: int, servers: int) -> None:
     with tempfile.TemporaryDirectory(prefix="lmtb-bench-") as name:
         folder = Path(name)
         command = server(folder)
-        rows = [await each_on_its_own(command, clients, servers)]
-        rows += await through_us(command, folder, clients, servers)
+        rows = [await without_manager(command, clients, servers)]
+        rows += await with_manager(command, folder, clients, servers)
     print(f"{clients} clients, {servers} stdio servers{'':8}processes     memory      until answered")
     for row in rows:
         print(row.line())

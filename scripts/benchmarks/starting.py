@@ -21,17 +21,17 @@ REST_S = 1.5
 
 
 def run(plan: Plan) -> Section:
-    """Run the section."""
+    """Measure the start of managers and of workspace servers."""
     plan.say("start: manager")
     fresh = [_fresh(plan, number) for number in range(max(ROUNDS, plan.rounds))]
     started, resident, spent = (statistics.median(column) for column in zip(*fresh, strict=True))
     plan.say("start: workspace servers")
-    times, family, each = _workspaces(plan)
+    times, manager_and_fork_server, each = _workspaces(plan)
     p50, p95 = statistics.median(times), at_share(times, 0.95)
     rows = [
         ("manager, from start to first answer", f"{started:.0f} ms, median of {len(fresh)}"),
         ("manager, idle memory (RSS)", f"{resident:.1f} MB"),
-        ("manager and fork server, idle (PSS)", f"{family:.1f} MB"),
+        ("manager and fork server, idle (PSS)", f"{manager_and_fork_server:.1f} MB"),
         ("`lmtb status`, processor time", f"{spent:.0f} ms"),
         (
             "handshake that starts a server, and first answer of a tool",
@@ -43,7 +43,7 @@ def run(plan: Plan) -> Section:
         "start s": started / 1000, "idle MB": resident, "status ms": spent, "cold ms": p95,
         "workspace MB": each,
     }  # fmt: skip
-    data = {"fresh": fresh, "cold ms": times, "template MB": family}
+    data = {"fresh": fresh, "cold ms": times, "fork server MB": manager_and_fork_server}
     return Section("start", table(("what", "measured"), rows), data, figures)
 
 

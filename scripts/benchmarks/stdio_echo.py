@@ -1,6 +1,6 @@
-"""An MCP server on stdio that answers at once and knows one tool, `echo`: what proxies have behind them.
+"""Runs a stdio MCP server with one tool, `echo`, which the measured proxies have behind them.
 
-It stands alone and imports little, because it must not be what is measured: `python -I -S stdio_echo.py`.
+Usage: python -I -S stdio_echo.py. It imports little, so that its own time hardly counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOOL = {
 
 
 def result(message: dict[str, object]) -> object:
-    """What a request is answered with."""
+    """The result of a request."""
     match message["method"]:
         case "tools/call":
             return RESULT
@@ -35,18 +35,18 @@ def result(message: dict[str, object]) -> object:
 
 
 def answers(lines: list[bytes]) -> bytes:
-    """The answers to those of the messages that want one."""
+    """The responses to the requests among these messages."""
     messages = [json.loads(line) for line in lines if line.strip()]
-    said = [
+    responses = [
         {"jsonrpc": "2.0", "id": one["id"], "result": result(one)}
         for one in messages
         if "method" in one and "id" in one
     ]
-    return b"".join(json.dumps(one).encode() + b"\n" for one in said)
+    return b"".join(json.dumps(one).encode() + b"\n" for one in responses)
 
 
 def main() -> None:
-    """Answer until the input ends."""
+    """Answer requests until the input ends."""
     rest = b""
     while read := os.read(0, 1 << 20):
         *lines, rest = (rest + read).split(b"\n")

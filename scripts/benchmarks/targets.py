@@ -10,7 +10,7 @@ from scripts.benchmarks.table import figure, table
 
 @dataclass(frozen=True)
 class Target:
-    """A limit for a figure: an upper one, or a lower one if `at_least`."""
+    """An upper limit for a figure, or a lower one if `at_least` is true."""
 
     figure: str
     text: str
@@ -37,12 +37,12 @@ TARGETS = (
     *(
         Target(
             f"rate {size} {form}{read}",
-            f"calls/s, results of {size}, {name}{whose}, worst case",
+            f"calls/s, results of {size}, {name}{servers}, worst case",
             0.8,
             TIMES,
             at_least=True,
         )
-        for read, whose in (("", ""), ("-read", " from servers that announce no result trim"))
+        for read, servers in (("", ""), ("-read", " from servers that announce no result trim"))
         for size in ("10KB", "1MB")
         for form, name in (("json", "JSON"), ("sse", "event stream"))
     ),
@@ -85,8 +85,8 @@ def against(figures: Mapping[str, float], targets: Iterable[Target] = TARGETS) -
     for one in targets:
         value = figures.get(one.figure)
         word = "≥" if one.at_least else "≤"
-        said = None if value is None else f"{figure(value)}{one.unit}"
-        rows.append((one.text, f"{word} {one.limit:g}{one.unit}", said, verdict(one, value)))
+        measured = None if value is None else f"{figure(value)}{one.unit}"
+        rows.append((one.text, f"{word} {one.limit:g}{one.unit}", measured, verdict(one, value)))
     return table(("what", "target", "measured", ""), rows)
 
 

@@ -1,7 +1,7 @@
-"""How long `tool_search` takes: medians in milliseconds for 1,000, 2,000 and 10,000 tools.
+"""Measures `tool_search`: median milliseconds for 1,000, 2,000 and 10,000 tools.
 
 Usage: .venv/bin/python -m scripts.benchmarks.tool_search [tools ...]
-The contract allows 20 ms for 2,000 tools.
+The limit is 20 ms for 2,000 tools.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ QUERIES = {
 
 
 def tools(count: int) -> list[Searchable]:
-    """As many different tools as real servers might offer, the same on every run."""
-    chance = random.Random(count)
+    """Generate different tools like those of real servers, the same on every run."""
+    rng = random.Random(count)
     services, verbs, objects = SERVICES.split(), VERBS.split(), OBJECTS.split()
     made: dict[str, Searchable] = {}
     while len(made) < count:
-        service, verb, thing = chance.choice(services), chance.choice(verbs), chance.choice(objects)
-        detail = chance.choice(DETAILS)
-        tail = chance.choice(
-            ("", f"_{detail.replace(' ', '_')}", f"_{chance.choice(objects)}", f"_v{chance.randint(2, 99)}")
+        service, verb, thing = rng.choice(services), rng.choice(verbs), rng.choice(objects)
+        detail = rng.choice(DETAILS)
+        tail = rng.choice(
+            ("", f"_{detail.replace(' ', '_')}", f"_{rng.choice(objects)}", f"_v{rng.randint(2, 99)}")
         )
         name = f"{service}__{verb}_{thing}{tail}"[:64]
         fill = {
@@ -74,22 +74,22 @@ def tools(count: int) -> list[Searchable]:
             "verb": verb,
             "object": thing,
             "detail": detail,
-            "n": chance.randint(1, 5000),
+            "n": rng.randint(1, 5000),
         }
-        said = [f"{verb.title()} a {thing.replace('_', ' ')} {detail} ({service})."]
-        said += [text.format(**fill) for text in chance.sample(SENTENCES, chance.randint(0, 4))]
-        definition = {"name": name, "description": " ".join(said), "inputSchema": {"type": "object"}}
+        sentences = [f"{verb.title()} a {thing.replace('_', ' ')} {detail} ({service})."]
+        sentences += [text.format(**fill) for text in rng.sample(SENTENCES, rng.randint(0, 4))]
+        definition = {"name": name, "description": " ".join(sentences), "inputSchema": {"type": "object"}}
         made[name] = Searchable(name, definition, (service, "remote", *thing.split("_")))
     return list(made.values())
 
 
 def milliseconds(begun: float) -> float:
-    """Since then."""
+    """The milliseconds since `begun`."""
     return (time.perf_counter() - begun) * 1000
 
 
 async def longest_pause(entries: list[Searchable]) -> tuple[float, float]:
-    """(milliseconds until a first search is answered, the longest the event loop stood still meanwhile)."""
+    """The milliseconds of a first search, and the longest pause of the event loop during it."""
     pauses = [0.0]
 
     async def watch() -> None:
@@ -107,7 +107,7 @@ async def longest_pause(entries: list[Searchable]) -> tuple[float, float]:
 
 
 def measure(count: int) -> dict[str, float]:
-    """The medians for so many tools, by what was done."""
+    """The median milliseconds of each operation for `count` tools."""
     entries = tools(count)
     builds = []
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Other proxies: how they are started and called, and what is said of those that are not here."""
+"""Other proxies: their commands, their calls, and the report of missing ones."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_every_proxy_serves_the_same_server_on_the_port_it_is_given(tmp_path: Pa
 
 def test_packages_go_into_their_folder_and_run_no_scripts(tmp_path: Path) -> None:
     for peer in PEERS:
-        said = commands(peer, tmp_path)
-        assert all(any(str(tmp_path) in word for word in one) for one in said)
-        assert peer.registry == "pypi" or "--ignore-scripts" in said[0]
+        install = commands(peer, tmp_path)
+        assert all(any(str(tmp_path) in word for word in one) for one in install)
+        assert peer.registry == "pypi" or "--ignore-scripts" in install[0]
 
 
 def test_a_call_by_rest_counts_as_well() -> None:
@@ -48,13 +48,13 @@ def test_a_call_by_rest_counts_as_well() -> None:
 
 
 def test_the_stdio_server_answers_requests_only() -> None:
-    asked = [
+    messages = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "echo"}},
         {"jsonrpc": "2.0", "id": 9, "result": {}},
     ]
-    lines = b"".join(json.dumps(one).encode() + b"\n" for one in asked)
+    lines = b"".join(json.dumps(one).encode() + b"\n" for one in messages)
     done = subprocess.run(
         [sys.executable, *SERVER[1:]], input=lines, capture_output=True, check=True, timeout=30
     )
@@ -63,7 +63,7 @@ def test_the_stdio_server_answers_requests_only() -> None:
     assert (second["id"], len(second["result"]["content"][0]["text"])) == ("a", 200)
 
 
-def test_the_best_of_the_others_counts_and_the_absent_are_named() -> None:
+def test_the_best_proxy_counts_and_missing_ones_are_named() -> None:
     found = {
         16: {
             OURS: ONE,

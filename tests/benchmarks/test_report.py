@@ -1,4 +1,4 @@
-"""What is said of results, and what counts of those that were measured."""
+"""Texts and figures of the measured sections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scripts.benchmarks import hop, memory
-from scripts.benchmarks.__main__ import asked
+from scripts.benchmarks.__main__ import options
 from scripts.benchmarks.cases import Case
 from scripts.benchmarks.report import quick_text, targets_text
 from scripts.benchmarks.rounds import Measured
@@ -31,7 +31,7 @@ ONE = Measured(
 CHEAP, SLOW = Case("modern", "json", "200B", 16), Case("legacy", "json", "200B", 1)
 
 
-def test_the_hop_is_held_against_nginx_and_latency_against_nobody_between() -> None:
+def test_the_hop_is_relative_to_nginx_and_latency_to_a_direct_call() -> None:
     found = {
         CHEAP: {"nginx": ONE, "ours": replace(ONE, cpu=13, refused=1)},
         SLOW: {"nginx": ONE, "ours": replace(ONE, p50=80), "direct": replace(ONE, p50=20)},
@@ -57,30 +57,30 @@ def test_large_answers_report_the_worse_era_and_memory_relative_to_small() -> No
 
 
 def test_the_front_page_quotes_both_eras_and_the_worse_latency() -> None:
-    said = quick_text(
+    text = quick_text(
         {"cpu modern": 1.31, "cpu legacy": 1.42, "added p50 modern": 1.05, "added p50 legacy": 1.1}
     )
-    assert "1.31 ×" in said
-    assert "1.42 ×" in said
-    assert "1.10 ×" in said
+    assert "1.31 ×" in text
+    assert "1.42 ×" in text
+    assert "1.10 ×" in text
 
 
-def test_a_part_of_a_run_speaks_of_its_own_targets_only() -> None:
+def test_a_partial_run_lists_only_its_own_targets() -> None:
     part = [Section("memory", "", figures={"session KiB": 0.5})]
     assert len(targets_text(part, whole=False).splitlines()) == 3
     assert "not measured" in targets_text(part, whole=True)
 
 
-def test_what_all_but_a_twentieth_need() -> None:
+def test_the_value_at_a_share_is_a_percentile() -> None:
     assert at_share(range(1, 21), 0.95) == 20
     assert at_share([5], 0.95) == 5
 
 
-def test_memory_is_told_in_a_table() -> None:
+def test_memory_is_reported_in_a_table() -> None:
     assert "| connection, idle | 3.34 |" in memory.text({"connection": 3.34}, 2000)
 
 
 def test_an_unknown_section_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        asked(["--only", "hop,nothing"])
+        options(["--only", "hop,nothing"])
     assert "no section nothing; there are: hop, " in capsys.readouterr().err

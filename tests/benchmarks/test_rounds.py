@@ -23,22 +23,22 @@ ONE = Measured(
 
 
 def test_all_are_measured_in_turns() -> None:
-    asked: list[str] = []
+    measured: list[str] = []
 
     def measure(name: str) -> Measured:
-        asked.append(name)
-        return replace(ONE, cpu=len(asked))
+        measured.append(name)
+        return replace(ONE, cpu=len(measured))
 
     found = in_turns(["A", "B"], 3, measure)
-    assert asked == ["A", "B"] * 3
+    assert measured == ["A", "B"] * 3
     assert (found["A"].cpu, found["B"].cpu) == (3, 4)
 
 
-def test_an_outlier_moves_no_median_and_no_refused_call_is_lost() -> None:
+def test_an_outlier_does_not_move_the_median_and_refused_calls_add_up() -> None:
     found = median([ONE, replace(ONE, cpu=11, refused=2), replace(ONE, cpu=900, refused=1)])
     assert (found.cpu, found.refused) == (11, 3)
 
 
-def test_a_ratio_to_nothing_is_no_fault() -> None:
+def test_a_ratio_to_zero_is_infinite() -> None:
     assert ratio(3, 2) == 1.5
     assert ratio(3, 0) == float("inf")

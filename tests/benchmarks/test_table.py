@@ -1,4 +1,4 @@
-"""Tables as people read them."""
+"""Markdown tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was promised beside what was measured."""
+"""Targets compared with measured figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our own manager as a run needs it: folders and port of its own, workspaces and sessions to call."""
+"""Runs a manager in a temporary folder on a free port, and opens workspaces and sessions in it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
 from scripts.benchmarks.nginx import NONCE
 from scripts.benchmarks.plan import ROOT
-from scripts.benchmarks.processes import READY_S, patiently, running
+from scripts.benchmarks.processes import READY_S, running, wait_for
 
-ASKING = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+POST_HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 CLIENT = {"name": "bench", "version": "1"}
 COMMAND = (sys.executable, "-I", "-m", "manager", "serve")
 
@@ -35,26 +35,27 @@ class Manager:
     environ: Mapping[str, str]
 
     def workspace(self, project: Path) -> str:
-        """The id of a folder's workspace."""
+        """The id of the workspace of a folder."""
         return str(self.control.post("/resolve", {"cwd": str(project)})["match"]["workspace"])
 
     def address(self, path: str = names.MCP_PATH) -> str:
-        """Where a path is."""
+        """The address of a path."""
         return f"http://127.0.0.1:{self.port}{path}"
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """That of a manager whose folders are here, and which lets the system choose its port."""
+    """The environment of a manager that keeps its folders in `folder` and uses a free port."""
     places = {f"LMTB_{one}_DIR": str(folder / one.lower()) for one in ("CONFIG", "STATE", "RUNTIME")}
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "LMTB_HTTP_PORT": "0"} | places
 
 
 @contextlib.contextmanager
 def manager(folder: Path, on: frozenset[int], **settings: object) -> Iterator[Manager]:
-    """A manager for as long as the block lasts.
+    """Run a manager on these processors until the block ends.
 
     Args:
-        settings: give `fork_servers` where no server of ours is called: its template would be counted.
+        settings: settings of the manager. Pass `fork_servers=False` if no workspace server of ours is called;
+            otherwise the fork server is measured, too.
     """
     folder.mkdir(parents=True, exist_ok=True)
     environ = environment(folder) | {f"LMTB_{name.upper()}": str(value) for name, value in settings.items()}
@@ -66,19 +67,19 @@ def manager(folder: Path, on: frozenset[int], **settings: object) -> Iterator[Ma
                 raise RuntimeError((folder / "manager.log").read_text())
             return str(control.get("/status")["address"])
 
-        found = patiently(address, NoManager, ManagerFault, what="the manager")
+        found = wait_for(address, NoManager, ManagerFault, what="the manager")
         yield Manager(one.pid, control, int(found.removesuffix(names.MCP_PATH).rpartition(":")[2]), environ)
 
 
 def project(folder: Path) -> Path:
-    """A folder that is taken for a project."""
+    """Create a folder that counts as a project."""
     (folder / ".git").mkdir(parents=True)
     return folder
 
 
 @contextlib.contextmanager
 def registered(one: Manager, projects: Sequence[Path], port: int, pid: int) -> Iterator[None]:
-    """Keep a server that somebody else started known to the manager, as the one of these projects."""
+    """Register a server that was started elsewhere for these projects, until the block ends."""
     stop = threading.Event()
     beats = [
         {
@@ -94,7 +95,7 @@ def registered(one: Manager, projects: Sequence[Path], port: int, pid: int) -> I
 
     def keep() -> None:
         while not stop.wait(1.0):
-            with contextlib.suppress(NoManager, ManagerFault):  # busy, or about to end
+            with contextlib.suppress(NoManager, ManagerFault):  # the manager is busy or stopping
                 beat()
 
     def all_ready() -> bool:
@@ -104,7 +105,7 @@ def registered(one: Manager, projects: Sequence[Path], port: int, pid: int) -> I
     thread = threading.Thread(target=keep, daemon=True)
     thread.start()
     try:
-        patiently(all_ready, NoManager, ManagerFault, ControlRefusal, what="the registered server")
+        wait_for(all_ready, NoManager, ManagerFault, ControlRefusal, what="the registered server")
         yield
     finally:
         stop.set()
@@ -112,14 +113,14 @@ def registered(one: Manager, projects: Sequence[Path], port: int, pid: int) -> I
 
 
 def post(address: str, body: bytes, fields: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
-    """What a POST is answered with: the body, and the fields."""
-    request = urllib.request.Request(address, body, {**ASKING, **fields})
+    """Send a POST request; return the body and the header fields of the answer."""
+    request = urllib.request.Request(address, body, {**POST_HEADERS, **fields})
     with urllib.request.urlopen(request, timeout=READY_S) as response:
         return response.read(), response.headers
 
 
 def opened_session(address: str) -> str:
-    """The id of a new session of the legacy era, ready for calls; empty where the server keeps none."""
+    """Open a session (MCP 2025-11-25) and return its id; empty if the server has no sessions."""
     params = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": CLIENT}
     _, said = post(address, jsonrpc.request(b"1", names.INITIALIZE, params), {})
     session = said.get(headers.SESSION, "")
@@ -129,7 +130,7 @@ def opened_session(address: str) -> str:
 
 
 def bound_session(one: Manager, folder: Path) -> str:
-    """A session that chose the workspace of a folder."""
+    """Open a session, bind it to the workspace of a folder, and return its id."""
     session = opened_session(one.address())
     call: dict[str, Any] = {"name": names.HANDSHAKE, "arguments": {"cwd": str(folder)}}
     body = jsonrpc.request(b"2", names.TOOLS_CALL, call)
@@ -140,8 +141,8 @@ def bound_session(one: Manager, folder: Path) -> str:
 
 
 def version() -> str:
-    """The sources that are measured."""
-    import subprocess  # noqa: PLC0415  only here
+    """The version of the measured sources, by `git describe`."""
+    import subprocess  # noqa: PLC0415  only this function uses it
 
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=9"]
     try:

@@ -1,4 +1,4 @@
-"""The programs every measurement needs, nginx and wrk: found, installed where we may, or named as missing."""
+"""Checks that nginx and wrk are installed, and installs them if it runs as root on Debian or Ubuntu."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from scripts.benchmarks.plan import Missing
 NEEDED: Mapping[str, Callable[[], object]] = {
     "nginx": nginx.path,
     "libnginx-mod-http-lua": nginx.has_modules,
-    "wrk": load.path,
+    "wrk": load.program,
 }
 
 
-def found() -> dict[str, str]:
-    """Their versions.
+def versions() -> dict[str, str]:
+    """The versions of nginx and wrk, which are installed first if possible.
 
     Raises:
-        Missing: one is not here.
+        Missing: a program is not installed.
     """
     if sys.platform != "linux":
         raise Missing("The bench reads processor time from /proc. Next step: run it on Linux.")
@@ -39,7 +39,7 @@ def _missing() -> list[str]:
 
 
 def _install(names: list[str]) -> None:
-    """Have Debian's packages, where we are root; without starting the service that nginx comes with."""
+    """Install Debian packages if this runs as root, without starting the service of nginx."""
     if os.geteuid() or shutil.which("apt-get") is None:
         return
     print(f"installing {' '.join(names)}", file=sys.stderr)

@@ -1,10 +1,10 @@
-"""How long a workspace takes that was not there: from the handshake to a tool's answer; and what it weighs.
+"""Measures cold starts of workspace servers: time from handshake to a tool's answer, and added memory.
 
 Usage: python -m scripts.benchmarks.cold [number of workspaces, 30 by default]
-Half of them by a manager that forks its servers, half by one that starts each anew, in turns. What is timed
-is a stateless handshake, which starts the server, and a call of `calculator`, on one connection. Memory is
-the proportional share (PSS) of manager, template and servers together: what each further server adds. Linux
-only.
+One manager forks its servers, another one starts new processes; each starts half of the servers, in turns.
+The time is that of a stateless handshake, which starts the server, and a call of `calculator`, on one
+connection. Memory is the proportional set size (PSS) of manager, fork server and workspace servers together,
+of which the growth per server is printed. Linux only.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ META: Final = {names.META_VERSION: MODERN_REVISIONS[0], names.META_CAPABILITIES:
 
 @dataclass
 class Manager:
-    """A manager in folders of its own, and what was measured of it."""
+    """A running manager, the times of its cold starts (ms) and its recorded memory (KiB)."""
 
     process: subprocess.Popen[bytes]
     folder: Path
     port: int
     times: list[float] = field(default_factory=list)
-    weights: list[int] = field(default_factory=list)
+    memory: list[int] = field(default_factory=list)
 
-    def cold(self) -> None:
-        """Add one workspace."""
+    def cold_start(self) -> None:
+        """Create a project, start its server, and record the milliseconds to the first answer of a tool."""
         project = self.folder / f"project-{len(self.times)}"
         (project / ".git").mkdir(parents=True)
         connection = http.client.HTTPConnection("127.0.0.1", self.port)
@@ -58,15 +58,15 @@ class Manager:
         assert answer["result"]["structuredContent"] == {"value": 42}, answer
         connection.close()
 
-    def weigh(self) -> None:
+    def record_memory(self) -> None:
         """Record the memory (PSS) of manager, fork server and workspace servers together, in KiB."""
-        self.weights.append(sum(pss(pid) for pid in family(str(self.folder))))
+        self.memory.append(sum(pss(pid) for pid in processes_of(str(self.folder))))
 
 
 def call(
     connection: http.client.HTTPConnection, target: str, tool: str, arguments: dict[str, str]
 ) -> dict[str, Any]:
-    """The answer to a stateless call."""
+    """Make a stateless call and return the answer."""
     params = {"name": tool, "arguments": arguments, "_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": names.TOOLS_CALL, "params": params})
     fields = {
@@ -84,8 +84,8 @@ def call(
     return answer
 
 
-def family(home: str) -> list[int]:
-    """All processes of a home."""
+def processes_of(home: str) -> list[int]:
+    """The pids of all processes whose environment has this HOME."""
     mark, found = f"HOME={home}".encode(), []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -98,14 +98,14 @@ def family(home: str) -> list[int]:
 
 
 def pss(pid: int) -> int:
-    """The proportional share of a process, in KiB."""
+    """The proportional set size of a process, in KiB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 @contextmanager
 def manager(folder: Path, *, forks: bool) -> Iterator[Manager]:
-    """A manager for as long as the block lasts; ready to fork, if it is to."""
+    """Run a manager until the block ends; with `forks`, wait until its fork server is ready."""
     folder.mkdir()
     places = {f"LMTB_{one}_DIR": str(folder / one.lower()) for one in ("CONFIG", "STATE", "RUNTIME")}
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), **places, "LMTB_FORK_SERVERS": str(forks)}
@@ -120,8 +120,8 @@ def manager(folder: Path, *, forks: bool) -> Iterator[Manager]:
         )
     try:
         control = Control(Paths.of_user(environ).control_socket)
-        port = int(patiently(lambda: address(control), log).removesuffix("/mcp").rpartition(":")[2])
-        patiently(lambda: not forks or "fork_server.ready" in log.read_text(), log)
+        port = int(wait_for(lambda: address(control), log).removesuffix("/mcp").rpartition(":")[2])
+        wait_for(lambda: not forks or "fork_server.ready" in log.read_text(), log)
         yield Manager(process, folder, port)
     finally:
         process.terminate()
@@ -129,15 +129,15 @@ def manager(folder: Path, *, forks: bool) -> Iterator[Manager]:
 
 
 def address(control: Control) -> str:
-    """The endpoint; empty until there is one."""
+    """The address of the endpoint; empty until the manager answers."""
     try:
         return str(control.get("/status")["address"])
     except (NoManager, ManagerFault):
         return ""
 
 
-def patiently(look: Callable[[], Any], log: Path) -> Any:
-    """What is looked for, as soon as it is there."""
+def wait_for(look: Callable[[], Any], log: Path) -> Any:
+    """Poll `look` until it returns a true value, and return that."""
     deadline = time.monotonic() + READY_S
     while not (found := look()):
         assert time.monotonic() < deadline, log.read_text()
@@ -146,22 +146,22 @@ def patiently(look: Callable[[], Any], log: Path) -> Any:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the results."""
     number = int(sys.argv[1]) if len(sys.argv) > 1 else 30
     with (
         tempfile.TemporaryDirectory() as folder,
         manager(Path(folder, "forks"), forks=True) as forking,
         manager(Path(folder, "starts"), forks=False) as starting,
     ):
-        both = {"forked": forking, "started anew": starting}
+        both = {"forked": forking, "new process": starting}
         for _ in range(number // 2):
             for one in both.values():
-                one.cold()
+                one.cold_start()
                 time.sleep(1.5)  # a server opens its internal channel a second later
-                one.weigh()
+                one.record_memory()
         for kind, one in both.items():
             p95 = statistics.quantiles(one.times, n=20)[-1]
-            added = statistics.median(b - a for a, b in pairwise(one.weights)) / 1024
+            added = statistics.median(b - a for a, b in pairwise(one.memory)) / 1024
             print(
                 f"{kind:>12}: first answer p50 {statistics.median(one.times):.1f} ms, p95 {p95:.1f} ms;"
                 f" each further workspace {added:.1f} MiB"

@@ -1,7 +1,7 @@
 """Measures the seconds from `git clone` to the first forwarded call, for each way to install the program.
 
 The times depend on the network and on the caches of pip and uv, which are those of this user. Each way gets a
-clone, a home and folders of its own. What an installer lacks, or fails at, is a row without a time.
+clone, a home and folders of its own. If an installer is missing or fails, its row has the reason only.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PREFIXES: Final = ("PIP_", "UV_")
 """Variables that tell pip and uv where packages are."""
 
 
-class Absent(Exception):
-    """This way cannot be gone here; the message is why."""
+class NotInstallable(Exception):
+    """This way to install does not work on this machine; the message is the reason."""
 
 
 class Way(NamedTuple):
-    """A way to install: the program it needs, its command in the clone, and where `lmtb` is then."""
+    """A way to install: the required program, the command in the clone, and the path of `lmtb` afterwards."""
 
     program: str
     command: tuple[str, ...]
@@ -43,7 +43,7 @@ class Way(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds of the steps."""
+    """The seconds that each step takes."""
 
     clone: float
     install: float
@@ -59,7 +59,7 @@ WAYS: Final[Mapping[str, Way]] = {
 
 
 def run(plan: Plan) -> Section:
-    """Run the section."""
+    """Measure each way to install."""
     rows: list[tuple[str, ...]] = []
     data: dict[str, object] = {}
     for number, (name, way) in enumerate(WAYS.items()):
@@ -68,7 +68,7 @@ def run(plan: Plan) -> Section:
         folder.mkdir()
         try:
             times = one_way(way, folder)
-        except Absent as why:
+        except NotInstallable as why:
             rows.append((name, "-", "-", "-", "-", str(why)))
             continue
         data[name] = times._asdict()
@@ -78,27 +78,29 @@ def run(plan: Plan) -> Section:
 
 
 def one_way(way: Way, folder: Path) -> Times:
-    """The times of one way; what was started is stopped.
+    """Measure one way to install, and stop the manager that it started.
 
     Raises:
-        Absent: a step failed.
+        NotInstallable: a step failed.
     """
     if shutil.which(way.program) is None:
-        raise Absent(f"{way.program} is not on the PATH")
+        raise NotInstallable(f"{way.program} is not on the PATH")
     home, clone = folder / "home", folder / "clone"
     home.mkdir()
     environ = environment(home)
-    took_clone = timed(lambda: do(["git", "clone", "--quiet", str(ROOT), str(clone)], folder, environ))
-    took_install = timed(lambda: do(list(way.command), clone, environ))
+    clone_s = seconds_of(
+        lambda: run_step(["git", "clone", "--quiet", str(ROOT), str(clone)], folder, environ)
+    )
+    install_s = seconds_of(lambda: run_step(list(way.command), clone, environ))
     lmtb = way.lmtb.format(home=home, clone=clone)
     with stopped_at_the_end(lmtb, folder, environ):
-        took_up = timed(lambda: do([lmtb, "up"], folder, environ))
-        took_call = timed(lambda: first_call(folder, environ))
-    return Times(took_clone, took_install, took_up, took_call)
+        up_s = seconds_of(lambda: run_step([lmtb, "up"], folder, environ))
+        call_s = seconds_of(lambda: first_call(folder, environ))
+    return Times(clone_s, install_s, up_s, call_s)
 
 
 def environment(home: Path) -> dict[str, str]:
-    """A new user's environment, but for the packages that were downloaded before."""
+    """The environment of a new user who has the package caches of this user."""
     known = {
         name: value for name, value in os.environ.items() if name in PASSED_ON or name.startswith(PREFIXES)
     }
@@ -118,18 +120,18 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def timed(step: Callable[[], object]) -> float:
-    """The seconds that a step takes."""
+def seconds_of(step: Callable[[], object]) -> float:
+    """Run a step and return the seconds it takes."""
     began = time.perf_counter()
     step()
     return time.perf_counter() - began
 
 
-def do(command: list[str], folder: Path, environ: Mapping[str, str]) -> None:
+def run_step(command: list[str], folder: Path, environ: Mapping[str, str]) -> None:
     """Run a command.
 
     Raises:
-        Absent: it failed or took too long.
+        NotInstallable: it failed or took too long.
     """
     try:
         done = subprocess.run(
@@ -137,14 +139,14 @@ def do(command: list[str], folder: Path, environ: Mapping[str, str]) -> None:
             timeout=STEP_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as fault:
-        raise Absent(f"{command[0]}: {fault}") from fault
+        raise NotInstallable(f"{command[0]}: {fault}") from fault
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
-        raise Absent(f"{' '.join(command[:3])}: {lines[-1][:200]}")
+        raise NotInstallable(f"{' '.join(command[:3])}: {lines[-1][:200]}")
 
 
 def first_call(folder: Path, environ: Mapping[str, str]) -> None:
-    """Call a tool of a project that nobody used before."""
+    """Call a tool in a new project."""
     project = folder / "project"
     (project / ".git").mkdir(parents=True)
     address = str(Control(Paths.of_user(environ).control_socket).get("/status")["address"])
@@ -153,13 +155,13 @@ def first_call(folder: Path, environ: Mapping[str, str]) -> None:
     answer = cold.call(connection, f"/mcp?cwd={quote(str(project))}", "calculator", {"expression": "6 * 7"})
     connection.close()
     if answer["result"]["structuredContent"] != {"value": 42}:
-        raise Absent("the first call was not answered")
+        raise NotInstallable("the first call was not answered")
 
 
 @contextmanager
 def stopped_at_the_end(lmtb: str, folder: Path, environ: Mapping[str, str]) -> Iterator[None]:
-    """Stop the manager, however the block ends."""
+    """Stop the manager at the end of the block."""
     try:
         yield
     finally:
-        do([lmtb, "stop"], folder, environ)
+        run_step([lmtb, "stop"], folder, environ)

@@ -1,10 +1,9 @@
-"""What a manager costs that nobody uses yet: its start, its memory, and the command that asks how it is.
+"""Measures a manager without clients: time to its first answer, idle memory, time of `lmtb status`.
 
 Usage: python -m scripts.benchmarks.fresh_start [rounds, 10 by default]
-Start is from the start of the process to the first answer of the endpoint (`server/discover`); memory is
-resident, some seconds later, of the manager alone; the command is `lmtb status`, processor time of the
-whole process. Medians. Packages for development change what is imported, so this should run in an
-environment without them.
+The first time is from the start of the process to the answer to `server/discover`. Memory is the resident
+memory of the manager alone, three seconds later. Of `lmtb status`, the processor time counts. All figures are
+medians. Run it in an environment without the development packages, because they change what is imported.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ STATUS: Final = (sys.executable, "-I", "-m", "manager", "status")
 
 
 def free_port() -> int:
-    """A port nobody has at this moment."""
+    """A port that is free at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         port: int = one.getsockname()[1]
         return port
@@ -57,7 +56,7 @@ def answers(port: int) -> bool:
 
 
 def one_round(folder: Path) -> tuple[float, float, float]:
-    """Milliseconds to the first answer, MiB at rest, milliseconds of processor time of the status command."""
+    """Milliseconds to the first answer, MiB when idle, milliseconds of processor time of `lmtb status`."""
     places = {f"LMTB_{one}_DIR": str(folder / one.lower()) for one in ("CONFIG", "STATE", "RUNTIME")}
     environ = {"PATH": os.environ["PATH"], "HOME": str(folder), **places}
     port = free_port()
@@ -85,14 +84,14 @@ def one_round(folder: Path) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the medians."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 10
     found = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
             found.append(one_round(Path(folder)))
     started, resident, spent = (statistics.median(column) for column in zip(*found, strict=True))
-    print(f"first answer {started:.0f} ms; at rest {resident:.1f} MiB; lmtb status {spent:.0f} ms of CPU")
+    print(f"first answer {started:.0f} ms; idle {resident:.1f} MiB; lmtb status {spent:.0f} ms of CPU")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Installs other MCP proxies into `.bench/`, each into a folder of its own; quick where nothing changed.
+"""Installs other MCP proxies into `.bench/`, each into its own folder, unless they are installed already.
 
-No scripts of packages are run, nothing is installed outside, and who cannot be had is absent with a reason.
+It runs no scripts of npm packages and installs nothing outside that folder.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ NPM = (
 )
 
 
-class Absent(Exception):
-    """It cannot be had here; the message is why."""
+class NotInstallable(Exception):
+    """The proxy cannot be installed on this machine; the message is the reason."""
 
 
 def installed(peer: Peer) -> Path:
-    """The folder it is in.
+    """Install a proxy if necessary and return its folder.
 
     Raises:
-        Absent: it could not be installed.
+        NotInstallable: the installation failed.
     """
     folder = RESULTS / "peers" / peer.package.split("@")[0].split("=")[0].split(">")[0] / peer.registry
-    stamp, wanted = folder / ".installed", f"{peer.package} {sys.version}"
-    if not stamp.exists() or stamp.read_text() != wanted:
+    marker, wanted = folder / ".installed", f"{peer.package} {sys.version}"
+    if not marker.exists() or marker.read_text() != wanted:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for command in commands(peer, folder):
-            _do(command)
-        stamp.write_text(wanted)
+            _run(command)
+        marker.write_text(wanted)
     for name, text in (peer.files or {}).items():
         (folder / name).write_text(text)
     return folder
 
 
 def commands(peer: Peer, folder: Path) -> list[list[str]]:
-    """What installs it."""
+    """The commands that install a proxy into a folder."""
     if peer.registry == "npm":
         return [[*NPM, "--prefix", str(folder), peer.package]]
     pip = [sys.executable, "-I", "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
@@ -61,20 +61,20 @@ def commands(peer: Peer, folder: Path) -> list[list[str]]:
     ]
 
 
-def _do(command: list[str]) -> None:
+def _run(command: list[str]) -> None:
     if shutil.which(command[0]) is None:
-        raise Absent(f"{command[0]} is not installed")
+        raise NotInstallable(f"{command[0]} is not installed")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     except subprocess.TimeoutExpired:
-        raise Absent(f"was not installed within {INSTALL_S} s") from None
+        raise NotInstallable(f"was not installed within {INSTALL_S} s") from None
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
-        raise Absent(f"not installed: {lines[-1][:200]}")
+        raise NotInstallable(f"not installed: {lines[-1][:200]}")
 
 
 def version(peer: Peer, folder: Path) -> str:
-    """What was installed."""
+    """The installed version of a proxy."""
     name = peer.package.split("@")[0].split("=")[0].split(">")[0]
     if peer.registry == "npm":
         return str(json.loads((folder / "node_modules" / name / "package.json").read_text())["version"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from scripts.benchmarks import hop, nginx, own_manager
 from scripts.benchmarks.comparison import compare
-from scripts.benchmarks.installing import Absent, installed, version
+from scripts.benchmarks.installing import NotInstallable, installed, version
 from scripts.benchmarks.load import Call, Target, check_answer, measure
 from scripts.benchmarks.peer import BY_REST, PEERS, SERVER, TOOL, Peer
 from scripts.benchmarks.plan import Plan
@@ -73,7 +73,7 @@ def _candidates(plan: Plan) -> Iterator[Candidates]:
                 name, target = stack.enter_context(_peer(plan, peer))
                 candidates.targets[name] = peer.call, target
                 candidates.peers.append(name)
-            except (Absent, TimeoutError, RuntimeError, OSError) as gone:
+            except (NotInstallable, TimeoutError, RuntimeError, OSError) as gone:
                 candidates.absent[peer.name] = str(gone)
         yield candidates
 

@@ -62,11 +62,11 @@ def _fresh(plan: Plan, number: int) -> tuple[float, float, float]:
 def _workspaces(plan: Plan) -> tuple[list[float], float, float]:
     """Milliseconds of each cold start; MB of manager and fork server; MB that each further workspace adds."""
     with cold.manager(plan.folder / "cold", forks=True) as one:
-        one.weigh()
+        one.record_memory()
         for number in range(WORKSPACES):
-            one.cold()
+            one.cold_start()
             if number in {0, WORKSPACES - 1}:
                 time.sleep(REST_S)
-                one.weigh()
-    idle, first, last = one.weights
+                one.record_memory()
+    idle, first, last = one.memory
     return one.times, idle / 1024, (last - first) / 1024 / (WORKSPACES - 1)

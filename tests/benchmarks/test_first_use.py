@@ -1,4 +1,4 @@
-"""Tests of the section that installs: what it passes on, and what it says where it cannot measure."""
+"""The install section: the environment of its steps, and its rows for ways that fail."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from scripts.benchmarks import first_use
 from scripts.benchmarks.plan import Plan
 
 
-def test_user_is_new_but_for_the_places_of_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_is_of_a_new_user_but_for_package_indexes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", "/wheels")
     monkeypatch.setenv("UV_INDEX", "simple")
     monkeypatch.setenv("LMTB_CONFIG_DIR", "/mine")
@@ -29,8 +31,8 @@ def test_missing_installer_is_a_row_with_the_reason(tmp_path: Path, monkeypatch:
     assert dict(section.data) == {}
 
 
-def test_failed_installation_is_told_with_its_last_line(tmp_path: Path) -> None:
-    with pytest.raises(first_use.Absent, match="broken wheel"):
-        first_use.do(
+def test_failed_installation_is_reported_with_its_last_line(tmp_path: Path) -> None:
+    with pytest.raises(first_use.NotInstallable, match="broken wheel"):
+        first_use.run_step(
             ["sh", "-c", "echo first >&2; echo broken wheel >&2; exit 1"], tmp_path, {"PATH": "/usr/bin:/bin"}
         )

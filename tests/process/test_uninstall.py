@@ -87,6 +87,7 @@ async def test_entries_of_clients_are_removed_and_the_rest_of_their_files_stays(
     left = done.out.partition("what remains:")[2]
     assert str(gemini) in left
     assert str(claude) not in left
+    assert "lmtb client remove" not in left
     assert [one.name for one in used.paths.state_dir.iterdir()] == ["secrets"]
 
 

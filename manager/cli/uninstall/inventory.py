@@ -60,7 +60,7 @@ def groups(paths: Paths, home: Path) -> list[Group]:
         ),
         Group(
             "sockets",
-            "lock and sockets of programs that do not run any more",
+            "lock and sockets of running programs",
             (*_existing(runtime, _RUNTIME), *dict.fromkeys(outside)),
             (runtime, state),
         ),
@@ -73,8 +73,7 @@ def remains(paths: Paths) -> Iterator[str]:
     """What is left after everything was removed, and how to remove it."""
     if paths.config_dir.is_dir():
         yield f"your settings and tools: {paths.config_dir}"
-    yield f"entries named {_PROGRAM} in the settings of your clients; to remove them: lmtb client remove NAME"
-    yield "folders .lm-tools-bridge in your projects, which are yours"
+    yield "folders .lm-tools-bridge in your projects, and entries of this server in their files"
     yield f"this program; to remove it: {removal_command(Path(sys.prefix))}"
 
 

@@ -53,7 +53,7 @@ LAYERS = (
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 
 SDK_USERS = frozenset({"manager.cli.demo.tour", "manager.cli.demo.project_tools"})
-"""Where the manager may use the official SDK: a demonstration plays a client."""
+"""Where the manager may use the official SDK: the demonstration is a client."""
 
 LONGEST = 300
 LONGER = {
@@ -139,9 +139,11 @@ def test_manager_and_workspace_server_know_each_other_over_the_wire_only(package
 
 
 def test_the_wire_knows_nobody_of_ours() -> None:
-    strangers = {name: of_ours(name) for name in members("protocol")}
+    own_imports = {name: of_ours(name) for name in members("protocol")}
     assert {
-        name: found for name, found in strangers.items() if any(not within(one, "protocol") for one in found)
+        name: found
+        for name, found in own_imports.items()
+        if any(not within(one, "protocol") for one in found)
     } == {}
 
 

@@ -116,7 +116,7 @@ SHAPES = {
 
 
 class Connections:
-    """Plays an answer, and remembers which connections carried a call."""
+    """Returns a scripted answer, and records which connections carried a call."""
 
     answerer: Answerer
 

@@ -168,10 +168,10 @@ async def test_another_program_on_the_old_port_gets_no_call(pair: Pair, wrapped:
     async with gone.serving():
         await client.handshake(root)
         assert (await client.call(name, arguments)).result["content"]
-    stranger = ScriptedWorkspaceServer(pair.two.root, pair.setup.manager.paths.control_socket)
-    stranger.port = gone.port
-    async with stranger.serving(registered=False):
+    other_server = ScriptedWorkspaceServer(pair.two.root, pair.setup.manager.paths.control_socket)
+    other_server.port = gone.port
+    async with other_server.serving(registered=False):
         refusal = (await client.call(name, arguments)).refusal
         assert (refusal["code"], refusal["delivered"]) == (47102, "no")
-        assert stranger.health_asked > 0
-        assert stranger.received == []
+        assert other_server.health_asked > 0
+        assert other_server.received == []

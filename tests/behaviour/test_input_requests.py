@@ -236,10 +236,12 @@ async def test_url_elicitation_gets_an_elicitation_id(setup: RegisteredSetup) ->
 async def test_unknown_responses_and_those_of_other_sessions_are_ignored(setup: RegisteredSetup) -> None:
     """An answer counts in its own session and once."""
     setup.upstream.answers["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
-    client, stranger = await askable(setup), await askable(setup)
+    client, other_client = await askable(setup), await askable(setup)
     async with calling_tool(client) as call:
         question = await call.next()
-        await Calling(stranger, call.response).answer(question, b'{"action":"accept","of":"stranger"}')
+        await Calling(other_client, call.response).answer(
+            question, b'{"action":"accept","of":"other_client"}'
+        )
         await Calling(SessionClient(setup.http, setup.pure_url), call.response).answer(question)
         await call.answer({"id": "lmtb-unknown"})
         await call.answer({"id": 1})

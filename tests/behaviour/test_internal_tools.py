@@ -160,7 +160,7 @@ async def test_no_list_and_no_search_shows_internal_tools(project: Project, chan
 
 async def test_no_call_runs_an_internal_tool(project: Project, channel: Channel) -> None:
     """Each way in answers as for any name that nobody has, and nothing is suggested."""
-    stranger = "zzqq"
+    unknown_name = "zzqq"
     extra = {"auth": channel.auth, "includeInternal": True}
     sent = {"key": "k", "value": "v", **extra}
 
@@ -178,13 +178,13 @@ async def test_no_call_runs_an_internal_tool(project: Project, channel: Channel)
         ]
 
     for client in await clients(project):
-        expected = [await client.ask(*way, identity=1) for way in ways(stranger)]
+        expected = [await client.ask(*way, identity=1) for way in ways(unknown_name)]
         for name in (*SEVEN, *INVENTED):
             for (method, params), other in zip(ways(name), expected, strict=True):
                 answer = await client.ask(method, {**params, **extra}, identity=1)
                 assert "nearest" in answer.body.decode()
                 assert json.dumps(answer.message) == json.dumps(other.message).replace(
-                    json.dumps(stranger)[1:-1], json.dumps(name)[1:-1]
+                    json.dumps(unknown_name)[1:-1], json.dumps(name)[1:-1]
                 ), (name, params)
     assert (await channel.call("openllm_secrets_list"))["structuredContent"] == {"keys": []}
 

@@ -112,7 +112,7 @@ async def test_a_registered_servers_port_is_taken_over(
 async def test_a_port_is_taken_over_between_calls_on_a_kept_connection(
     manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
 ) -> None:
-    """Back on another port, the server is found again; the stranger stays out."""
+    """Back on another port, the server is found again; the other program gets no call."""
     first = ScriptedWorkspaceServer(make_project(tmp_path / "proj"), manager.paths.control_socket)
     client = await SessionClient.connect(http, manager.address)
     async with first.serving(registered=False):
@@ -141,7 +141,7 @@ def ledger(home: ManagerHome) -> tuple[int, int, str, str]:
 async def test_a_managed_servers_port_is_taken_over(
     http: ClientSession, tmp_path: Path, is_adopted: bool
 ) -> None:
-    """Killed like its manager, started by it or adopted; the next manager finds a stranger there.
+    """Killed like its manager, started by it or adopted; the next manager finds another program there.
 
     While a manager lives, the port cannot be taken: it holds the listening socket, or, of an adopted server,
     connections that keep the port closed to others.

@@ -373,8 +373,8 @@ async def test_execute_code_is_off_unless_the_user_enables_it(project: Project) 
     for era in ("legacy", "modern"):
         client = await client_of(project, era)
         assert "execute_code" not in await listed(client)
-        answer, stranger = await client.call("execute_code", CODE), await client.call("nobody_else", CODE)
-        assert json.dumps(answer.error) == json.dumps(stranger.error).replace("nobody_else", "execute_code")
+        answer, unknown = await client.call("execute_code", CODE), await client.call("nobody_else", CODE)
+        assert json.dumps(answer.error) == json.dumps(unknown.error).replace("nobody_else", "execute_code")
         assert answer.error["code"] == -32602
     assert "CONFIG_KEY_REFUSED" in await codes(project.modern)
 

@@ -42,7 +42,7 @@ async def environment_of(gateway: Gateway, tool: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("environ")
-async def test_a_stdio_server_gets_the_variables_that_its_entry_names_and_no_others(tmp_path: Path) -> None:
+async def test_a_stdio_server_gets_only_the_variables_that_its_entry_names(tmp_path: Path) -> None:
     """And those for proxies and certificates, which no entry has to name."""
     (tmp_path / "server.py").write_text(SERVER)
     async with running_gateway(tmp_path) as gateway:

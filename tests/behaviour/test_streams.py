@@ -284,7 +284,7 @@ async def test_a_long_silent_call_is_kept_alive(
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_silent_call_with_a_progress_token_gets_progress_instead_of_comments(
+async def test_a_silent_call_with_a_progress_token_gets_progress_not_comments(
     setup: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some clients give up on calls that only comments keep alive."""

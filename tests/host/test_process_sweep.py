@@ -62,7 +62,7 @@ def test_what_cannot_be_killed_is_named(
     assert swept == Sweep(frozenset(), (child.pid,))
 
 
-def test_environments_are_those_of_the_start_and_none_where_there_is_no_process(
+def test_environments_are_those_of_the_start_and_empty_without_a_process(
     child: subprocess.Popen[bytes],
 ) -> None:
     found = environment(child.pid)

@@ -152,7 +152,7 @@ async def test_too_many_empty_lines_are_refused() -> None:
     assert due_in(connection) == LIMITS.linger_s
 
 
-async def test_an_idle_connection_whose_client_does_not_read_is_aborted_in_the_end() -> None:
+async def test_an_idle_connection_is_aborted_if_its_client_does_not_read() -> None:
     """Closing waits until the client has read its responses."""
     connection, transport = opened()
     connection.data_received(GET)

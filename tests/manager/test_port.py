@@ -83,10 +83,10 @@ async def test_free_port_is_bound_and_listens_at_once() -> None:
 
 
 @linux
-async def test_listening_stranger_is_named_at_once() -> None:
+async def test_a_listening_program_is_named_at_once() -> None:
     clock = Clock()
-    with socket.create_server((HOST, 0)) as stranger:
-        port = stranger.getsockname()[1]
+    with socket.create_server((HOST, 0)) as other_program:
+        port = other_program.getsockname()[1]
         taken = await clock.bind(port)
     program = psutil.Process().name()
     assert taken == PortTaken(HOST, port, "listener", os.getpid(), getpass.getuser(), program)
@@ -99,8 +99,8 @@ async def test_listening_stranger_is_named_at_once() -> None:
 
 @linux
 async def test_listener_on_all_addresses_is_a_listener_too() -> None:
-    with socket.create_server(("", 0)) as stranger:
-        taken = await Clock().bind(stranger.getsockname()[1])
+    with socket.create_server(("", 0)) as other_program:
+        taken = await Clock().bind(other_program.getsockname()[1])
     assert isinstance(taken, PortTaken)
     assert (taken.kind, taken.pid) == ("listener", os.getpid())
 
@@ -109,12 +109,12 @@ async def test_listener_on_all_addresses_is_a_listener_too() -> None:
 async def test_listener_too_busy_to_accept_is_not_waited_for() -> None:
     """Its queue is full, so a connection hangs instead of being made."""
     clock = Clock()
-    with socket.create_server((HOST, 0), backlog=0) as stranger:
+    with socket.create_server((HOST, 0), backlog=0) as other_program:
         crowd = [socket.socket() for _ in range(4)]
         for client in crowd:
             client.setblocking(False)
-            client.connect_ex(stranger.getsockname())
-        taken = await clock.bind(stranger.getsockname()[1])
+            client.connect_ex(other_program.getsockname())
+        taken = await clock.bind(other_program.getsockname()[1])
         for client in crowd:
             client.close()
     assert isinstance(taken, PortTaken)
@@ -145,11 +145,11 @@ async def test_time_wait_is_waited_for_until_patience_ends() -> None:
 
 
 @linux
-async def test_stranger_that_begins_to_listen_ends_the_wait() -> None:
-    with socket.socket() as stranger:
-        stranger.bind((HOST, 0))
-        clock = Clock(at={2: stranger.listen})
-        taken = await clock.bind(stranger.getsockname()[1])
+async def test_a_program_that_begins_to_listen_ends_the_wait() -> None:
+    with socket.socket() as other_program:
+        other_program.bind((HOST, 0))
+        clock = Clock(at={2: other_program.listen})
+        taken = await clock.bind(other_program.getsockname()[1])
     assert isinstance(taken, PortTaken)
     assert (taken.kind, clock.naps) == ("listener", [0.25] * 2)
     assert [wait.kind for wait in clock.waits] == ["unknown"]
@@ -163,8 +163,8 @@ async def test_owner_is_named_where_the_process_is_hidden(monkeypatch: pytest.Mo
         raise psutil.AccessDenied
 
     monkeypatch.setattr(psutil, "net_connections", denied)
-    with socket.create_server((HOST, 0)) as stranger:
-        taken = await Clock().bind(stranger.getsockname()[1])
+    with socket.create_server((HOST, 0)) as other_program:
+        taken = await Clock().bind(other_program.getsockname()[1])
     assert isinstance(taken, PortTaken)
     assert (taken.kind, taken.pid, taken.user) == ("listener", None, getpass.getuser())
 

@@ -99,7 +99,7 @@ def test_only_the_values_that_differ_change_and_comments_stay() -> None:
         assert kept in after
 
 
-def test_a_table_below_ours_is_updated_in_place_and_the_comments_behind_it_stay() -> None:
+def test_a_table_below_ours_is_updated_in_place_and_keeps_its_comments() -> None:
     text = '[mcp_servers.our-server]\nurl = "http://x"\nrequired = true\nwait = 45\n'
     text += '[mcp_servers.our-server.headers]\n# in it\n"A b" = "Q"\n\n# behind\n'
     assert added(text) == text.replace('"Q"', '"P"')

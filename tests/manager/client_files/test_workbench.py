@@ -185,7 +185,7 @@ def test_undo_is_refused_after_the_file_was_deleted(files: ClientFiles) -> None:
     assert isinstance(files.plan_undo(client), Refusal)
 
 
-def test_a_file_that_changes_after_the_plan_is_left_alone_and_undo_is_as_before(files: ClientFiles) -> None:
+def test_a_file_changed_after_the_plan_is_kept_and_undo_is_unaffected(files: ClientFiles) -> None:
     client = named("cursor")
     path = place(files, client, b'{"a": 1}')
     planned = files.plan_addition(client)
@@ -198,7 +198,7 @@ def test_a_file_that_changes_after_the_plan_is_left_alone_and_undo_is_as_before(
     assert isinstance(files.plan_undo(client), Refusal)
 
 
-def test_a_state_folder_that_cannot_be_used_refuses_before_anything_is_written(files: ClientFiles) -> None:
+def test_an_unusable_state_folder_is_refused_before_any_write(files: ClientFiles) -> None:
     client = named("cursor")
     path = place(files, client, b"{}")
     files.state_dir.touch()
@@ -221,7 +221,7 @@ def test_a_linked_file_stays_a_link_also_after_undo(files: ClientFiles) -> None:
     assert target.read_bytes() == b"{}"
 
 
-def test_opencode_uses_the_file_that_has_the_entry_else_the_one_with_comments(files: ClientFiles) -> None:
+def test_opencode_uses_the_file_with_the_entry_else_the_one_with_comments(files: ClientFiles) -> None:
     client = named("opencode")
     relaxed, strict = client.candidates(files.machine)
     place(files, client, b"{}")

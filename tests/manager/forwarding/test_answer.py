@@ -25,7 +25,7 @@ class FullSink:
         pass
 
 
-async def test_a_client_that_stops_after_the_last_byte_leaves_the_connection_to_the_next_call() -> None:
+async def test_a_cancellation_after_the_last_byte_keeps_the_connection_in_use() -> None:
     arriving = ArrivingAnswer(timeout_s=0.05)
     arriving.response.receive_body(b"{")
     streaming = asyncio.create_task(arriving.answer.stream_to(FullSink()))

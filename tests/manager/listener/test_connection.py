@@ -111,7 +111,7 @@ async def test_a_page_that_leaves_its_body_unread_ends_where_it_ends(monkeypatch
         assert (statuses, served.seen) == ([200, 200], [BODY])
 
 
-async def test_a_page_that_leaves_a_large_body_unread_does_not_stop_its_connection() -> None:
+async def test_a_large_body_that_a_page_leaves_unread_blocks_no_later_request() -> None:
     """aiohttp pauses a transport whose body nobody reads; the next request must be read all the same."""
     async with serving() as served:
         raw = request("POST", "/allocate", served.host, body=bytes(8_000_000))
@@ -202,7 +202,7 @@ async def test_other_methods_are_the_routes_own_matter() -> None:
         assert (reply.status, reply.headers["content-length"], reply.body) == (405, "14", b"")
 
 
-async def test_a_response_of_unknown_length_is_chunked_or_ends_with_the_connection() -> None:
+async def test_a_response_of_unknown_length_is_chunked_or_closes_the_connection() -> None:
     def make(served: Served) -> Serve:
         async def work(http_request: HttpRequest) -> None:
             http_request.start(200, {"X-Own": "1"}, "text/event-stream")

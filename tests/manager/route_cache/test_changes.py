@@ -313,11 +313,11 @@ async def test_a_cancellation_affects_only_its_session_and_call(setup: Registere
         gate = asyncio.Event()
         setup.upstream.answers["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known, 7)
-        stranger = await connected(setup, "legacy", "t")
-        for sender, identity in ((other, "7"), (other, 8), (stranger, 7)):
+        other_session = await connected(setup, "legacy", "t")
+        for sender, identity in ((other, "7"), (other, 8), (other_session, 7)):
             body = {"jsonrpc": "2.0", "method": names.CANCELLED, "params": {"requestId": identity}}
             assert (await sender.send(sender.request(json.dumps(body).encode()))).status == 202
-        stranger.close()
+        other_session.close()
         gate.set()
         assert (await call).status == 200
 

@@ -51,7 +51,7 @@ ACKNOWLEDGED = event(
 DONE = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete"}}')
 
 
-class NobodyStarts:
+class FailingStarter:
     """A starter that finds nothing to start."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Client:
 
     def __init__(self, manager: ScriptedManager) -> None:
         self.manager = manager
-        self.starter = NobodyStarts()
+        self.starter = FailingStarter()
         self.got: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._numbers = itertools.count()
         connection = ManagerConnection(manager, self.starter, "cwd=/a%20b")  # type: ignore[arg-type]

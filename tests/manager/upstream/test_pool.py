@@ -79,12 +79,12 @@ async def test_newest_idle_connection_is_used_first(serve, pool_to):
     ],
 )
 async def test_another_process_on_the_port_never_gets_a_byte_of_a_call(serve, pool_to, answer, cause):
-    async def stranger(peer):
+    async def other_program(peer):
         await peer.request()
         await peer.send(answer)
         await peer.disconnect()
 
-    server = await serve(stranger)
+    server = await serve(other_program)
     pool = pool_to(server.port)
     with pytest.raises(UpstreamFailure) as failure:
         await call(pool)

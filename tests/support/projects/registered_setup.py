@@ -17,7 +17,7 @@ from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 @dataclass
 class RegisteredSetup:
-    """Who plays. `http` is shared by all clients; its total time-out keeps tests bounded."""
+    """The participants. `http` is shared by all clients; its total time-out keeps tests bounded."""
 
     manager: RunningManager
     upstream: ScriptedWorkspaceServer

@@ -16,7 +16,7 @@ from support.servers.scripted_workspace_server import Received, ScriptedWorkspac
 
 
 class ListenStreams:
-    """Plays `subscriptions/listen` of an upstream.
+    """Serves `subscriptions/listen` of an upstream.
 
     Attributes:
         filters: what each request asked for, oldest first.

@@ -66,7 +66,7 @@ class ScriptedRemoteServer:
         return sum(one.method == method for one in self.received)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """One request: what the test plays, else the default."""
+        """One request: the answer that the test scripted, else the default."""
         body = await request.read()
         got = Received(request, json.loads(body) if body else {})
         self.received.append(got)

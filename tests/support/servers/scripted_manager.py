@@ -1,4 +1,4 @@
-"""A manager for `lmtb connect` whose every answer a test decides."""
+"""Runs a manager for `lmtb connect` whose answers the test scripts."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from support.servers.scripted_workspace_server import Answerer, Received, fixed
 
 
 class ScriptedManager:
-    """Stands for the endpoint, and for the control socket that says where it is.
+    """Serves the endpoint, and answers as the control socket with its address.
 
     Attributes:
-        plays: JSON-RPC method, or GET or DELETE -> answers in order, of which the last one stays.
+        answers: JSON-RPC method, or GET or DELETE -> answers in order, of which the last one stays.
         received: method -> what arrived.
         runs: whether the control socket and the health route answer.
         asked: how often the control socket was asked.
@@ -68,7 +68,7 @@ class ScriptedManager:
         return web.json_response({"ok": self.runs})
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        body = await request.read() or b'{"id":null}'  # plays ask for an id, which GET has none of
+        body = await request.read() or b'{"id":null}'  # scripted answers read the id, which a GET has not
         received = Received(tuple(request.raw_headers), request.raw_path, body)
         method = request.method
         if method == "POST":

@@ -1,4 +1,4 @@
-"""Plays the model of an agent on loopback: each request is recorded, and a script decides what the model does next.
+"""Serves a scripted model for an agent on loopback: each request is recorded, and a script decides what the model does next.
 
 One server speaks the wire formats of four vendors (`model_formats/`). An agent also sends requests that offer no
 tools, to name a conversation for example: they get a word, and the script does not see them.

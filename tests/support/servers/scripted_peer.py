@@ -78,7 +78,7 @@ class Peer:
 
 
 class ScriptedServer:
-    """Plays `script` on every connection; `finished()` waits for the scripts and raises their faults."""
+    """Runs `script` on every connection; `finished()` waits for the scripts and raises their faults."""
 
     def __init__(self, script: Script) -> None:
         self.peers: list[Peer] = []

@@ -1,6 +1,6 @@
 """An MCP server on the official SDK with slow, asking and failing tools, for the tasks-* scenarios of the suite.
 
-It plays a server with `task = true`. The script tools of these scenarios are in `task_tools.py`. A program:
+It is a server with `task = true`. The script tools of these scenarios are in `task_tools.py`. A program:
 `python tests/support/servers/task_server.py --stdio [--legacy | --modern]`.
 """
 

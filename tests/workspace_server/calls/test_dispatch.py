@@ -57,7 +57,7 @@ ANSWERS = {
 }  # fmt: skip
 
 
-def played(*more: Tool) -> ScriptedSource:
+def scripted(*more: Tool) -> ScriptedSource:
     source = ScriptedSource([*(tool(name) for name in ANSWERS), tool("picky", QUERY), *more])
     source.answers = dict(ANSWERS)
     return source
@@ -74,7 +74,7 @@ async def raw_answer(served: Serving, name: str, arguments: str) -> bytes:
 @pytest.mark.parametrize("name", [*ANSWERS, "picky"])
 @pytest.mark.parametrize("arguments", ["{}", '{"n":1.10,"s":"\\u00e9","big":123456789012345678901234567890}'])
 async def test_execute_tool_answers_byte_for_byte_as_the_tool_itself(name: str, arguments: str) -> None:
-    async with serving([played()]) as served:
+    async with serving([scripted()]) as served:
         direct = await raw_answer(served, name, arguments)
         wrapped = await raw_answer(served, "execute_tool", f'{{"name":"{name}","arguments":{arguments}}}')
         assert wrapped == direct
@@ -85,7 +85,7 @@ async def test_execute_tool_answers_byte_for_byte_as_the_tool_itself(name: str, 
 
 
 async def test_errors_of_servers_and_our_refusals_keep_their_form() -> None:
-    async with serving([played()]) as served:
+    async with serving([scripted()]) as served:
         error = msgspec.json.decode(await raw_answer(served, "wire_error", "{}"))
         assert error == {"code": -32042, "message": "upstream says no", "data": {"deep": [1.1]}}
         refused = await served.caller.call("down")
@@ -98,7 +98,7 @@ async def test_errors_of_servers_and_our_refusals_keep_their_form() -> None:
 
 
 async def test_what_is_not_in_the_view_never_runs_whatever_the_way_in() -> None:
-    source = played()
+    source = scripted()
     source.waiting = {"waiting": "/ws"}
 
     async def script(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
@@ -135,7 +135,7 @@ async def test_tools_called_from_tools_use_the_callers_view_and_are_not_too_deep
         assert found["result"]["structuredContent"]["results"][0]["name"] == "dig"
         return ToolResult("", structured=await context.toolbox.call("execute_tool", {"name": "dig"}))
 
-    source = played(tool("dig"))
+    source = scripted(tool("dig"))
     source.answers["dig"] = dig
     async with serving([source]) as served:
         await served.caller.call("dig")
@@ -177,7 +177,7 @@ async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
 
 async def test_defaults_of_the_user_reach_the_tool_where_the_caller_is_silent() -> None:
     schema = {"type": "object", "properties": {"limit": {"type": "integer"}}, "additionalProperties": False}
-    source = played(tool("my_tool", schema))
+    source = scripted(tool("my_tool", schema))
     source.answers["my_tool"] = echo_bytes
     configuration = Configuration(schema_defaults=(("my_tool", "limit", 7),))
     async with serving([source], configuration=configuration) as served:
@@ -194,7 +194,7 @@ async def test_a_servers_result_against_its_schema_is_passed_on_and_reported() -
         return msgspec.Raw(b'{"content":[],"structuredContent":{"n":"x"}}')
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    source = played(tool("liar", outputSchema=schema))
+    source = scripted(tool("liar", outputSchema=schema))
     source.answers["liar"] = wrong
     async with serving([source]) as served:
         answer = await served.caller.message(names.TOOLS_CALL, {"name": "liar", "arguments": {}})
@@ -203,7 +203,7 @@ async def test_a_servers_result_against_its_schema_is_passed_on_and_reported() -
 
 
 async def test_a_refusal_sets_no_structured_content_if_there_is_an_output_schema() -> None:
-    source = played(tool("strict", outputSchema={"type": "object"}))
+    source = scripted(tool("strict", outputSchema={"type": "object"}))
     source.answers["strict"] = down
     async with serving([source]) as served:
         refused = await served.caller.call("strict")
@@ -214,17 +214,17 @@ async def test_a_refusal_sets_no_structured_content_if_there_is_an_output_schema
 async def test_calls_are_traced_only_when_asked_and_without_secrets(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    async with serving([played()]) as served:
+    async with serving([scripted()]) as served:
         await served.caller.call("plain", {"n": 1})
         assert "tool_call" not in capfd.readouterr().err
-    async with serving([played()], configuration=Configuration(debug="detail")) as served:
+    async with serving([scripted()], configuration=Configuration(debug="detail")) as served:
         await served.caller.call("plain", {"n": 1, "api_key": "canary"})
         said = capfd.readouterr().err
         assert '"tool": "plain"' in said
         assert "canary" not in said.replace("got {'n': 1, 'api_key': 'canary'}", "")
 
 
-async def test_tool_of_a_source_that_does_not_start_in_time_is_not_called_unknown(
+async def test_a_tool_of_a_source_that_starts_too_slowly_is_not_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may be there in a moment."""
@@ -233,7 +233,7 @@ async def test_tool_of_a_source_that_does_not_start_in_time_is_not_called_unknow
     slow = ScriptedSource([tool("x")], identity="stdio:slow", namespace="slow")
     slow.state = "backoff"
     slow.gate.clear()
-    async with serving([played(), slow]) as served:
+    async with serving([scripted(), slow]) as served:
         for name, arguments in (("slow__x", {}), ("execute_tool", {"name": "slow__x"})):
             error = (await served.caller.call(name, arguments))["structuredContent"]["error"]
             assert (error["reason"], error["delivered"]) == ("source_unavailable", "no")

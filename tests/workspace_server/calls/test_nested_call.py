@@ -38,7 +38,7 @@ class Script:
         return answer if isinstance(answer, RpcError) else msgspec.Raw(answer.encode())
 
 
-async def test_a_source_that_asks_with_its_result_is_called_again_with_the_answers() -> None:
+async def test_a_source_whose_result_asks_for_input_is_called_again_with_answers() -> None:
     """Its state comes back to it, and the bytes of the answers."""
     script = Script('{"n": 1.50}', '{"n": 2.0}', '{"n": 3}')
     seen: list[dict[str, bytes]] = []

@@ -138,7 +138,7 @@ async def test_sequential_input_requests_take_one_client_request_each(
     assert await client.send({"q3": {}}) == ToolResult("done")
 
 
-async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_back(
+async def test_a_call_is_suspended_from_its_input_request_to_the_repeated_call(
     suspended_calls: SuspendedCalls,
 ) -> None:
     """Half an answer brings the client back, too; it goes away again with the rest."""
@@ -508,7 +508,7 @@ async def test_an_input_request_after_the_end_gets_an_error(suspended_calls: Sus
         (names.ROOTS_LIST, msgspec.Raw(), {"roots": {}}),
     ],
 )
-async def test_a_missing_capability_of_a_stateless_client_ends_the_call_and_is_named(
+async def test_a_missing_capability_of_a_stateless_client_fails_the_call(
     suspended_calls: SuspendedCalls, method: str, params: msgspec.Raw, required: Any
 ) -> None:
     """The source is cancelled first, and then gets an error as well."""

@@ -136,7 +136,7 @@ async def test_widening_settings_of_the_workspace_wait_for_trust(setup: SourcesS
     assert "hidden" in (await setup.sources.configure()).deltas.enabled
 
 
-async def test_what_the_user_denies_stays_denied_when_their_file_is_broken_at_a_start(tmp_path: Path) -> None:
+async def test_denied_tools_stay_denied_if_the_users_file_is_broken_at_start(tmp_path: Path) -> None:
     """A typing error opens nothing."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
     setup = SourcesSetup(tmp_path, environ)
@@ -186,7 +186,7 @@ async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tm
     assert seen == ["here"]
 
 
-async def test_a_default_is_used_only_if_the_login_shell_does_not_set_the_variable(tmp_path: Path) -> None:
+async def test_a_default_applies_only_if_the_login_shell_sets_no_value(tmp_path: Path) -> None:
     (tmp_path / ".profile").write_text("export HOST=from-the-shell\n")
     setup = SourcesSetup(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
     setup.user(

@@ -19,13 +19,13 @@ from workspace_server.tool import Tool
 
 def server(*tools: Tool, namespace: str | None = None, **members: Any) -> ScriptedSource:
     """A server without namespace."""
-    played = ScriptedSource(
+    scripted = ScriptedSource(
         tools or (tool("echo"), tool("files.read")), identity="stdio:theirs", namespace=namespace
     )
-    played.kind = "stdio"
+    scripted.kind = "stdio"
     for name, value in members.items():
-        setattr(played, name, value)
-    return played
+        setattr(scripted, name, value)
+    return scripted
 
 
 async def is_sole(one: ScriptedSource, *others: ScriptedSource, **configured: Any) -> bool:

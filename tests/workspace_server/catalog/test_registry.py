@@ -169,7 +169,7 @@ async def test_requests_at_the_same_time_do_not_make_a_fresh_list_stale() -> Non
         assert registry.sources()[0]["stale"] is False
 
 
-async def test_source_that_never_had_a_list_fails_as_an_error_beside_complete_others() -> None:
+async def test_a_source_that_never_had_a_list_is_an_error_beside_complete_ones() -> None:
     broken = ScriptedSource(identity="up", namespace="up")
     broken.fault = ValueError("garbage")
     snapshot = await Registry([broken, builtin("a")]).snapshot()

@@ -19,7 +19,7 @@ def names_in(toolset: Toolset) -> list[str]:
     return [offered.name for offered in toolset.last.tools]
 
 
-async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_never(
+async def test_quick_changes_are_announced_once_and_undone_ones_never(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.05)
@@ -62,7 +62,7 @@ async def test_files_are_checked_regularly_only_while_a_listener_is_registered(
 
 
 @pytest.mark.parametrize("change", ["visibility", "switched off", "issue only"])
-async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_else(
+async def test_only_what_changes_a_list_in_some_mode_is_announced(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)

@@ -17,8 +17,8 @@ META = ["execute_tool", "tool_search"]
 
 
 async def view_of(*tools: Tool, configuration: Configuration | None = None, **source: Any) -> View:
-    played = ScriptedSource(tools, **source)
-    return build_view(await Registry([played]).snapshot(), configuration or Configuration())
+    scripted = ScriptedSource(tools, **source)
+    return build_view(await Registry([scripted]).snapshot(), configuration or Configuration())
 
 
 def shown(view: View, mode: Mode) -> list[str]:

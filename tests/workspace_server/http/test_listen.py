@@ -119,7 +119,7 @@ async def test_a_hanging_source_does_not_delay_other_subscriptions(
         assert honoured == {"resourceSubscriptions": ["x://b"]}
 
 
-async def test_a_client_that_leaves_before_it_is_acknowledged_leaves_nothing_behind() -> None:
+async def test_a_client_that_leaves_before_the_acknowledgement_is_forgotten() -> None:
     hangs, tells = Hanging("a"), source("b", templates=["x://{id}"])
     async with serving([hangs, tells]) as served:
         await served.toolset.current()

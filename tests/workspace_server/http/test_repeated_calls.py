@@ -201,7 +201,7 @@ async def test_a_server_that_stops_refuses_calls_it_knows(tmp_path: Path) -> Non
     assert found == []
 
 
-def played(outcome: CallOutcome | Exception, **members: Any) -> ScriptedSource:
+def scripted(outcome: CallOutcome | Exception, **members: Any) -> ScriptedSource:
     """A source with one tool that is answered at once."""
     source = ScriptedSource([tool("a", **members)])
 
@@ -217,7 +217,7 @@ def played(outcome: CallOutcome | Exception, **members: Any) -> ScriptedSource:
 
 
 async def test_a_tool_that_is_no_longer_there_is_not_called() -> None:
-    source = played(ToolResult("there"))
+    source = scripted(ToolResult("there"))
     async with serving([source]) as served:
         body = call(name="a", arguments="{}")
         await warm(served, body, name="a")
@@ -232,7 +232,7 @@ async def test_a_tool_that_is_no_longer_there_is_not_called() -> None:
 
 
 async def test_another_schema_counts_from_the_next_call_on() -> None:
-    source = played(ToolResult("fits"))
+    source = scripted(ToolResult("fits"))
     async with serving([source]) as served:
         body = call(name="a", arguments="{}")
         await warm(served, body, name="a")
@@ -259,8 +259,8 @@ async def test_whatever_a_tool_gives_is_answered_as_ever(outcome: CallOutcome | 
     promise = {"type": "object", "properties": {"n": {"type": "number"}}}
     body = call(name="a", arguments="{}")
     async with (
-        serving([played(outcome, outputSchema=promise)]) as warmed,
-        serving([played(outcome, outputSchema=promise)]) as new,
+        serving([scripted(outcome, outputSchema=promise)]) as warmed,
+        serving([scripted(outcome, outputSchema=promise)]) as new,
     ):
         await warm(warmed, body, name="a")
         await new.caller.result(names.TOOLS_LIST)
@@ -272,7 +272,7 @@ async def test_whatever_a_tool_gives_is_answered_as_ever(outcome: CallOutcome | 
 async def test_mirrored_headers_are_compared_with_every_repeated_call() -> None:
     """Such calls are read."""
     schema = {"type": "object", "properties": {"x": {"type": "string", "x-mcp-header": "X"}}}
-    source = played(ToolResult("said"))
+    source = scripted(ToolResult("said"))
     source.tools = (tool("a", schema),)
     async with serving([source]) as served:
         more = {"Mcp-Param-X": "one"}
@@ -284,7 +284,7 @@ async def test_mirrored_headers_are_compared_with_every_repeated_call() -> None:
 
 async def test_defaults_of_the_user_are_filled_in(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "string"}}}
-    source = played(ToolResult(""))
+    source = scripted(ToolResult(""))
     source.tools = (tool("a", schema),)
     source.call_nowait = lambda name, arguments: ToolResult(str(arguments))  # type: ignore[method-assign]
     configuration = Configuration(schema_defaults=(("a", "x", "mine"),))

@@ -285,7 +285,7 @@ async def test_caller_that_leaves_cancels_its_call() -> None:
         await asyncio.wait_for(source.cancelled.wait(), 5)
 
 
-async def test_request_during_the_stop_is_refused_while_the_call_in_flight_finishes() -> None:
+async def test_a_stopping_server_refuses_requests_and_finishes_calls_in_flight() -> None:
     source = ScriptedSource([tool("a")])
     release = asyncio.Event()
 

@@ -37,7 +37,7 @@ OLDER = HandshakeResult(
 NEWER = HandshakeResult(Era.MODERN, "2026-07-28", {"tools": {}}, {"name": "theirs", "version": "9"})
 
 
-class Theirs(ScriptedSource):
+class PassThroughSource(ScriptedSource):
     """A scripted server without namespace; `answer` gives its responses."""
 
     def __init__(self, *tools: Tool, handshake_result: HandshakeResult | None = OLDER) -> None:
@@ -57,7 +57,7 @@ class Theirs(ScriptedSource):
         return self.said
 
 
-class AtItsAddress(Caller):
+class EndpointCaller(Caller):
     """A client whose URL means the workspace."""
 
     extra: Mapping[str, str] = {}
@@ -73,15 +73,15 @@ class AtItsAddress(Caller):
             return response.status, await response.json()
 
 
-def at(served: Serving, query: str = "", **extra: str) -> AtItsAddress:
-    caller = AtItsAddress(served.session, served.base + "/mcp" + query)
+def at(served: Serving, query: str = "", **extra: str) -> EndpointCaller:
+    caller = EndpointCaller(served.session, served.base + "/mcp" + query)
     caller.extra = extra
     return caller
 
 
 async def test_discovery_says_what_a_server_of_the_older_era_said() -> None:
     """Under the revisions spoken here; its tasks are of a revision that is gone."""
-    async with serving([Theirs()]) as served:
+    async with serving([PassThroughSource()]) as served:
         assert await at(served).result(names.DISCOVER) == {
             "resultType": "complete",
             "supportedVersions": ["2026-07-28"],
@@ -94,7 +94,7 @@ async def test_discovery_says_what_a_server_of_the_older_era_said() -> None:
 
 
 async def test_discovery_passes_on_all_that_a_server_of_this_era_says() -> None:
-    theirs = Theirs(handshake_result=NEWER)
+    theirs = PassThroughSource(handshake_result=NEWER)
     said = {"resultType": "complete", "supportedVersions": ["2030-01-01", "2026-07-28"], "capabilities": {}}
     rest = {"ttlMs": 5, "cacheScope": "public", "vendor": [1], "_meta": {"x/y": 1}}
     theirs.outcome = jsonrpc.raw({**said, **rest})
@@ -104,7 +104,7 @@ async def test_discovery_passes_on_all_that_a_server_of_this_era_says() -> None:
 
 
 async def test_a_server_of_this_era_that_is_down_now_is_shown_as_it_was_known() -> None:
-    theirs = Theirs(handshake_result=NEWER)
+    theirs = PassThroughSource(handshake_result=NEWER)
     theirs.outcome = Refusal(Reason.SOURCE_UNAVAILABLE, "it is down", delivered="no")
     async with serving([theirs]) as served:
         found = await at(served).result(names.DISCOVER)
@@ -115,7 +115,7 @@ async def test_a_server_of_this_era_that_is_down_now_is_shown_as_it_was_known() 
 async def test_a_server_that_is_down_or_slow_leaves_the_word_to_the_workspace(
     monkeypatch: pytest.MonkeyPatch, hangs: bool
 ) -> None:
-    theirs = Theirs(handshake_result=None)
+    theirs = PassThroughSource(handshake_result=None)
     if hangs:
         monkeypatch.setattr(pass_through, "HANDSHAKE_S", 0.01)
         monkeypatch.setattr(theirs, "handshake_result", asyncio.Event().wait)
@@ -143,7 +143,7 @@ async def test_a_server_that_is_down_or_slow_leaves_the_word_to_the_workspace(
 async def test_requests_reach_the_server_as_they_came_and_its_bytes_come_back(
     method: str, params: dict[str, Any]
 ) -> None:
-    theirs = Theirs(handshake_result=NEWER)
+    theirs = PassThroughSource(handshake_result=NEWER)
     theirs.outcome = msgspec.Raw(
         b'{"resultType":"complete", "z":1e2,"big":12345678901234567890,"a":"\\u00e9"}'
     )
@@ -156,7 +156,7 @@ async def test_requests_reach_the_server_as_they_came_and_its_bytes_come_back(
 @pytest.mark.parametrize("meta", [None, {}, {"x/y": 1}, {names.META_SERVER: {"name": "z", "version": "1"}}])
 async def test_results_of_the_older_era_say_whose_they_are(meta: dict[str, Any] | None) -> None:
     """What the server says of that itself stays."""
-    theirs = Theirs()
+    theirs = PassThroughSource()
     own = {} if meta is None else {"_meta": meta}
     theirs.outcome = jsonrpc.raw({"resultType": "complete", **own, "vendor": '"_meta"'})
     async with serving([theirs]) as served:
@@ -177,7 +177,7 @@ async def test_results_of_the_older_era_say_whose_they_are(meta: dict[str, Any] 
     ],
 )
 async def test_its_errors_are_its_own(outcome: CallOutcome, status: int, code: int, message: str) -> None:
-    theirs = Theirs()
+    theirs = PassThroughSource()
     theirs.outcome = outcome
     async with serving([theirs]) as served:
         found, answer = await at(served).whole(names.RESOURCES_READ, {"uri": "x:y"})
@@ -186,7 +186,7 @@ async def test_its_errors_are_its_own(outcome: CallOutcome, status: int, code: i
 
 
 async def test_a_server_that_is_down_is_refused_with_its_reason() -> None:
-    theirs = Theirs()
+    theirs = PassThroughSource()
     theirs.outcome = Refusal(Reason.SOURCE_UNAVAILABLE, "it is down", delivered="no")
     async with serving([theirs]) as served:
         _, answer = await at(served).whole(names.PROMPTS_LIST)
@@ -194,7 +194,7 @@ async def test_a_server_that_is_down_is_refused_with_its_reason() -> None:
 
 
 async def test_a_server_that_does_not_answer_costs_its_time_only() -> None:
-    theirs = Theirs()
+    theirs = PassThroughSource()
     theirs.timeout_s = 0.01
 
     async def never(*_: Any) -> CallOutcome:
@@ -211,7 +211,7 @@ async def test_a_server_that_does_not_answer_costs_its_time_only() -> None:
 @pytest.mark.parametrize("method", sorted(names.LEGACY_ONLY))
 async def test_methods_of_the_era_before_reach_no_server(method: str) -> None:
     """A server of that era would answer them."""
-    theirs = Theirs()
+    theirs = PassThroughSource()
     async with serving([theirs]) as served:
         status, answer = await at(served).whole(method)
     assert (status, answer["error"]["code"], theirs.asked) == (404, -32601, [])
@@ -222,7 +222,7 @@ async def test_tasks_are_asked_about_where_the_server_knows_the_extension(
     handshake_result: HandshakeResult, asked: int
 ) -> None:
     """What 2025-11-25 calls by the same name is something else."""
-    theirs = Theirs(handshake_result=handshake_result)
+    theirs = PassThroughSource(handshake_result=handshake_result)
     theirs.outcome = msgspec.Raw(b'{"resultType":"complete"}')
     async with serving([theirs]) as served:
         await at(served).whole("tasks/get", {"taskId": "t-1"})
@@ -231,7 +231,7 @@ async def test_tasks_are_asked_about_where_the_server_knows_the_extension(
 
 async def test_calls_use_the_servers_own_names_and_arguments_are_not_checked() -> None:
     """Arguments are not checked here: a server's own error is the answer."""
-    theirs = Theirs()
+    theirs = PassThroughSource()
     async with serving([theirs]) as served:
         for name in ("z.last", "a.first", "it lists no such tool"):
             result = await at(served, **{headers.UNMIRRORED: "1"}).call(name, {"n": "no integer"})
@@ -242,7 +242,7 @@ async def test_calls_use_the_servers_own_names_and_arguments_are_not_checked() -
 
 
 async def test_mirrored_arguments_must_fit_the_known_definition() -> None:
-    theirs = Theirs()
+    theirs = PassThroughSource()
     params = {"name": "z.last", "arguments": {"n": 1, "where": "here"}}
     async with serving([theirs]) as served:
         status, answer = await at(served).whole(names.TOOLS_CALL, params)
@@ -253,7 +253,7 @@ async def test_mirrored_arguments_must_fit_the_known_definition() -> None:
 
 @pytest.mark.parametrize("name", ["openllm_secret", "gone"])
 async def test_a_forbidden_name_is_unknown_even_if_the_server_has_it(name: str) -> None:
-    theirs = Theirs()
+    theirs = PassThroughSource()
     async with serving(
         [theirs], configuration=Configuration(deltas=PolicyDeltas(disabled=("gone",)))
     ) as served:
@@ -278,7 +278,7 @@ def others() -> Sequence[ScriptedSource]:
 async def test_otherwise_the_workspace_answers_for_all_it_gathered(
     beside: Sequence[ScriptedSource], query: str, extra: dict[str, str], as_is: bool
 ) -> None:
-    theirs = Theirs()
+    theirs = PassThroughSource()
     theirs.outcome = msgspec.Raw(b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[]}')
     async with serving([theirs, *beside]) as served:
         shown = (await at(served, query, **extra).result(names.TOOLS_LIST))["tools"]
@@ -288,7 +288,7 @@ async def test_otherwise_the_workspace_answers_for_all_it_gathered(
 
 
 async def test_the_addresses_follow_what_is_configured() -> None:
-    theirs, scripts = Theirs(), ScriptedSource()
+    theirs, scripts = PassThroughSource(), ScriptedSource()
     async with serving([theirs, scripts]) as served:
         for tools, name in (((), "theirs"), ((tool("mine"),), names.WORKSPACE_SERVER), ((), "theirs")):
             scripts.tools = tools
@@ -297,7 +297,7 @@ async def test_the_addresses_follow_what_is_configured() -> None:
 
 
 async def test_before_it_is_trusted_the_workspace_speaks_for_itself() -> None:
-    theirs = Theirs()
+    theirs = PassThroughSource()
     theirs.state, theirs.trust_path = "pending_trust", "/srv/proj"
     async with serving([theirs]) as served:
         said = await at(served).result(names.DISCOVER)

@@ -25,7 +25,7 @@ QUERY = {
 }
 
 
-async def test_discover_names_one_revision_and_the_capabilities_that_have_handlers() -> None:
+async def test_discover_lists_one_revision_and_the_capabilities_with_handlers() -> None:
     async with serving([ScriptedSource([tool("a")])]) as served:
         result = await served.caller.result(names.DISCOVER)
         assert result["supportedVersions"] == ["2026-07-28"]

@@ -63,7 +63,7 @@ async def test_a_source_gets_all_capabilities_except_tasks() -> None:
     assert one.context.capabilities == {"elicitation": {}, "extensions": {"other": {}}}
 
 
-async def test_before_a_call_is_a_task_its_client_gets_requests_and_notifications() -> None:
+async def test_a_client_gets_requests_before_its_call_becomes_a_task() -> None:
     client = Client()
     one, news = running(client.context(progressToken=7))
     assert await one.context.ask("elicitation/create", QUESTION) == YES

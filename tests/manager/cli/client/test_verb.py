@@ -146,9 +146,7 @@ def test_json_tells_programs_what_was_done(run: Any, home: Path) -> None:
     assert (refused["result"], refused["problem"]["reason"]) == ("refused", "not_an_object")
 
 
-def test_all_adds_to_the_installed_clients_and_one_refusal_does_not_hinder_the_others(
-    run: Any, home: Path
-) -> None:
+def test_all_adds_to_every_installed_client_even_if_one_refuses(run: Any, home: Path) -> None:
     for folder in (".cursor", ".codex", ".gemini"):
         (home / folder).mkdir()
     (home / ".cursor" / "mcp.json").write_text("{")

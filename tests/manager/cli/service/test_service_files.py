@@ -53,7 +53,7 @@ def test_program_whose_path_systemd_refuses_is_started_by_env(path: str) -> None
     assert values(made[SERVICE], "ExecStart")[0].startswith("/usr/bin/env ")
 
 
-def test_launchd_job_starts_at_login_and_stays_stopped_after_an_orderly_stop() -> None:
+def test_launchd_job_starts_at_login_and_not_after_an_orderly_stop() -> None:
     job = plistlib.loads(launchd_plist(["/venv/bin/lm-tools-bridge"], "/logs/manager.log"))
     assert job["ProgramArguments"] == ["/venv/bin/lm-tools-bridge", "serve"]
     assert job["RunAtLoad"] is True

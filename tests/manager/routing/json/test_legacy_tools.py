@@ -59,7 +59,7 @@ def test_a_missing_input_schema_is_replaced_by_an_equivalent_one() -> None:
         ('{"content":[ ],"structuredContent":null}', '{"content":[]}'),
     ],
 )
-def test_structured_content_that_is_no_object_becomes_text_if_there_is_none(given: str, fits: str) -> None:
+def test_structured_content_other_than_an_object_becomes_missing_text(given: str, fits: str) -> None:
     members = legacy_tools.convert_result(jsonrpc.members_of(given.encode()))
     assert json.loads(jsonrpc.dumps(members)) == json.loads(fits)
 

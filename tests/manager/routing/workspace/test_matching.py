@@ -88,8 +88,8 @@ def test_another_device_matches_by_path_but_not_by_inode() -> None:
 
 def test_recreated_folder_matches_by_path_before_inode() -> None:
     recreated = KnownRoot("/ws/mono", "w", None)
-    stranger = KnownRoot("/x", "stranger", identity("/ws/mono"))
-    assert root_of("/ws/mono", [stranger, recreated]) == ("/ws/mono", "w")
+    other = KnownRoot("/x", "other", identity("/ws/mono"))
+    assert root_of("/ws/mono", [other, recreated]) == ("/ws/mono", "w")
 
 
 def test_shared_folder_goes_to_the_same_workspace_each_time() -> None:

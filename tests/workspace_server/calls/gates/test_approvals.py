@@ -134,7 +134,7 @@ async def test_question_is_an_elicitation_that_the_official_models_accept(approv
         ({"elicitation": {"url": {}}}, False),
     ],
 )
-async def test_client_that_cannot_show_forms_is_refused_with_the_command_that_helps(
+async def test_a_client_without_forms_is_refused_with_the_command_to_use(
     approvals: Approvals, capabilities: Mapping[str, Any], can: bool
 ) -> None:
     decision = await decide(approvals, context_of(capabilities=capabilities))
@@ -151,7 +151,7 @@ def test_question_shows_code_as_lines_and_nothing_stays_invisible() -> None:
     assert approval_message("t", TOOL, {"x": "a\u202eb\x1b[2K"}) == 'Run t?\nx: "a\\u202eb\\u001b[2K"'
 
 
-def test_question_hides_what_must_not_be_echoed_and_says_what_it_leaves_out() -> None:
+def test_the_form_hides_secrets_and_states_what_it_leaves_out() -> None:
     schema = {"properties": {"p": {"format": "password"}, "w": {"writeOnly": True}, "v": True}}
     tool = replace(TOOL, definition={"name": "run", "inputSchema": schema})
     assert approval_message("t", TOOL, {"n\nfilePath: /safe": "x"}) == 'Run t?\n"n\\nfilePath: /safe": x'

@@ -14,6 +14,7 @@ ROOT = Path(manager.__file__).parents[1]
 
 
 @pytest.mark.parametrize("agent", AGENTS.values(), ids=AGENTS.keys())
-def test_the_version_in_the_table_is_the_one_that_is_installed(agent: Agent) -> None:
+def test_the_version_in_the_table_is_the_one_that_is_installed_and_documented(agent: Agent) -> None:
     name, version = agent.package.split()
     assert f"{name}@{version}" in (ROOT / "scripts/agents").read_text()
+    assert f"`{name}` {version}" in (ROOT / "docs/clients/matrix.md").read_text()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.clients.agent_workplace import NONCE, OTHER_NONCE, Workplace, script
+from support.clients.agent_workplace import NONCE, OTHER_NONCE, SLOW_S, Workplace, after_first, script
 
 TEXT = "größe ☕"
 
@@ -57,37 +57,50 @@ async def test_its_user_sees_it_by_name_and_with_its_project(workplace: Workplac
 
 async def test_tools_of_a_trusted_server_are_in_the_first_request(workplace: Workplace) -> None:
     """It starts slowly, but `lmtb trust` started it once: its list is known."""
-    await workplace.trust_slow_server()
-    model = await workplace.work(script(workplace.calls("slow__text", text=TEXT)))
+    await workplace.trust_server(SLOW_S)
+    model = await workplace.work(script(workplace.calls("demo__text", text=TEXT)))
     first, second = model.requests
-    assert {"lm_readFile", "slow__text"} <= workplace.offered(first)
+    assert {"lm_readFile", "demo__text"} <= workplace.offered(first)
     assert TEXT in second.last_result
 
 
 @pytest.mark.parametrize("workplace", ["claude-code", "codex"], indirect=True)
 async def test_an_agent_that_does_not_wait_can_call_tools_of_a_starting_server(workplace: Workplace) -> None:
     """It has the built-in tools at once, and a tool that waits for the others."""
-    workplace.add_slow_server()
-    model = await workplace.work(script(workplace.executes("slow__text", text=TEXT)))
+    workplace.add_server(SLOW_S)
+    model = await workplace.work(script(workplace.executes("demo__text", text=TEXT)))
     first, second = model.requests
     assert {"lm_readFile", "tool_search", "execute_tool"} <= workplace.offered(first)
-    assert "slow__text" not in workplace.offered(first)
+    assert "demo__text" not in workplace.offered(first)
     assert TEXT in second.last_result
 
 
 @pytest.mark.parametrize("workplace", ["claude-code"], indirect=True)
 async def test_tools_of_a_server_that_started_late_join_the_list(workplace: Workplace) -> None:
     """The model goes on when the server runs, and calls its tool as soon as it is offered."""
-    workplace.add_slow_server()
-    model = await workplace.work(workplace.calls_once_offered("slow__text", text=TEXT))
+    workplace.add_server(SLOW_S)
+    steps = workplace.calls_once_offered(
+        workplace.calls("demo__text", text=TEXT), workplace.reads("nonce.txt")
+    )
+    model = await workplace.work(after_first(workplace.server_runs, steps))
     assert "lm_readFile" in workplace.offered(model.requests[0])
+    assert "demo__text" not in workplace.offered(model.requests[0])
     assert TEXT in model.requests[-1].last_result
 
 
 @pytest.mark.parametrize("workplace", ["gemini-cli", "opencode"], indirect=True)
 async def test_an_agent_that_waits_has_all_tools_in_its_first_request(workplace: Workplace) -> None:
-    workplace.add_slow_server()
-    model = await workplace.work(script(workplace.calls("slow__text", text=TEXT)))
+    workplace.add_server(SLOW_S)
+    model = await workplace.work(script(workplace.calls("demo__text", text=TEXT)))
     first, second = model.requests
-    assert {"lm_readFile", "slow__text"} <= workplace.offered(first)
+    assert {"lm_readFile", "demo__text"} <= workplace.offered(first)
     assert TEXT in second.last_result
+
+
+@pytest.mark.parametrize("workplace", ["claude-code", "gemini-cli", "opencode"], indirect=True)
+async def test_a_tool_that_appears_during_the_work_joins_the_list(workplace: Workplace) -> None:
+    await workplace.trust_server()
+    appears, appeared = workplace.calls("demo__change_tools"), workplace.calls("demo__appeared")
+    model = await workplace.work(workplace.calls_once_offered(appeared, appears))
+    assert "demo__appeared" not in workplace.offered(model.requests[0])
+    assert "appeared" in model.requests[-1].last_result

@@ -25,10 +25,8 @@ NONCE, OTHER_NONCE = "of this project", "of this project as well"
 RUN_S = 60.0
 SLOW_S = 5.0
 """Longer than an agent that goes on without a list waits, and shorter than any of the others."""
-LATE_S = 20.0
-"""By when a server that starts slowly is there."""
-LONGEST_WAIT = 5
-"""After so many requests to the model a tool that was announced is in the list."""
+LATE_S = 25.0
+"""By when a server that starts slowly is there, and its tools are in the list of an agent that hears of them."""
 AS_SHIPPED = {"match_wait_s": 5, "announce_hold_s": 0.4}
 """Settings that other tests make shorter."""
 Deed = Callable[[], Awaitable[object]]
@@ -41,6 +39,17 @@ def script(*steps: Step, before: Mapping[int, Deed] | None = None) -> Script:
         if deed := (before or {}).get(request.number):
             await deed()
         return steps[request.number - 1] if request.number <= len(steps) else Say("done")
+
+    return next_step
+
+
+def after_first(deed: Deed, steps: Script) -> Script:
+    """The script, whose first step is taken after something else has happened."""
+
+    async def next_step(request: ModelRequest) -> Step:
+        if request.number == 1:
+            await deed()
+        return await steps(request)
 
     return next_step
 
@@ -84,40 +93,41 @@ class Workplace:
         """The model calls a tool that is not listed."""
         return self.calls("execute_tool", name=tool, arguments=arguments)
 
-    def add_slow_server(self) -> None:
-        """Give the user a server that starts slowly and was never listed."""
-        configure(self.home, _slow_server())
+    def add_server(self, delay_s: float) -> None:
+        """Give the user a server that was never listed, and starts after so many seconds."""
+        configure(self.home, _server(delay_s))
 
-    async def trust_slow_server(self) -> None:
-        """Give the project a server that starts slowly, and trust it."""
+    async def trust_server(self, delay_s: float = 0.0) -> None:
+        """Give the project a server that starts after so many seconds, and trust it."""
         file = self.project / ".lm-tools-bridge" / "workspace.toml"
         file.parent.mkdir()
-        file.write_text(_slow_server())
+        file.write_text(_server(delay_s))
         done = await self.home.lmtb("trust", "--yes", cwd=self.project)
         assert done.code == 0, done
 
-    def calls_once_offered(self, tool: str, **arguments: object) -> Script:
-        """The model goes on when the slow server runs, and reads files until the tool is in its list."""
+    def calls_once_offered(self, call: Call, first: Step) -> Script:
+        """The model takes a first step, and then reads files until the tool is in its list."""
+        deadline, called = time.monotonic() + LATE_S, False
 
         async def next_step(request: ModelRequest) -> Step:
+            nonlocal called
             if request.number == 1:
-                await self._slow_server_runs()
+                return first
             if called:
                 return Say("done")
-            if tool not in self.offered(request) and request.number <= LONGEST_WAIT:
-                return self.reads("nonce.txt")
-            called.append(request.number)
-            return self.calls(tool, **arguments)
+            called = call.tool in request.tools
+            assert called or time.monotonic() < deadline, f"not offered in request {request.number}"
+            return call if called else self.reads(("nonce.txt", "other.txt")[request.number % 2])
 
-        called: list[int] = []
         return next_step
 
-    async def _slow_server_runs(self) -> None:
+    async def server_runs(self) -> None:
+        """Wait until the added server runs."""
         deadline = time.monotonic() + LATE_S
         while True:
             shown = await self.home.lmtb("servers", "--json", cwd=self.project)
             states = {one["id"]: one["state"] for one in json.loads(shown.out)["sources"]}
-            if states["stdio:slow"] == "ready":
+            if states["stdio:demo"] == "ready":
                 return
             assert time.monotonic() < deadline, shown
 
@@ -141,8 +151,8 @@ class Workplace:
         self.manager = await self.home.start(http_port=self.manager.port, **AS_SHIPPED)
 
 
-def _slow_server() -> str:
-    return entry("slow", stdio_command(f"--start-delay={SLOW_S}"))
+def _server(delay_s: float) -> str:
+    return entry("demo", stdio_command(f"--start-delay={delay_s}"))
 
 
 def _has_ended(pid: int) -> bool:

@@ -138,7 +138,7 @@ def test_manager_and_workspace_server_know_each_other_over_the_wire_only(package
     assert [name for name in members(package) if any(within(one, other) for one in imports(name))] == []
 
 
-def test_the_wire_knows_nobody_of_ours() -> None:
+def test_protocol_imports_no_other_package_of_ours() -> None:
     own_imports = {name: of_ours(name) for name in members("protocol")}
     assert {
         name: found
@@ -188,7 +188,7 @@ def rises(module: str, target: str) -> bool:
     return not (within(target, own) or below > place or below == place == len(LAYERS) - 1)
 
 
-def test_nobody_imports_in_circles() -> None:
+def test_there_are_no_import_cycles() -> None:
     graph = {name: of_ours(name) - {name} for name in modules()}
     try:
         order = list(TopologicalSorter(graph).static_order())

@@ -108,7 +108,7 @@ def test_every_reason_is_listed_with_its_code_and_a_meaning() -> None:
     assert all(row["meaning"] for row in rows)
 
 
-def test_exactly_the_reasons_that_nobody_raises_are_called_reserved() -> None:
+def test_exactly_the_unused_reasons_are_called_reserved() -> None:
     text = "\n".join(file.read_text("utf-8") for file in sources() if file.name != "errors.py")
     reserved = {
         row["reason"] for row in tables("docs/errors.md", "code") if row["meaning"].startswith("Reserved")

@@ -147,7 +147,7 @@ async def test_an_answer_under_another_id_is_refused_on_a_cached_route(
 @CLIENTS
 @pytest.mark.parametrize("kind", [JSON, EVENTS])
 @pytest.mark.parametrize("size", [10, 300_000])
-async def test_an_answer_given_twice_reaches_nobody_else(
+async def test_an_answer_given_twice_reaches_no_other_client(
     size: int, kind: str, era: str, accept: str, setup: RegisteredSetup
 ) -> None:
     """While the second one is on its way, the connection may carry the next call already."""

@@ -149,7 +149,7 @@ def test_a_body_that_is_broken_or_too_large_is_refused(
     assert refusal.status == status
 
 
-def test_the_rest_can_be_given_to_somebody_else(parser: RequestParser[Head]) -> None:
+def test_the_rest_of_the_bytes_can_be_taken_for_another_protocol(parser: RequestParser[Head]) -> None:
     parser.receive(FIRST + EMPTY)
     parser.next_head()
     assert parser.take_rest() == b"one" + EMPTY

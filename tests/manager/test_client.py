@@ -102,7 +102,7 @@ def test_socket_in_another_users_folder_is_never_asked(tmp_path: Path) -> None:
             listener.accept()
 
 
-def test_endpoint_where_nobody_listens_means_no_manager() -> None:
+def test_endpoint_without_a_listener_means_no_manager() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, so that nobody else gets it, but not listening
         with pytest.raises(NoManager):

@@ -87,7 +87,7 @@ def test_session_folder_open_to_others_counts_as_absent(tmp_path: Path) -> None:
 
 
 @as_root
-def test_session_folder_of_somebody_else_counts_as_absent(tmp_path: Path) -> None:
+def test_session_folder_of_another_user_counts_as_absent(tmp_path: Path) -> None:
     os.chown(tmp_path, 65534, -1)
     environ = {"HOME": "/h", "LMTB_STATE_DIR": "/s", "XDG_RUNTIME_DIR": str(tmp_path)}
     assert Paths.of_user(environ).runtime_dir == Path("/s/run")

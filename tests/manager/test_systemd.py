@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linu
         {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "0"},
     ],
 )
-def test_sockets_meant_for_nobody_or_another_process_are_not_taken(environ: dict[str, str]) -> None:
+def test_sockets_for_no_or_another_process_are_not_taken(environ: dict[str, str]) -> None:
     assert http_socket(environ) is None
     assert environ == {}
 

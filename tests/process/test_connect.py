@@ -267,7 +267,7 @@ async def test_the_session_ends_with_its_client(user: ManagerHome, project: Path
     assert (await user.status())["sessions"] == before - 1
 
 
-async def test_it_ends_when_nobody_reads_its_output(user: ManagerHome, project: Path) -> None:
+async def test_it_ends_when_its_output_is_closed(user: ManagerHome, project: Path) -> None:
     await manager_pid(user)
     process = await asyncio.create_subprocess_exec(
         "sh", "-c", 'exec "$@" | true', "sh", sys.executable, "-I", "-m", "manager", "connect",

@@ -60,7 +60,7 @@ def test_installed_service_is_started_by_systemd(user: User) -> None:
     assert json.loads(user.lmtb("status", "--json").stdout)["ok"] is True
 
 
-def test_failed_service_is_told_with_its_journal(user: User) -> None:
+def test_failed_service_is_reported_with_its_journal(user: User) -> None:
     user.systemctl(FAILS)
     done = user.lmtb("up")
     assert done.returncode == 1

@@ -105,7 +105,7 @@ async def test_progress_comes_under_the_callers_token(project: Project, way: str
 
 
 @EACH_WAY
-async def test_a_call_nobody_waits_for_ends(project: Project, way: str) -> None:
+async def test_an_abandoned_call_ends(project: Project, way: str) -> None:
     """The server goes on all the same and tells of progress that nobody wants; nothing comes of it."""
     identity = f"{'stdio' if way == 'stdio' else 'remote'}:{way}"
     client = project.modern

@@ -303,7 +303,7 @@ async def test_a_thousand_parallel_allocations_get_different_ports(control: Sock
 
 @pytest.mark.parametrize("listening", [True, False])
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
-async def test_port_of_a_foreign_process_is_never_given(
+async def test_port_of_another_process_is_never_allocated(
     control: Socket, listening: bool, address: str
 ) -> None:
     with socket.socket() as foreign:
@@ -366,7 +366,7 @@ async def test_questions_to_a_server_are_passed_on_with_the_source(
     assert daemon.asked == [("/ws/a", ask, source)]
 
 
-async def test_a_source_nobody_knows_is_not_found(control: Socket, daemon: Daemon) -> None:
+async def test_an_unknown_source_is_not_found(control: Socket, daemon: Daemon) -> None:
     daemon.answer = b'{"ok": false}'
     answer = await control.post("/refresh", {"cwd": "/ws/a", "source": "stdio:gone"})
     assert answer == (404, {"ok": False, "reason": "unknown_source"})

@@ -96,7 +96,7 @@ def test_every_command_about_a_workspace_takes_its_folder(command: str) -> None:
     assert options & {"--cwd", "path"}
 
 
-def test_version_is_told(run: Any) -> None:
+def test_version_is_printed(run: Any) -> None:
     assert run("--version").stdout == f"lm-tools-bridge {__version__}\n"
 
 
@@ -114,7 +114,7 @@ def test_module_is_the_same_command_line(environ: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("verb", "hint"), [("serv", "did you mean serve"), ("stauts", "did you mean status"), ("xyzzy", None)]
 )
-def test_a_mistyped_verb_is_told_with_the_nearest_ones(verb: str, hint: str | None) -> None:
+def test_a_mistyped_verb_is_refused_with_the_nearest_ones(verb: str, hint: str | None) -> None:
     ended = CliRunner().invoke(cli, [verb])
     assert ended.exit_code == 2
     assert f"there is no verb '{verb}'" in ended.stderr

@@ -102,6 +102,6 @@ def test_numbers_are_read_by_their_kind() -> None:
     assert [one.name for one in fields(SCHEMA)] == list(SCHEMA["properties"])
 
 
-def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_form_is_shown_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
     assert input_forms.is_terminal() is False

@@ -156,7 +156,7 @@ def test_following_shows_what_is_written_until_ctrl_c(
     assert (process.returncode, rest, said) == (exit_codes.OK, "", "")
 
 
-def test_following_ends_quietly_when_nobody_reads_any_more(
+def test_following_ends_quietly_when_its_output_is_closed(
     environ: dict[str, str], file: Path, project: Path
 ) -> None:
     file.write_text(LINES[0])

@@ -85,7 +85,7 @@ def test_a_name_that_fits_none_or_several_is_refused_with_what_there_is(
 
 
 @pytest.mark.parametrize("verb", [("servers",), ("servers", "restart")])
-def test_without_a_manager_the_next_step_is_told(run: Any, verb: tuple[str, ...]) -> None:
+def test_without_a_manager_the_next_step_is_printed(run: Any, verb: tuple[str, ...]) -> None:
     result = run(*verb)
     assert result.exit_code == exit_codes.NO_MANAGER
     assert result.stderr == "no manager is running\nNext step: start it with: lmtb up\n"

@@ -96,7 +96,7 @@ def test_missing_members_are_tolerated(run: Any, control: Any, verb: str, answer
 
 
 @pytest.mark.parametrize("verb", ["status", "workspaces", "sessions", "log", "tools"])
-def test_without_a_manager_the_next_step_is_told(run: Any, verb: str) -> None:
+def test_without_a_manager_the_next_step_is_printed(run: Any, verb: str) -> None:
     result = run(verb)
     assert result.exit_code == exit_codes.NO_MANAGER
     assert result.stderr == "no manager is running\nNext step: start it with: lmtb up\n"
@@ -109,14 +109,14 @@ def test_without_a_manager_json_says_so_to_programs(run: Any) -> None:
     assert json.loads(result.stdout)["reason"] == "no_manager"
 
 
-def test_refusal_of_the_manager_is_told(run: Any, control: Any) -> None:
+def test_refusal_of_the_manager_is_printed(run: Any, control: Any) -> None:
     control.say("GET /mcp/status", {"ok": False, "reason": "forbidden"}, 403)
     result = run("status")
     assert result.exit_code == exit_codes.FAILED
     assert "forbidden" in result.stderr and "lmtb doctor" in result.stderr
 
 
-def test_impossible_runtime_folder_is_told(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_runtime_folder_is_reported(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LMTB_RUNTIME_DIR", "relative")
     result = run("status")
     assert result.exit_code == exit_codes.HOPELESS

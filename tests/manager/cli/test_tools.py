@@ -216,7 +216,7 @@ def test_the_folder_may_be_named_before_or_after_the_further_verb(
         ),
     ],
 )
-def test_a_refusal_is_told_with_the_next_step(
+def test_a_refusal_is_printed_with_the_next_step(
     run: Any, control: Any, status: int, answer: dict[str, Any], said: str
 ) -> None:
     control.say("POST /inspect", {"ok": False, **answer}, status)
@@ -272,7 +272,7 @@ def test_decisions_are_the_users_and_need_no_workspace(
 
 @pytest.mark.usefixtures("inspected", "project")
 @pytest.mark.parametrize("word", ["allow", "ask", "deny"])
-def test_a_name_that_nobody_offers_is_refused_with_the_nearest_one(
+def test_an_unknown_name_is_refused_with_the_nearest_one(
     run: Any, executed: list[list[str]], word: str
 ) -> None:
     """A rule for a mistyped name would have no effect."""

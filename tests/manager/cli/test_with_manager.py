@@ -101,13 +101,13 @@ def test_arguments_that_are_no_object_are_wrong_usage(tmp_path: Path, arguments:
     assert "JSON" in ended.stderr
 
 
-def test_folder_without_a_workspace_is_told_how_to_become_one(shared: ManagerProcess) -> None:
+def test_folder_without_a_workspace_is_refused_with_the_next_step(shared: ManagerProcess) -> None:
     ended = shared.lmtb("tools", cwd="/")
     assert (ended.returncode, ended.stdout) == (exit_codes.FAILED, "")
     assert "is in no workspace" in ended.stderr and ".git" in ended.stderr
 
 
-def test_sources_that_wait_for_trust_are_told_of_and_tried_again(tmp_path: Path, project: Path) -> None:
+def test_sources_that_wait_for_trust_are_listed_and_tried_again(tmp_path: Path, project: Path) -> None:
     """Status and doctor know what the workspace's server told with its last health answer."""
     (project / ".mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}')
     with running_manager(tmp_path, "--health-interval-s", "0.1") as manager:

@@ -162,7 +162,7 @@ def test_a_broken_file_is_refused_and_left_alone(files: ClientFiles, client: Cli
     assert snapshot(files.machine.home) == before
 
 
-def test_undo_is_refused_after_somebody_else_changed_the_file(files: ClientFiles) -> None:
+def test_undo_is_refused_after_another_program_changed_the_file(files: ClientFiles) -> None:
     client = named("cursor")
     path = place(files, client, b'{"a": 1}')
     do(files, client, files.plan_addition(client))

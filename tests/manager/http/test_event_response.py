@@ -36,7 +36,7 @@ async def serving(work: Callable[[EventResponse], Awaitable[None]]) -> AsyncIter
         yield response
 
 
-async def test_nobody_in_between_keeps_it_back() -> None:
+async def test_proxies_are_told_not_to_buffer() -> None:
     async def work(out: EventResponse) -> None:
         await out.write(EVENT)
         out.close()

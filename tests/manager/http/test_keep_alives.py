@@ -79,7 +79,7 @@ def test_who_speaks_is_not_silent(clock: Clock, beats: KeepAlives) -> None:
     assert busy.filled == [10.0 + SILENCE_S]
 
 
-def test_where_nobody_is_left_there_is_no_timer(clock: Clock, beats: KeepAlives) -> None:
+def test_without_streams_there_is_no_timer(clock: Clock, beats: KeepAlives) -> None:
     one = Speaker(clock)
     beats.note_written(one)
     beats.remove(one)

@@ -133,7 +133,7 @@ async def test_a_body_that_comes_in_pieces_is_whole() -> None:
         assert answer.endswith(b"<" + body + b">")
 
 
-async def test_who_leaves_while_waiting_harms_nobody() -> None:
+async def test_a_client_that_leaves_while_waiting_harms_no_other() -> None:
     loading = Loading()
     async with port_of(loading) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)

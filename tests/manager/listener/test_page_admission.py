@@ -388,7 +388,7 @@ async def test_peer_of_another_user_is_refused_before_the_body() -> None:
         assert served.executed == []
 
 
-async def test_check_that_fails_lets_nobody_in() -> None:
+async def test_a_failing_check_admits_no_request() -> None:
     def broken(_: asyncio.BaseTransport) -> bool:
         raise OSError("no lookup")
 

@@ -160,7 +160,7 @@ def test_configuration_that_stops_a_manager_is_a_failure(
     assert "LMTB_HTTP_PORT" in found["configuration"]["message"]
 
 
-def test_stranger_on_the_other_loopback_address_is_a_warning(diagnose: Any, control: Any) -> None:
+def test_another_program_on_the_other_loopback_address_is_a_warning(diagnose: Any, control: Any) -> None:
     with socket.socket(socket.AF_INET6) as stranger:
         try:
             stranger.bind(("::1", 0))

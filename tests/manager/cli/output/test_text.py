@@ -37,12 +37,12 @@ def test_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) 
     ("seconds", "shown"),
     [(0, "0 s"), (59.9, "59 s"), (60, "1 min"), (7500, "2 h 5 min"), (90000, "1 d 1 h"), (None, None)],
 )
-def test_duration_is_told_in_two_units_at_most(seconds: object, shown: str | None) -> None:
+def test_duration_is_shown_in_two_units_at_most(seconds: object, shown: str | None) -> None:
     assert duration(seconds) == shown
 
 
 @pytest.mark.parametrize(("count", "shown"), [(51_400_000, "51 MB"), (2_340_000_000, "2.3 GB"), ("x", None)])
-def test_size_is_told_in_megabytes(count: object, shown: str | None) -> None:
+def test_size_is_shown_in_megabytes(count: object, shown: str | None) -> None:
     assert size(count) == shown
 
 

@@ -57,7 +57,7 @@ def test_uninstall_stops_the_service_and_removes_what_was_written(systemd: Syste
     assert run("service", "uninstall").output == "no service is installed\n"
 
 
-def test_failed_start_is_told_with_the_next_step(systemd: Systemd, run: Any) -> None:
+def test_failed_start_is_reported_with_the_next_step(systemd: Systemd, run: Any) -> None:
     systemd.mark("fails")
     done = run("service", "install", "--yes")
     assert done.exit_code == 1

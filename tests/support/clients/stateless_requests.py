@@ -10,6 +10,7 @@ from aiohttp import ClientResponse, ClientSession
 from mcp_types.methods import validate_server_result
 
 from protocol import headers, names, sse
+from support.processes.timeouts import GUARD_S
 
 REVISION = "2026-07-28"
 SECRET = "s3cret-of-this-instance"
@@ -88,7 +89,7 @@ class Caller:
 async def events(response: ClientResponse, count: int) -> list[dict[str, Any]]:
     """The next messages of a stream, comments left out."""
     found: list[dict[str, Any]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(GUARD_S):
         while len(found) < count:
             frame = await response.content.readuntil(b"\n\n")
             found += [json.loads(event.data) for event in sse.Decoder().feed(frame)]

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from manager.log import logger
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 _SCHEMA: Final = """
 CREATE TABLE workspaces(id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE) STRICT;
 CREATE TABLE instances(
@@ -27,12 +27,15 @@ CREATE TABLE instances(
 CREATE TABLE sessions(
     id TEXT PRIMARY KEY, revision TEXT NOT NULL, client_name TEXT, client_version TEXT,
     capabilities BLOB NOT NULL, workspace TEXT, cwd BLOB, seen REAL NOT NULL, used INTEGER NOT NULL,
-    mode TEXT NOT NULL DEFAULT '', log_level TEXT, subscriptions BLOB NOT NULL DEFAULT x'') STRICT;
+    mode TEXT NOT NULL DEFAULT '', log_level TEXT, subscriptions BLOB NOT NULL DEFAULT x'',
+    source TEXT NOT NULL DEFAULT 'none', last_workspace TEXT) STRICT;
 """
 _UPGRADES: Final = {
     1: "ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT '';",
     2: "ALTER TABLE sessions ADD COLUMN log_level TEXT;"
     " ALTER TABLE sessions ADD COLUMN subscriptions BLOB NOT NULL DEFAULT x'';",
+    3: "ALTER TABLE sessions ADD COLUMN source TEXT NOT NULL DEFAULT 'none';"
+    " ALTER TABLE sessions ADD COLUMN last_workspace TEXT;",
 }
 """Schema version -> SQL that upgrades a file of this version to the next."""
 _KEPT_CORRUPT: Final = 3
@@ -66,6 +69,7 @@ class SessionRow:
 
     `seen` is wall-clock time in seconds since 1970; readers clamp the age that they compute from it.
     `subscriptions` is the JSON text of an object, resource URI -> workspace id; empty for none.
+    `source` is the kind of claim that decided the workspace of its last request, `last_workspace` its id.
     """
 
     id: str
@@ -80,6 +84,8 @@ class SessionRow:
     mode: str = ""
     log_level: str | None = None
     subscriptions: bytes = b""
+    source: str = "none"
+    last_workspace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +131,12 @@ class Store:
         values = [
             (row.id, row.revision, row.client_name, row.client_version, row.capabilities, row.workspace,
              None if row.cwd is None else os.fsencode(row.cwd), row.seen, int(row.used), row.mode,
-             row.log_level, row.subscriptions)
+             row.log_level, row.subscriptions, row.source, row.last_workspace)
             for row in rows
         ]  # fmt: skip
         if values:
-            await self._write_many("INSERT OR REPLACE INTO sessions VALUES(?,?,?,?,?,?,?,?,?,?,?,?)", values)
+            marks = ",".join("?" * len(values[0]))
+            await self._write_many(f"INSERT OR REPLACE INTO sessions VALUES({marks})", values)
 
     async def drop_sessions(self, identities: Iterable[str]) -> None:
         """Delete sessions by id."""
@@ -248,7 +255,8 @@ class Store:
 
 
 def _session(row: tuple[Any, ...]) -> SessionRow:
-    identity, revision, name, version, capabilities, workspace, cwd, seen, used, mode, level, subscribed = row
+    identity, revision, name, version, capabilities, workspace, cwd, seen, used, *rest = row
+    mode, level, subscribed, source, last_workspace = rest
     folder = None if cwd is None else os.fsdecode(cwd)
     known = (identity, revision, name, version, capabilities, workspace, folder, seen, bool(used))
-    return SessionRow(*known, mode, level, subscribed)
+    return SessionRow(*known, mode, level, subscribed, source, last_workspace)

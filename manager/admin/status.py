@@ -13,6 +13,7 @@ import msgspec
 
 from manager import __version__
 from manager.log import recent_lines, short
+from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.registrations import Registration
 from manager.routing.state.session_table import Session
@@ -57,6 +58,7 @@ class Status:
         ]
         if instances:
             self._last_non_empty = now
+        rows = client_rows(self._session_manager.sessions, self._clients, now)
         degraded = [self._store.degraded] if self._store.degraded else []
         return {
             "ok": True,
@@ -75,6 +77,8 @@ class Status:
             "sessions": len(self._session_manager.sessions),
             "sessionDetails": [self._session(one, clock) for one in self._session_manager.sessions],
             "streams": len(self._session_manager.streams),
+            "connectedClients": count_connected(rows),
+            "clientDetails": [self._client_row(one, clock) for one in rows],
             "clients": [_client(one, requests, clock) for one, requests in self._clients],
             "reservations": [
                 {
@@ -188,6 +192,22 @@ class Status:
             "lastSeenAgeSec": clock.age(session.seen),
         }
 
+    def _client_row(self, row: ClientRow, clock: _Clock) -> dict[str, Any]:
+        workspace = self._workspaces.get(row.workspace) if row.workspace else None
+        return {
+            "name": row.name,
+            "version": row.version,
+            "era": row.era,
+            "workspace": row.workspace,
+            "folder": row.folder if workspace is None else workspace.root,
+            "source": row.source,
+            "state": row.state.value,
+            "streaming": row.streaming,
+            "sessions": row.sessions,
+            **clock.stamps("lastCall", row.last_call),
+            "lastCallAgeSec": clock.age(row.last_call),
+        }
+
 
 def _figures(*figures: Figures) -> dict[str, Any]:
     """Call figures of one workspace, or the sum of several. Percentiles cover the last five minutes."""
@@ -209,11 +229,10 @@ def _milliseconds(found: Percentiles | None) -> dict[str, float] | None:
 
 def _client(client: Client, requests: tuple[RequestRecord, ...], clock: _Clock) -> dict[str, Any]:
     """A recent client with its last requests."""
-    info = jsonrpc.members_of(client.info)
-    shown = {name: jsonrpc.text_of(info[name]) for name in ("name", "version") if name in info}
+    name, version = name_and_version(client)
     return {
-        "name": shown.get("name"),
-        "version": shown.get("version"),
+        "name": name,
+        "version": version,
         "era": client.era,
         "protocolVersion": client.revision,
         **clock.stamps("lastSeen", requests[-1].at),

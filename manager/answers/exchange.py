@@ -117,6 +117,7 @@ class Exchange:
             self.headers[headers.WORKSPACE_ID] = located.workspace.id
         if self.session is not None:
             self.session.source = source.value
+            self.session.last_workspace = located.workspace.id if isinstance(located, Located) else None
             if isinstance(located, Located) and located.implied_workspace is not None:
                 self.session.implied_workspace = located.implied_workspace
 
@@ -144,10 +145,15 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a stream that does not end by itself is ended: by `endings`, with `farewell` as its response."""
+    """How a stream that does not end by itself is ended: by `endings`, with `farewell` as its response.
+
+    Attributes:
+        seen: the record of its request, which says while the stream is open.
+    """
 
     endings: StreamEndings
     farewell: bytes
+    seen: RequestRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,10 @@ def workspaces(as_json: bool) -> None:
 @click.command()
 @json_option
 def sessions(as_json: bool) -> None:
-    """List the sessions of connected clients."""
+    """List all sessions that the manager remembers, also of clients that left without ending them.
+
+    For who is connected, of both eras, see: lmtb clients.
+    """
     found = objects(ask("/mcp/status"), "sessionDetails")
     if as_json:
         print_json({"ok": True, "sessions": found})
@@ -54,7 +57,7 @@ def sessions(as_json: bool) -> None:
         heads = ("SESSION", "CLIENT", "REVISION", "WORKSPACE", "DECIDED BY", "LAST SEEN", "IN FLIGHT")
         click.echo(table(heads, map(_session_row, found), flexible=("CLIENT", "WORKSPACE")))
     else:
-        click.echo("no sessions; stateless clients have none, see: lmtb status")
+        click.echo("no sessions; stateless clients have none, see: lmtb clients")
 
 
 @click.command()

@@ -18,8 +18,7 @@ _SECTIONS: Final = {
         "service": ("service.verb", "Start the manager at login: install, uninstall, status."),
         "status": ("show", "Show the state of the manager and its workspaces."),
         "workspaces": ("show", "List workspaces and their servers."),
-        "sessions": ("show", "List the sessions of connected clients."),
-        "whoami": ("whoami", "Show recent clients, and how each request found its workspace."),
+        "clients": ("clients", "List connected clients, and how the project of each was found."),
         "log": ("show", "Show the manager's last log lines."),
     },
     "The workspace of the current folder": {
@@ -41,6 +40,8 @@ _SECTIONS: Final = {
 }
 """Verb: (module in this package, which has a command of the verb's name; line for the overview)."""
 _VERBS: Final = {verb: entry for section in _SECTIONS.values() for verb, entry in section.items()}
+_DETAILS: Final = {"sessions": "show", "whoami": "whoami"}
+"""Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
 
 class _Verbs(click.Group):
@@ -50,9 +51,10 @@ class _Verbs(click.Group):
         return list(_VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
+        module = _VERBS[cmd_name][0] if cmd_name in _VERBS else _DETAILS.get(cmd_name)
+        if module is None:
             return None
-        command: click.Command = getattr(import_module(f"manager.cli.{_VERBS[cmd_name][0]}"), cmd_name)
+        command: click.Command = getattr(import_module(f"manager.cli.{module}"), cmd_name)
         return command
 
     def resolve_command(

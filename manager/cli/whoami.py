@@ -31,7 +31,8 @@ _STEPS: Final = {
 def whoami(as_json: bool) -> None:
     """Show recent clients, and how each of their requests found its workspace.
 
-    The running manager keeps the last five requests of each of the last 64 clients in memory.
+    The running manager keeps the last five requests of each of the last 64 clients in memory. For who is
+    connected, see: lmtb clients.
     """
     found = objects(ask("/mcp/status"), "clients")
     if as_json:

@@ -83,7 +83,7 @@ class StatelessEndpoint:
             return _undeclared(exchange) or self._open_silent_stream(exchange)
         reply = await self._dispatch.forward(exchange, located)
         if isinstance(reply, Relayed):
-            return replace(reply, ending=Ending(self._endings, self._completed(exchange)))
+            return replace(reply, ending=self._ending(exchange))
         return reply
 
     def _open_silent_stream(self, exchange: Exchange) -> AnyReply:
@@ -94,7 +94,10 @@ class StatelessEndpoint:
         honoured = {kind: True for kind in _KINDS if jsonrpc.bytes_of(wanted.get(kind, _FALSE)) == b"true"}
         meta = {names.META_SUBSCRIPTION: identity}
         message = jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
-        return IdleStream(message, Ending(self._endings, self._completed(exchange)))
+        return IdleStream(message, self._ending(exchange))
+
+    def _ending(self, exchange: Exchange) -> Ending:
+        return Ending(self._endings, self._completed(exchange), exchange.seen)
 
     async def _end_of_stream(self, exchange: Exchange) -> AsyncGenerator[bytes]:
         await self._endings.wait()

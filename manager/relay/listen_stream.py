@@ -51,6 +51,8 @@ class ListenStream:
         self._on_stop = self._on_manager_stop  # one bound method, so that `discard` finds it
         http_request.on_disconnect = self._client_left
         http_request.release_input()
+        if ending.seen is not None:
+            ending.seen.listening = True
         ending.endings.add(self._on_stop)
         if answer is not None and self._answer is not None:
             self._relay = EventRelay(out, identity, limit)
@@ -86,6 +88,8 @@ class ListenStream:
 
     def _release(self, outcome: str) -> None:
         self._ending.endings.discard(self._on_stop)
+        if self._ending.seen is not None:
+            self._ending.seen.listening = False
         if self._flow is not None:
             self._flow.stop()
         answer, self._answer = self._answer, None

@@ -175,8 +175,9 @@ class CachedRoute:
         return before if session is None else before + _caller_line(session) + behind
 
     def mark(self, session: Session) -> None:
-        """Update the session as a parsed request does: claim source, sent cwd and implied workspace."""
+        """Update the session as a parsed request does: claim source, sent cwd, workspaces."""
         session.source = self._source
+        session.last_workspace = self.located.workspace.id
         session.sent_cwd = self._sent_cwd
         if self._implied_workspace is not None:
             session.implied_workspace = self._implied_workspace

@@ -89,6 +89,7 @@ class SessionManager:
                 unannounced=row.used, log_level=row.log_level,
                 subscriptions=_subscriptions(row.subscriptions),
                 mode=tuple(parse_qsl(row.mode, keep_blank_values=True)),
+                source=row.source, last_workspace=row.last_workspace,
             )  # fmt: skip
             self.sessions.add(session)
             if session.subscriptions:
@@ -259,6 +260,7 @@ class SessionManager:
             session.workspace, session.cwd, self._wall() - (self._now() - session.seen), session.used,
             urlencode(session.mode), session.log_level,
             jsonrpc.dumps(session.subscriptions) if session.subscriptions else b"",
+            session.source, session.last_workspace,
         )  # fmt: skip
 
 

@@ -166,6 +166,20 @@ async def test_a_file_of_the_first_schema_keeps_everything_and_takes_more(make: 
         assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
 
 
+async def test_a_file_of_the_third_schema_keeps_its_sessions_and_takes_sources(
+    make: Make, path: Path
+) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(f"BEGIN;{SCHEMA_1}{_UPGRADES[1]}{_UPGRADES[2]}PRAGMA user_version=3;COMMIT;")
+    store = make()
+    assert await store.open() == FULL
+    assert (SESSION.source, SESSION.last_workspace) == ("none", None)
+    decided = replace(SESSION, id="s-2", source="header", last_workspace="w-1")
+    await store.save_sessions([decided])
+    assert (await reopened(make, store)).sessions == (SESSION, decided)
+    assert store.degraded is None
+
+
 async def test_an_upgrade_that_breaks_off_leaves_the_old_file_as_it_was(
     make: Make, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ def overview(answer: Mapping[str, Any], ask: Callable[[str], Mapping[str, Any]])
     lines = [
         _headline(answer),
         f"address     {printable(address or 'unknown')}",
-        f"sessions    {answer.get('sessions', len(objects(answer, 'sessionDetails')))}",
+        f"clients     {_connected(answer)}",
         f"workspaces  {len(rows)} known, {running} running",
     ]
     own = [one for one in _percentiles(answer.get("figures"), "managerMs") if one is not None]
@@ -94,6 +94,11 @@ def _headline(status: Mapping[str, Any]) -> str:
         about.append(f"up {up}")
     version, state = status.get("version", "?"), status.get("state", "running")
     return printable(f"LM Tools Bridge {version} is {state} ({', '.join(about)})")
+
+
+def _connected(status: Mapping[str, Any]) -> str:
+    count = status.get("connectedClients")
+    return f"{count} connected" if isinstance(count, int) else "-"
 
 
 def _reason(one: object) -> str:

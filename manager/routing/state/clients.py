@@ -1,7 +1,8 @@
 """Table of recent clients: each client's last requests and how each request named its workspace.
 
-`lmtb whoami` and the status page show the table, so that a user can see why a client got the tools it got.
-The table lives in memory, with at most `MAX_CLIENTS` clients and `MAX_REQUESTS` requests of each.
+`lmtb clients`, `lmtb whoami` and the status page show the table, so that a user can see why a client got the
+tools it got. It lives in memory, with at most `MAX_CLIENTS` clients, `MAX_REQUESTS` requests of each, and the
+last request in each of `MAX_PROJECTS` projects.
 `admin/status.py` formats it.
 """
 
@@ -18,6 +19,7 @@ from protocol import headers
 
 MAX_CLIENTS: Final = 64
 MAX_REQUESTS: Final = 5
+MAX_PROJECTS: Final = 16
 
 
 class Client(msgspec.Struct, frozen=True, gc=False):
@@ -40,12 +42,14 @@ class RequestRecord(msgspec.Struct, gc=False):
         claims: what the request said about its workspace. The client's roots are added once it sent them.
         response_headers: headers of the response, which name the workspace and its source. They may be
             filled in after the request was recorded.
+        listening: whether it opened a listen stream that is still open.
     """
 
     at: float
     method: str
     claims: Claims
     response_headers: Mapping[str, str]
+    listening: bool = False
 
     @property
     def source(self) -> str:
@@ -58,22 +62,73 @@ class RequestRecord(msgspec.Struct, gc=False):
         return self.response_headers.get(headers.WORKSPACE_ID)
 
 
+class _Requests:
+    """The requests of one client.
+
+    A request is kept by project only when it leaves `last`: its workspace is known by then.
+
+    Attributes:
+        last: the last requests.
+        by_project: the last one that left `last`, for each workspace.
+        listening: those that left `last` while their listen streams were open.
+    """
+
+    __slots__ = ("by_project", "last", "listening")
+
+    def __init__(self) -> None:
+        self.last: deque[RequestRecord] = deque()
+        self.by_project: OrderedDict[str | None, RequestRecord] = OrderedDict()
+        self.listening: list[RequestRecord] = []
+
+    def add(self, request: RequestRecord) -> None:
+        """Add a request; the oldest leaves the last ones."""
+        self.last.append(request)
+        if len(self.last) > MAX_REQUESTS:
+            self._keep_by_project(self.last.popleft())
+
+    def _keep_by_project(self, request: RequestRecord) -> None:
+        self.by_project[request.workspace] = request
+        self.by_project.move_to_end(request.workspace)
+        if len(self.by_project) > MAX_PROJECTS:
+            self.by_project.popitem(last=False)
+        if request.listening:
+            self.listening = [*(one for one in self.listening if one.listening), request]
+
+
 class RecentClients:
     """The recent clients, each with its last requests, least recently seen first."""
 
     def __init__(self) -> None:
-        self._requests: OrderedDict[Client, deque[RequestRecord]] = OrderedDict()
+        self._requests: OrderedDict[Client, _Requests] = OrderedDict()
 
     def __iter__(self) -> Iterator[tuple[Client, tuple[RequestRecord, ...]]]:
         for client, requests in self._requests.items():
-            yield client, tuple(requests)
+            yield client, tuple(requests.last)
+
+    def clients(self) -> tuple[Client, ...]:
+        """The clients alone."""
+        return tuple(self._requests)
+
+    def last_of_projects(self, client: Client) -> list[RequestRecord]:
+        """The client's last request in each project."""
+        requests = self._requests[client]
+        found = dict(requests.by_project)
+        found.update((one.workspace, one) for one in requests.last)
+        return list(found.values())
+
+    def is_listening(self, client: Client, workspace: str | None) -> bool:
+        """Whether the client has an open listen stream in this project."""
+        requests = self._requests[client]
+        return any(
+            one.listening and one.workspace == workspace for one in (*requests.last, *requests.listening)
+        )
 
     def record(self, client: Client, request: RequestRecord) -> None:
         """Add a request. A full table drops the client that was silent longest."""
         requests = self._requests.get(client)
         if requests is None:
-            requests = self._requests[client] = deque(maxlen=MAX_REQUESTS)
+            requests = self._requests[client] = _Requests()
             if len(self._requests) > MAX_CLIENTS:
                 self._requests.popitem(last=False)
         self._requests.move_to_end(client)
-        requests.append(request)
+        requests.add(request)

@@ -70,6 +70,7 @@ class Session:
         streaming: whether its server stream is open.
         implied_workspace: id of the workspace that its URL or its roots mean, without a handshake.
         source: the kind of claim that decided the workspace of its last request.
+        last_workspace: id of that workspace; None if nothing decided.
         sent_cwd: the ambient folder of its last request.
         roots: the client's roots; None until it sent them.
         log_level: value of `logging/setLevel`; None until it was set.
@@ -95,6 +96,7 @@ class Session:
     streaming: bool = False
     implied_workspace: str | None = None
     source: str = "none"
+    last_workspace: str | None = None
     sent_cwd: str | None = None
     roots: tuple[str, ...] | None = None
     log_level: str | None = None

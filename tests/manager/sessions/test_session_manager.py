@@ -230,6 +230,16 @@ async def test_a_sessions_tool_mode_survives_a_restart(
     assert again.mode == mode
 
 
+async def test_what_decided_the_last_workspace_survives_a_restart(setup: Setup) -> None:
+    """Users are shown it, and a client that is quiet since then sends nothing that would decide it again."""
+    session = await setup.open()
+    session.source, session.last_workspace = "header", "w-1"
+    await setup.session_manager.flush()
+    await setup.restart()
+    (restored,) = setup.session_manager.sessions
+    assert (restored.source, restored.last_workspace) == ("header", "w-1")
+
+
 async def test_log_level_and_subscriptions_survive_a_restart(setup: Setup) -> None:
     session = await setup.open()
     session.log_level = "warning"

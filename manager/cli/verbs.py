@@ -61,7 +61,8 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
-        if verb not in _VERBS and not verb.startswith("-") and not ctx.resilient_parsing:
+        is_known = verb in _VERBS or verb in _DETAILS
+        if not is_known and not verb.startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches  # noqa: PLC0415 - only who mistypes pays for it
 
             near = get_close_matches(verb.lower()[:128], _VERBS, n=3)

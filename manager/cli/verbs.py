@@ -24,6 +24,7 @@ _SECTIONS: Final = {
     "The workspace of the current folder": {
         "trust": ("trust", "Review what it brings along, and allow it to run."),
         "untrust": ("trust", "Revoke its trust."),
+        "adopt": ("adopt", "Move servers of .mcp.json and the like to its workspace.toml."),
         "tools": ("tools", "List, enable, disable and restrict its tools."),
         "servers": ("servers", "List, restart and sign in to the sources of its tools."),
         "call": ("call", "Call one of its tools."),

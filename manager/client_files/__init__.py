@@ -1,4 +1,5 @@
-"""Adds this MCP server to the configuration files of coding agents, and takes it out again.
+"""Changes the files of coding agents: our entry in those of a user, servers in those of a project.
 
-Pure functions on text decide what is written (`change.py`); `workbench.py` reads and writes the files.
+Pure functions on text decide what is written (`change.py`, `adoption.py`); `workbench.py` reads and writes
+the files of a user, `project_files.py` those of a project.
 """

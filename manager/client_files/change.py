@@ -12,7 +12,8 @@ from manager.client_files.jsonc_parser import Dialect
 from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
 
 ENTRY_NAME: Final = "lm-tools-bridge"
-_BOM: Final = b"\xef\xbb\xbf"
+BOM: Final = b"\xef\xbb\xbf"
+"""The byte order mark, which stays where a file has one."""
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
 _ADDRESSES: Final = ("url", "httpUrl", "serverUrl")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -55,14 +56,14 @@ def entry_in(content: bytes | None, form: FileFormat, file: str) -> Entry | Refu
         form: how the client reads it.
         file: its name for messages.
     """
-    text = _decoded(content or b"", file)
+    text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
     found = _value_at(text, form)
     if isinstance(found, SyntaxProblem | FormProblem):
-        return _refused(found, file)
+        return refused(found, file)
     if found is not None and not isinstance(found, dict):
-        return _refused(FormProblem("not_an_object", f'the entry "{ENTRY_NAME}" is not an object'), file)
+        return refused(FormProblem("not_an_object", f'the entry "{ENTRY_NAME}" is not an object'), file)
     return found
 
 
@@ -105,7 +106,7 @@ def addition(
         return Unchanged()
     if state == "not_ours" and not force:
         return _not_ours(file)
-    text = _decoded(content or b"", file)
+    text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
     kept = present if present is not None and state == "outdated" else {}
@@ -123,7 +124,7 @@ def removal(
         return Unchanged()
     if not is_ours(present) and not force:
         return _not_ours(file)
-    text = _decoded(content or b"", file)
+    text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
     if form.dialect is None:
@@ -171,24 +172,26 @@ def _is_manager(address: str) -> bool:
     return parts.hostname in _LOOPBACK and ends
 
 
-def _decoded(content: bytes, file: str) -> str | Refusal:
+def decoded(content: bytes, file: str) -> str | Refusal:
+    """The text of a file without byte order mark, or why it is none."""
     try:
-        return content.removeprefix(_BOM).decode("utf-8")
+        return content.removeprefix(BOM).decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        return _refused(SyntaxProblem(line, "the text is not UTF-8"), file)
+        return refused(SyntaxProblem(line, "the text is not UTF-8"), file)
 
 
 def _change(
     content: bytes | None, text: str | SyntaxProblem | FormProblem, file: str
 ) -> Change | Unchanged | Refusal:
     if isinstance(text, SyntaxProblem | FormProblem):
-        return _refused(text, file)
-    mark = _BOM if content is not None and content.startswith(_BOM) else b""
+        return refused(text, file)
+    mark = BOM if content is not None and content.startswith(BOM) else b""
     return Change(content, mark + text.encode())
 
 
-def _refused(problem: SyntaxProblem | FormProblem, file: str) -> Refusal:
+def refused(problem: SyntaxProblem | FormProblem, file: str) -> Refusal:
+    """The refusal of a file with this problem."""
     if isinstance(problem, FormProblem):
         return Refusal(problem.reason, f"{file}: {problem.text}", "edit the file by hand")
     where = file if problem.line is None else f"{file}, line {problem.line}"

@@ -20,6 +20,8 @@ RefusalReason = Literal[
     "no_undo",
     "changed_since",
     "write_failed",
+    "outside_project",
+    "same_file",
 ]
 
 

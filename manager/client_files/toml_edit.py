@@ -48,6 +48,26 @@ def with_table(text: str, path: Sequence[str], table: Mapping[str, Any]) -> str 
     return _by_tomlkit(text, (expected,), lambda document: _put(document, path, table))
 
 
+def with_appended(
+    text: str, entries: Sequence[tuple[Sequence[str], Mapping[str, Any], Sequence[str]]]
+) -> str | Problem:
+    """The text with further tables in arrays of tables.
+
+    Args:
+        text: the text of a file.
+        entries: the path of the array, the table, and the comment lines above it.
+    """
+    expected = _parsed(text)
+    if isinstance(expected, SyntaxProblem):
+        return expected
+    changed = text
+    for path, table, comments in entries:
+        changed = _appended(changed, path, table, comments)
+        if not _add(expected, path, table):
+            return _BY_HAND
+    return changed if _says(changed, expected) else _BY_HAND
+
+
 def without_table(text: str, path: Sequence[str]) -> str | Problem:
     """The text without the table at a path of keys, which must exist."""
     old = value_at(text, path)
@@ -69,14 +89,31 @@ def _parsed(text: str) -> Any | SyntaxProblem:
         return SyntaxProblem(int(found[1]) if found else None, str(error).partition(" (at ")[0])
 
 
-def _appended(text: str, path: Sequence[str], table: Mapping[str, Any]) -> str:
+def _appended(
+    text: str, path: Sequence[str], table: Mapping[str, Any], comments: Sequence[str] | None = None
+) -> str:
+    """The text with a table at its end; with `comments`, one in an array of tables."""
     newline = "\r\n" if "\r\n" in text else "\n"
+    header = f"[{'.'.join(map(_key, path))}]"
     lines = [
-        f"[{'.'.join(map(_key, path))}]",
+        *(comments or ()),
+        header if comments is None else f"[{header}]",
         *(f"{_key(key)} = {_toml(value)}" for key, value in table.items()),
     ]
     gap = "" if not text.strip() else newline if text.endswith("\n") else newline * 2
     return text + gap + newline.join(lines) + newline
+
+
+def _add(value: Any, path: Sequence[str], table: Mapping[str, Any]) -> bool:
+    """Append a table to the array at a path; returns whether there may be one."""
+    for key in path[:-1]:
+        value = value.setdefault(key, {})
+        if not isinstance(value, dict):
+            return False
+    array = value.setdefault(path[-1], [])
+    if isinstance(array, list):
+        array.append(dict(table))
+    return isinstance(array, list)
 
 
 def _cut(text: str, path: Sequence[str]) -> str:

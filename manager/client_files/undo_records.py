@@ -1,4 +1,6 @@
-"""Remembers the bytes of a client's file from before its last change, to restore them. Blocks.
+"""Remembers the bytes of files from before their last change, to restore them. Blocks.
+
+A record belongs to a client, or to a project with several files.
 
 The records may have tokens of other servers in them: they are files of mode 0600 in a folder of mode 0700.
 """
@@ -8,9 +10,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from host import private_files
 
@@ -41,16 +44,17 @@ def save(state_dir: Path, client: str, record: UndoRecord) -> None:
     Raises:
         OSError, UnsafePathError: the record cannot be written.
     """
+    save_set(state_dir, client, [record])
+
+
+def save_set(state_dir: Path, name: str, records: Sequence[UndoRecord]) -> None:
+    """Remember one change of several files. Raises like `save`."""
     folder = state_dir / FOLDER
     private_files.make_private(state_dir)
     private_files.make_private(folder)
-    value = {
-        "path": str(record.path),
-        "before": None if record.before is None else base64.b64encode(record.before).decode(),
-        "after": base64.b64encode(record.after).decode(),
-        "folders": [str(one) for one in record.folders],
-    }
-    private_files.write(_file(state_dir, client), json.dumps(value).encode())
+    values = [_value(record) for record in records]
+    content = json.dumps(values[0] if len(values) == 1 else values).encode()
+    private_files.write(_file(state_dir, name), content)
 
 
 def load(state_dir: Path, client: str) -> UndoRecord | None:
@@ -59,20 +63,39 @@ def load(state_dir: Path, client: str) -> UndoRecord | None:
     Raises:
         OSError, UnsafePathError: the record cannot be read, or is not the user's own.
     """
-    content = private_files.read(_file(state_dir, client), _MAX_RECORD)
+    records = load_set(state_dir, client)
+    return records[0] if len(records) == 1 else None
+
+
+def load_set(state_dir: Path, name: str) -> list[UndoRecord]:
+    """The last change of several files; empty without a usable record. Raises like `load`."""
+    content = private_files.read(_file(state_dir, name), _MAX_RECORD)
     if content is None:
-        return None
+        return []
     try:
-        value = json.loads(content)
-        before = value["before"]
-        return UndoRecord(
-            Path(value["path"]),
-            None if before is None else base64.b64decode(before, validate=True),
-            base64.b64decode(value["after"], validate=True),
-            tuple(Path(one) for one in value["folders"]),
-        )
+        values = json.loads(content)
+        return [_record(value) for value in (values if isinstance(values, list) else [values])]
     except (ValueError, KeyError, TypeError, binascii.Error):
-        return None
+        return []
+
+
+def _value(record: UndoRecord) -> dict[str, Any]:
+    return {
+        "path": str(record.path),
+        "before": None if record.before is None else base64.b64encode(record.before).decode(),
+        "after": base64.b64encode(record.after).decode(),
+        "folders": [str(one) for one in record.folders],
+    }
+
+
+def _record(value: Any) -> UndoRecord:
+    before = value["before"]
+    return UndoRecord(
+        Path(value["path"]),
+        None if before is None else base64.b64decode(before, validate=True),
+        base64.b64decode(value["after"], validate=True),
+        tuple(Path(one) for one in value["folders"]),
+    )
 
 
 def forget(state_dir: Path, client: str) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 from host.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.doctor.findings import Finding, Level, Situation
-from manager.cli.doctor.workspace_checks import sources, workspaces
+from manager.cli.doctor.workspace_checks import client_servers, sources, workspaces
 from manager.cli.service import systemctl
 from manager.cli.service.service_files import UNITS
 from manager.paths import Paths
@@ -247,6 +247,7 @@ CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (
     _other_loopback,
     workspaces,
     sources,
+    client_servers,
     _peer_lookup,
     _ripgrep,
     _systemd,

@@ -1,16 +1,18 @@
-"""The checks of doctor for running workspaces: their servers, and the sources of their tools."""
+"""The checks of doctor for workspaces: their servers, the sources of their tools, servers of clients."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.output.overview import merged_workspaces
 from manager.cli.output.responses import objects
 from manager.cli.output.source_problems import source_problems
+from manager.client_files.project_files import ProjectFiles
 from manager.paths import Paths
 from manager.supervision.process import tail
 
@@ -49,6 +51,24 @@ def sources(situation: Situation) -> Iterator[Finding]:
     if servers and not found:
         count = sum(len(objects(server, "sources")) for server in servers)
         yield Finding(Level.OK, "sources", f"{count} in running workspaces, all healthy")
+
+
+def client_servers(situation: Situation) -> Iterator[Finding]:
+    """Servers of known workspaces that a client starts itself, as far as `lmtb adopt` can move them."""
+    if situation.status is None:
+        return
+    roots = {
+        row["root"]: row for row in merged_workspaces(situation.status) if isinstance(row.get("root"), str)
+    }
+    for root, row in roots.items():
+        started = ProjectFiles(Path(root), situation.paths.state_dir).started_by_clients()
+        if started:
+            shown = "; ".join(
+                f"{file.client} starts {', '.join(names)} of {file.path}" for file, names in started.items()
+            )
+            text = f"{row.get('workspace')} ({root}): {shown}, in addition to the manager"
+            hint = f"move them into its workspace.toml: lmtb adopt --cwd {shlex.quote(root)}"
+            yield Finding(Level.WARN, "client servers", text, hint)
 
 
 def _last_output(row: dict[str, Any], paths: Paths) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from manager import __version__
 from manager.cli.verbs import _VERBS, cli
 
-FOLDER_VERBS = {"tools", "servers", "call", "logs", "trust", "untrust"}
+FOLDER_VERBS = {"adopt", "tools", "servers", "call", "logs", "trust", "untrust"}
 SLOW = ("aiohttp", "pydantic", "mcp", "psutil", "structlog", "asyncio", "http.client", "uvloop")
 
 

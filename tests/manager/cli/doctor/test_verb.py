@@ -202,3 +202,19 @@ def test_half_installed_units_are_a_warning(
 )
 def test_reserved_ports_are_read_as_the_kernel_writes_them(port: int, listed: str, expected: bool) -> None:
     assert checks._is_listed(port, listed) is expected
+
+
+def test_servers_that_a_client_starts_itself_are_a_warning(
+    diagnose: Any, control: Any, tmp_path: Path
+) -> None:
+    root = tmp_path / "my project"
+    root.mkdir()
+    (root / ".mcp.json").write_text('{"mcpServers": {"docs": {"command": "x"}, "odd": {"type": 1}}}')
+    control.say("GET /mcp/status", healthy(workspaceDetails=[{"id": "mine-1", "root": str(root)}]))
+    code, found = diagnose()
+    assert code == exit_codes.OK
+    assert found["client servers"]["level"] == "warn"
+    assert "Claude Code starts docs of .mcp.json" in found["client servers"]["message"]
+    assert found["client servers"]["hint"].endswith(f"lmtb adopt --cwd '{root}'")
+    (root / ".mcp.json").write_text("{}")
+    assert "client servers" not in diagnose()[1]

@@ -1,0 +1,207 @@
+"""Decides which servers move from a project's client files into its `workspace.toml`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from manager.client_files import jsonc_edit, jsonc_parser, toml_edit
+from manager.client_files.change import BOM, Change, decoded, refused
+from manager.client_files.jsonc_parser import Dialect
+from manager.client_files.project_entry import TomlEntry, Untranslatable, namespace, translate
+from manager.client_files.project_file_formats import PROJECT_FILES, ProjectFile
+from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
+
+WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"
+_DIALECT: Final = Dialect(comments=True, trailing_commas=True)
+_NUMBERED: Final = re.compile(r"(.+)_\d+")
+
+Contents = Mapping[str, bytes | None]
+"""The files of a project by their path in it; None if there is no such file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server in a client's file; `reason` says why it stays there, None if it moves."""
+
+    name: str
+    file: ProjectFile
+    entry: Any
+    reason: str | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the client starts it, or connects to it."""
+        return not (isinstance(self.entry, dict) and self.entry.get("disabled") is True)
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What is to be done: the changes by path, `workspace.toml` first, and what becomes of each server."""
+
+    changes: Mapping[str, Change]
+    servers: tuple[Server, ...]
+
+    @property
+    def moved(self) -> tuple[Server, ...]:
+        """The servers that move."""
+        return tuple(one for one in self.servers if one.reason is None)
+
+    @property
+    def left(self) -> tuple[Server, ...]:
+        """The servers that stay where they are."""
+        return tuple(one for one in self.servers if one.reason is not None)
+
+
+def decide(contents: Contents, names: Collection[str] = ()) -> Adoption | Refusal:
+    """What moves, and the new content of each file.
+
+    Args:
+        contents: the files of `PROJECT_FILES`, and `WORKSPACE_FILE`.
+        names: the servers to move; all if empty.
+    """
+    texts: dict[str, str] = {}
+    for path, content in contents.items():
+        text = decoded(content or b"", path)
+        if isinstance(text, Refusal):
+            return text
+        texts[path] = text
+    present = _present(texts.get(WORKSPACE_FILE, ""))
+    if isinstance(present, Refusal):
+        return present
+    listed = _listed(texts)
+    if isinstance(listed, Refusal):
+        return listed
+    return _Decision(present, listed, names).adoption(contents, texts)
+
+
+def _present(text: str) -> list[str] | Refusal:
+    """The namespaces in a `workspace.toml`."""
+    mcp = toml_edit.value_at(text, ("mcp",))
+    if isinstance(mcp, SyntaxProblem | FormProblem):
+        return refused(mcp, WORKSPACE_FILE)
+    arrays = (
+        [mcp.get(key, []) for key in ("stdio_servers", "remote_servers")] if isinstance(mcp, dict) else []
+    )
+    entries = [one for array in arrays if isinstance(array, list) for one in array if isinstance(one, dict)]
+    return [namespace(str(one.get("namespace", ""))) for one in entries]
+
+
+def _listed(texts: Mapping[str, str]) -> list[tuple[ProjectFile, str, Any]] | Refusal:
+    """Every entry of the clients' files, in the workspace server's order of precedence."""
+    found: list[tuple[ProjectFile, str, Any]] = []
+    for file in PROJECT_FILES:
+        servers = jsonc_edit.value_at(texts.get(file.path, ""), (file.member,), _DIALECT)
+        if isinstance(servers, SyntaxProblem | FormProblem):
+            return refused(servers, file.path)
+        if servers is not None and not isinstance(servers, dict):
+            return refused(FormProblem("not_an_object", f'"{file.member}" is not an object'), file.path)
+        found += [(file, name, entry) for name, entry in (servers or {}).items()]
+    return found
+
+
+@dataclass(slots=True)
+class _Decision:
+    present: list[str]
+    listed: list[tuple[ProjectFile, str, Any]]
+    names: Collection[str]
+    moving: dict[str, tuple[ProjectFile, TomlEntry]] = field(default_factory=dict)
+    staying: dict[str, ProjectFile] = field(default_factory=dict)
+
+    def adoption(self, contents: Contents, texts: Mapping[str, str]) -> Adoption | Refusal:
+        servers = []
+        for file, name, entry in self.listed:
+            chosen = not self.names or name in self.names
+            reason = self._reason(file, name, entry) if chosen else ""
+            if reason is not None:
+                self.staying.setdefault(namespace(name), file)
+            if chosen:
+                servers.append(Server(name, file, entry, reason))
+        changed = self._changed_texts(texts, [one for one in servers if one.reason is None])
+        if isinstance(changed, Refusal):
+            return changed
+        changes = {path: _change(contents.get(path), text) for path, text in changed.items()}
+        return Adoption(changes, tuple(servers))
+
+    def _reason(self, file: ProjectFile, name: str, entry: Any) -> str | None:
+        """Why an entry stays in its file; None if it moves."""
+        own = namespace(name)
+        made = translate(name, entry, file)
+        if isinstance(made, Untranslatable):
+            return made.reason
+        if own in self.present:
+            return f"{WORKSPACE_FILE} has a server of this name"
+        if own in self.staying:
+            return f"another server of this name stays in {self.staying[own].path}"
+        if own in self.moving:
+            first, other = self.moving[own]
+            return (
+                None if made.essence == other.essence else f"the server of this name in {first.path} differs"
+            )
+        if self._is_taken_by_number(own):
+            return "its name may be given to a second server of the name before the number"
+        self.moving[own] = (file, made)
+        return None
+
+    def _is_taken_by_number(self, own: str) -> bool:
+        """Whether the workspace server may give this name to the second of two servers with one name."""
+        found = _NUMBERED.fullmatch(own)
+        counts = Counter([*self.present, *(namespace(name) for _, name, _ in self.listed)])
+        return found is not None and counts[found[1]] > 1
+
+    def _changed_texts(self, texts: Mapping[str, str], moved: list[Server]) -> dict[str, str] | Refusal:
+        if not moved:
+            return {}
+        comments: dict[str, list[str]] = {}
+        changed: dict[str, str] = {WORKSPACE_FILE: ""}
+        for one in moved:
+            text = changed.get(one.file.path, texts[one.file.path])
+            comments.setdefault(namespace(one.name), []).extend(_comments(text, one))
+            without = jsonc_edit.without_member(text, (one.file.member, one.name), _DIALECT)
+            if not isinstance(without, str):
+                return refused(without, one.file.path)
+            changed[one.file.path] = without
+        for file in {one.file for one in moved}:
+            changed[file.path] = _without_empty(changed[file.path], file)
+        entries = [
+            (("mcp", entry.kind), entry.table, comments[own]) for own, (_, entry) in self.moving.items()
+        ]
+        toml = toml_edit.with_appended(texts.get(WORKSPACE_FILE, ""), entries)
+        if not isinstance(toml, str):
+            return refused(toml, WORKSPACE_FILE)
+        return {**changed, WORKSPACE_FILE: toml}
+
+
+def _comments(text: str, server: Server) -> Iterator[str]:
+    """The comments inside of an entry, as those of TOML."""
+    document = jsonc_parser.parse(text, _DIALECT)
+    if isinstance(document, SyntaxProblem):
+        return
+    servers = document.root.member(server.file.member)
+    member = servers.value.member(server.name) if servers else None
+    for start, end in document.comments:
+        if member is not None and member.start <= start < member.value.end:
+            words = text[start:end].removeprefix("//").removeprefix("/*").removesuffix("*/")
+            yield from (f"# {line.strip()}".rstrip() for line in words.splitlines() if line.strip())
+
+
+def _without_empty(text: str, file: ProjectFile) -> str:
+    """The text without the object of servers, if that is empty and has no comment in it."""
+    document = jsonc_parser.parse(text, _DIALECT)
+    if isinstance(document, SyntaxProblem):
+        return text
+    servers = document.root.member(file.member)
+    if servers is None or servers.value.members:
+        return text
+    if any(servers.start <= start < servers.value.end for start, _ in document.comments):
+        return text
+    without = jsonc_edit.without_member(text, (file.member,), _DIALECT)
+    return without if isinstance(without, str) else text
+
+
+def _change(before: bytes | None, text: str) -> Change:
+    mark = BOM if before is not None and before.startswith(BOM) else b""
+    return Change(before, mark + text.encode())

@@ -1,0 +1,186 @@
+"""Tests that all files of a project change or none, and that undo restores their bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from manager.client_files import file_access
+from manager.client_files.project_files import PlannedAdoption, ProjectFiles
+from manager.client_files.refusals import Refusal
+
+CLAUDE = b'{\r\n  "mcpServers": {"a": {"command": "a"}}\r\n}'
+VSCODE = b'\xef\xbb\xbf{"servers": {"b": {"command": "b"}}, // rest\n"inputs": []}\n'
+CHANGED = (".lm-tools-bridge/workspace.toml", ".mcp.json", ".vscode/mcp.json")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> ProjectFiles:
+    root = tmp_path / "project"
+    (root / ".vscode").mkdir(parents=True)
+    (root / ".mcp.json").write_bytes(CLAUDE)
+    (root / ".mcp.json").chmod(0o644)
+    (root / ".vscode/mcp.json").write_bytes(VSCODE)
+    return ProjectFiles(root, tmp_path / "state")
+
+
+def planned(files: ProjectFiles) -> PlannedAdoption:
+    found = files.plan()
+    assert isinstance(found, PlannedAdoption), found
+    return found
+
+
+def adopt(files: ProjectFiles) -> None:
+    assert files.adopt(planned(files)) is None
+
+
+def undo(files: ProjectFiles) -> Refusal | None:
+    found = files.plan_undo()
+    return found if isinstance(found, Refusal) else files.undo(found)
+
+
+def contents(files: ProjectFiles) -> dict[str, bytes]:
+    found = (one for one in files.root.rglob("*") if one.is_file())
+    return {one.relative_to(files.root).as_posix(): one.read_bytes() for one in found}
+
+
+def test_undo_restores_every_byte_and_deletes_what_was_made(files: ProjectFiles) -> None:
+    before = contents(files)
+    adopt(files)
+    assert contents(files).keys() == set(CHANGED)
+    assert all(contents(files)[path] != content for path, content in before.items())
+    assert (files.root / ".mcp.json").stat().st_mode & 0o777 == 0o644
+    assert undo(files) is None
+    assert contents(files) == before
+    assert not (files.root / ".lm-tools-bridge").exists()
+
+
+def test_undo_keeps_a_workspace_toml_that_was_there(files: ProjectFiles) -> None:
+    own = files.root / ".lm-tools-bridge/workspace.toml"
+    own.parent.mkdir()
+    own.write_bytes(b"# mine\r\n")
+    adopt(files)
+    assert undo(files) is None
+    assert own.read_bytes() == b"# mine\r\n"
+
+
+def test_undo_is_possible_once(files: ProjectFiles) -> None:
+    adopt(files)
+    assert undo(files) is None
+    again = undo(files)
+    assert isinstance(again, Refusal)
+    assert again.reason == "no_undo"
+
+
+@pytest.mark.parametrize("path", CHANGED)
+def test_undo_is_refused_for_all_files_if_one_was_changed_since(files: ProjectFiles, path: str) -> None:
+    adopt(files)
+    file = files.root / path
+    file.write_bytes(file.read_bytes() + b"\n")
+    now = contents(files)
+    refused = undo(files)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "changed_since"
+    assert str(file) in refused.message
+    assert [state.path for state, _ in files.changed_since()] == [file]
+    assert contents(files) == now
+
+
+def test_undo_restores_the_rest_if_a_file_is_as_it_was_before(files: ProjectFiles) -> None:
+    before = contents(files)
+    adopt(files)
+    (files.root / ".mcp.json").write_bytes(CLAUDE)
+    assert undo(files) is None
+    assert contents(files) == before
+
+
+@pytest.mark.parametrize("failing", CHANGED)
+def test_a_failure_in_the_middle_restores_the_files_written_before(
+    files: ProjectFiles, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(files)
+    plan = planned(files)
+    write = file_access.private_files.write
+
+    def full(path: Path, content: bytes, mode: int = 0o600) -> None:
+        if path == files.root / failing:
+            raise OSError(28, "No space left on device")
+        write(path, content, mode)
+
+    monkeypatch.setattr(file_access.private_files, "write", full)
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "write_failed"
+    assert contents(files) == before
+    assert not (files.root / ".lm-tools-bridge").exists()
+    remembered = undo(files)
+    assert isinstance(remembered, Refusal) and remembered.reason == "no_undo"
+
+
+def test_a_file_changed_between_plan_and_write_is_kept(files: ProjectFiles) -> None:
+    plan = planned(files)
+    (files.root / ".vscode/mcp.json").write_bytes(b"{}")
+    before = contents(files)
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "changed_meanwhile"
+    assert contents(files) == before
+
+
+@pytest.mark.parametrize("path", [".mcp.json", ".lm-tools-bridge/workspace.toml"])
+def test_links_to_files_outside_of_the_project_are_refused(
+    files: ProjectFiles, path: str, tmp_path: Path
+) -> None:
+    """Else a project could put its servers into the user's `workspace.toml`, which needs no trust."""
+    target = tmp_path / "of_the_user"
+    target.write_bytes(b"")
+    place = files.root / path
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(target)
+    refused = files.plan()
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "outside_project"
+
+
+def test_a_linked_folder_outside_of_the_project_is_refused(files: ProjectFiles, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (files.root / ".lm-tools-bridge").symlink_to(tmp_path / "elsewhere")
+    refused = files.plan()
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "outside_project"
+
+
+def test_two_names_of_one_file_are_refused(files: ProjectFiles) -> None:
+    (files.root / ".cursor").mkdir()
+    (files.root / ".cursor/mcp.json").symlink_to("../.mcp.json")
+    refused = files.plan()
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "same_file"
+
+
+def test_a_read_only_file_is_refused_before_anything_is_written(files: ProjectFiles) -> None:
+    (files.root / ".vscode/mcp.json").chmod(0o444)
+    refused = files.plan()
+    assert isinstance(refused, Refusal)
+    assert refused.reason == "read_only"
+
+
+def test_servers_that_clients_start_are_those_that_can_move_and_are_enabled(files: ProjectFiles) -> None:
+    servers = (
+        '{"mcpServers": {"a": {"command": "a"}, "off": {"command": "o", "disabled": true}, "x": {"type": 1}}}'
+    )
+    (files.root / ".mcp.json").write_text(servers)
+    found = {file.client: names for file, names in files.started_by_clients().items()}
+    assert found == {"Claude Code": ["a"], "VS Code": ["b"]}
+    adopt(files)
+    assert files.started_by_clients() == {}
+
+
+def test_records_of_two_projects_are_apart(files: ProjectFiles, tmp_path: Path) -> None:
+    adopt(files)
+    other = ProjectFiles(tmp_path / "other", files.state_dir)
+    other.root.mkdir()
+    refused = other.plan_undo()
+    assert isinstance(refused, Refusal) and refused.reason == "no_undo"

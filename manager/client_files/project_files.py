@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from host import private_files
@@ -142,16 +142,25 @@ class ProjectFiles:
     def _adopt(self, files: Sequence[Planned]) -> Refusal | None:
         old = undo_records.load_set(self.state_dir, self._name)
         self._remember(files, {})
-        made = write_all(files)
-        if not isinstance(made, Refusal):
-            self._remember(files, made)
-        elif any(_content(one.state.path) != one.state.content for one in files):
-            pass  # a file could not be restored: the new record has its bytes
-        elif old:
+        try:
+            made = write_all(files)
+        except BaseException:
+            self._restore_record(files, old)
+            raise
+        if isinstance(made, Refusal):
+            self._restore_record(files, old)
+            return made
+        self._remember(files, made)
+        return None
+
+    def _restore_record(self, files: Sequence[Planned], old: Sequence[UndoRecord]) -> None:
+        """Take back `_remember`, unless a file could not be restored: the new record has its bytes."""
+        if any(_content(one.state.path) != one.state.content for one in files):
+            return
+        if old:
             undo_records.save_set(self.state_dir, self._name, old)
         else:
             undo_records.forget(self.state_dir, self._name)
-        return made if isinstance(made, Refusal) else None
 
     def _remember(self, files: Sequence[Planned], folders: Mapping[Path, Sequence[Path]]) -> None:
         records = [
@@ -174,9 +183,14 @@ def write_all(files: Sequence[Planned]) -> dict[Path, list[Path]] | Refusal:
     """Write every file, or restore those that were written if one fails; the folders made for each file."""
     made: dict[Path, list[Path]] = {}
     for number, planned in enumerate(files):
-        written = _write(planned)
+        try:
+            written = _write(planned)
+        except BaseException:  # Ctrl-C
+            _roll_back(files[: number + 1], made)
+            raise
         if isinstance(written, Refusal):
-            return _rolled_back(files[:number], made, written)
+            lost = "".join(f"; {one}" for one in _roll_back(files[:number], made))
+            return replace(written, message=written.message + lost)
         made[planned.state.path] = written
     return made
 
@@ -192,19 +206,21 @@ def _content(path: Path) -> bytes | None:
     return state.content if isinstance(state, FileState) else None
 
 
-def _rolled_back(written: Sequence[Planned], made: Mapping[Path, Sequence[Path]], cause: Refusal) -> Refusal:
-    """The cause; it also names the files that could not be restored."""
+def _roll_back(written: Sequence[Planned], made: Mapping[Path, Sequence[Path]]) -> list[str]:
+    """Restore files; returns why some could not be restored."""
     lost = []
     for planned in reversed(written):
         path = planned.state.path
         now = file_access.read(path)
-        back = now if isinstance(now, Refusal) else _restored(now, planned, made[path])
+        back = now if isinstance(now, Refusal) else _restored(now, planned, made.get(path, ()))
         if isinstance(back, Refusal):
-            lost.append(f"; {path} could not be restored: {back.message}")
-    return Refusal(cause.reason, cause.message + "".join(lost), cause.next_step, cause.line)
+            lost.append(f"{path} could not be restored ({back.message}); try: lmtb adopt --undo")
+    return lost
 
 
 def _restored(now: FileState, planned: Planned, folders: Sequence[Path]) -> list[Path] | Refusal:
+    if now.content == planned.state.content:
+        return []
     if now.content != planned.after:
         return Refusal(
             "changed_meanwhile", f"{now.path} was changed by another program meanwhile", "try again"

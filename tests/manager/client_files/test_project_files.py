@@ -118,6 +118,64 @@ def test_a_failure_in_the_middle_restores_the_files_written_before(
     assert isinstance(remembered, Refusal) and remembered.reason == "no_undo"
 
 
+def test_an_interruption_restores_the_files_written_before(
+    files: ProjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(files)
+    plan = planned(files)
+    write = file_access.private_files.write
+
+    def interrupted(path: Path, content: bytes, mode: int = 0o600) -> None:
+        write(path, content, mode)
+        if path == files.root / ".mcp.json" and content != CLAUDE:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(file_access.private_files, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.adopt(plan)
+    assert contents(files) == before
+
+
+def test_undo_restores_what_a_failed_change_could_not_restore(
+    files: ProjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(files)
+    plan = planned(files)
+    write = file_access.private_files.write
+
+    def full(path: Path, content: bytes, mode: int = 0o600) -> None:
+        if path == files.root / ".vscode/mcp.json" or content == CLAUDE:
+            raise OSError(28, "No space left on device")
+        write(path, content, mode)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_access.private_files, "write", full)
+        refused = files.adopt(plan)
+    assert isinstance(refused, Refusal)
+    assert f"{files.root / '.mcp.json'} could not be restored" in refused.message
+    assert "lmtb adopt --undo" in refused.message
+    assert contents(files) != before
+    assert undo(files) is None
+    assert contents(files) == before
+
+
+def test_a_failed_change_keeps_the_undo_of_the_one_before(
+    files: ProjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(files)
+    adopt(files)
+    (files.root / ".cursor").mkdir()
+    cursor = files.root / ".cursor/mcp.json"
+    cursor.write_text('{"mcpServers": {"c": {"command": "c"}}}')
+    plan = planned(files)
+    cursor.chmod(0o444)
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal) and refused.reason == "read_only"
+    cursor.unlink()
+    assert undo(files) is None
+    assert contents(files) == before
+
+
 def test_a_file_changed_between_plan_and_write_is_kept(files: ProjectFiles) -> None:
     plan = planned(files)
     (files.root / ".vscode/mcp.json").write_bytes(b"{}")

@@ -164,8 +164,6 @@ class _Decision:
             if not isinstance(without, str):
                 return refused(without, one.file.path)
             changed[one.file.path] = without
-        for file in {one.file for one in moved}:
-            changed[file.path] = _without_empty(changed[file.path], file)
         entries = [
             (("mcp", entry.kind), entry.table, comments[own]) for own, (_, entry) in self.moving.items()
         ]
@@ -186,20 +184,6 @@ def _comments(text: str, server: Server) -> Iterator[str]:
         if member is not None and member.start <= start < member.value.end:
             words = text[start:end].removeprefix("//").removeprefix("/*").removesuffix("*/")
             yield from (f"# {line.strip()}".rstrip() for line in words.splitlines() if line.strip())
-
-
-def _without_empty(text: str, file: ProjectFile) -> str:
-    """The text without the object of servers, if that is empty and has no comment in it."""
-    document = jsonc_parser.parse(text, _DIALECT)
-    if isinstance(document, SyntaxProblem):
-        return text
-    servers = document.root.member(file.member)
-    if servers is None or servers.value.members:
-        return text
-    if any(servers.start <= start < servers.value.end for start, _ in document.comments):
-        return text
-    without = jsonc_edit.without_member(text, (file.member,), _DIALECT)
-    return without if isinstance(without, str) else text
 
 
 def _change(before: bytes | None, text: str) -> Change:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -79,6 +80,13 @@ def test_development_installation_serves_for_start_as_well(checkout: Path) -> No
     assert f"-e {checkout}[dev]" in run(checkout, "scripts/venv", "dev").stdout
     assert run(checkout, "scripts/start").stdout == "lmtb serve\n"
     assert run(checkout, "scripts/venv", "dev").stdout == ""
+
+
+def test_many_installations_at_once_all_end(checkout: Path) -> None:
+    """The dots of none go on: its output would stay open."""
+    with ThreadPoolExecutor(16) as threads:
+        ended = list(threads.map(lambda number: run(checkout, "scripts/venv", f"extra{number}"), range(48)))
+    assert [one.returncode for one in ended] == [0] * 48
 
 
 UV = """#!{sh}

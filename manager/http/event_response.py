@@ -17,8 +17,8 @@ STREAM_FIELDS: Final = {"X-Accel-Buffering": "no"}
 class KeepAliveEvents(Protocol):
     """Makes the events that keep a stream alive, for clients which do not count comments."""
 
-    def note_written(self, data: bytes) -> None:
-        """Note what was written to the stream."""
+    def note_written(self, data: bytes) -> bool:
+        """Note what was written to the stream; return whether it keeps the client's patience."""
 
     def event(self) -> bytes:
         """The next event."""
@@ -69,9 +69,8 @@ class EventResponse:
     def put(self, data: bytes) -> bool:
         """Write events or a part of one; return whether more may be written at once."""
         is_writable = self._http_request.put(data)
-        if self._keep_alive is not None:
-            self._keep_alive.note_written(data)
-        self.keep_alives.note_written(self)
+        if self._keep_alive is None or self._keep_alive.note_written(data):
+            self.keep_alives.note_written(self)
         return is_writable
 
     def when_writable(self, call: Callable[[], None]) -> None:

@@ -34,11 +34,16 @@ class CallProgress:
         self._began = now()
         self._last = 0.0
 
-    def note_written(self, data: bytes) -> None:
-        """Note what was written to the client: the server's own progress is continued."""
-        if _METHOD in data:
-            values = (float(found) for found in _PROGRESS.findall(data))
-            self._last = max(self._last, *values, self._last)
+    def note_written(self, data: bytes) -> bool:
+        """Note what was written to the client, to continue the server's own progress.
+
+        Returns:
+            Whether it has progress: a client that counts progress gives up although it gets log messages.
+        """
+        if _METHOD not in data:
+            return False
+        self._last = max([self._last, *map(float, _PROGRESS.findall(data))])
+        return True
 
     def event(self) -> bytes:
         """The next progress notification, as an event."""

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientError, ClientResponse
+from aiohttp import ClientError, ClientResponse, web
 
-from protocol import names, sse
+from protocol import jsonrpc, names, sse
 from support.clients.raw_clients import EVENTS, JSON, SessionClient
 from support.http.event_stream import is_silent, next_event, next_message, next_methods, priming
 from support.processes.manager_in_process import running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, raw_http, registered_setup
 from support.servers.scripted_workspace_server import (
+    Received,
     ScriptedWorkspaceServer,
     cut,
     event,
@@ -302,6 +303,34 @@ async def test_a_silent_call_with_a_progress_token_gets_progress_not_comments(
             pass
     assert [one["progressToken"] for one in seen] == ["p", "p"]
     assert 0 < seen[0]["progress"] < seen[1]["progress"]
+
+
+async def test_log_messages_do_not_take_the_place_of_progress(
+    setup: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They keep the connection busy, but not the patience of a client that counts progress."""
+    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.5)
+    client = setup.modern()
+    gate = asyncio.Event()
+    log = event(jsonrpc.notification(names.MESSAGE, {"level": "info", "data": "busy"}))
+
+    async def talkative(request: web.Request, received: Received) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": EVENTS})
+        await response.prepare(request)
+        while not gate.is_set():
+            await response.write(log)
+            await asyncio.sleep(0.01)
+        await response.write(event(RESPONSE).replace(b"%(id)s", received.id))
+        return response
+
+    setup.upstream.answers["slow"] = talkative
+    wanted = client.body(names.TOOLS_CALL, {"name": "slow", "_meta": {"progressToken": "p"}}, 7)
+    async with client.open(wanted) as response:
+        while json.loads((await next_event(response)).data)["method"] != names.PROGRESS:
+            pass
+        gate.set()
+        while json.loads((await next_event(response)).data).get("id") != 7:
+            pass
 
 
 async def test_a_json_only_client_gets_nothing_before_its_response(

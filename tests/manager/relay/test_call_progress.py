@@ -34,12 +34,12 @@ def test_each_notification_has_the_token_as_it_came_and_more_progress() -> None:
 
 def test_the_servers_progress_is_continued() -> None:
     progress = CallProgress(msgspec.Raw(b"1"))
-    progress.note_written(of_server(progress=0.1) + of_server(total=10, progress=3))
-    progress.note_written(of_server(progress=2))
+    assert progress.note_written(of_server(progress=0.1) + of_server(total=10, progress=3))
+    assert progress.note_written(of_server(progress=2))
     assert 3 < params_of(progress.event())["progress"] < 4
 
 
 def test_other_messages_are_no_progress() -> None:
     progress = CallProgress(msgspec.Raw(b"1"))
-    progress.note_written(b'data: {"result":{"progress": 50}}\n\n')
+    assert not progress.note_written(b'data: {"result":{"progress": 50}}\n\n')
     assert params_of(progress.event())["progress"] < 1

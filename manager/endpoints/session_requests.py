@@ -196,8 +196,11 @@ class SessionEndpoint:
         async with aclosing(messages):
             async for message in messages:
                 is_last = begins_as_result(message) or is_response(message)
-                if is_last and session.list_due and exchange.accepts_events:
-                    session.list_due = False
+                if is_last and session.list_due:
+                    session.list_due = False  # also without events: later calls need no task for it
+                    if not exchange.accepts_events:
+                        yield message
+                        return
                     self.session_manager.expect_tools_list(session)
                     yield jsonrpc.notification(names.TOOLS_CHANGED)
                     await self.session_manager.wait_for_tools_list(session, LIST_HOLD_S)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from manager.routing.state.session_table import Session
+from manager.sessions import notifier
 from protocol import headers, names
-from support.clients.raw_clients import SessionClient
+from support.clients.raw_clients import JSON, SessionClient
 from support.http.event_stream import next_event
 from support.projects.gateway import Gateway, listed, running_gateway
 
@@ -96,3 +98,28 @@ async def test_a_client_that_never_lists_again_gets_its_answers_at_once(tmp_path
         hears = await client_of(gateway, "opencode")
         await first_announcing_answer(gateway, hears)
         assert not (await deaf.ask(names.TOOLS_CALL, CALL)).is_stream
+
+
+async def test_a_change_slows_down_one_call_only_of_a_client_without_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be said in front of its answers; the later ones come by the short way again."""
+    noted: list[Session] = []
+    note = notifier._note_change
+
+    def recording(session: Session) -> None:
+        noted.append(session)
+        note(session)
+
+    monkeypatch.setattr(notifier, "_note_change", recording)
+    async with running_gateway(tmp_path) as gateway:
+        plain, hears = await client_of(gateway, "plain"), await client_of(gateway, "opencode")
+        plain.accept = JSON
+        await first_announcing_answer(gateway, hears)
+        async with asyncio.timeout(20):
+            while not (sessions := [one for one in noted if one.client_name == "plain"]):
+                await asyncio.sleep(0.01)
+        session = sessions[0]
+        noted.clear()
+        assert not (await plain.ask(names.TOOLS_CALL, CALL)).is_stream
+        assert not session.list_due or session in noted, "unless there was another change"

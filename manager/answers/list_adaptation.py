@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import msgspec
-
 from manager.answers.exchange import Exchange
 from manager.routing.client_profiles import discover_wait_s, first_list_s, list_wait_s, profile_of
 from manager.settings import Settings, first_list_overrides
@@ -25,24 +23,18 @@ class ListAdaptation:
 
     def headers(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
         """The headers that tell the workspace server how long a list may wait, and what it leaves out."""
-        added = [_list_wait(self._list_s(exchange))]
-        own_files = profile_of(_client_name(exchange)).own_files
+        name, session = _client_name(exchange), exchange.session
+        opened_at = None if session is None else session.opened_at
+        since_start_s = None if opened_at is None else time.monotonic() - opened_at
+        added = [_list_wait(list_wait_s(first_list_s(name, self._overrides), since_start_s))]
+        own_files = profile_of(name).own_files
         if own_files and self._hides_own:
             added.append((headers.OWN_FILES.encode(), ",".join(own_files).encode()))
         return tuple(added)
 
     def discover_header(self, exchange: Exchange) -> tuple[bytes, bytes]:
         """The header that tells the workspace server how long `server/discover` may wait for new sources."""
-        return _list_wait(discover_wait_s(self._first_list_s(exchange)))
-
-    def _list_s(self, exchange: Exchange) -> float:
-        session = exchange.session
-        opened_at = None if session is None else session.opened_at
-        since_start_s = None if opened_at is None else time.monotonic() - opened_at
-        return list_wait_s(self._first_list_s(exchange), since_start_s)
-
-    def _first_list_s(self, exchange: Exchange) -> float:
-        return first_list_s(_client_name(exchange), self._overrides)
+        return _list_wait(discover_wait_s(first_list_s(_client_name(exchange), self._overrides)))
 
 
 def _list_wait(seconds: float) -> tuple[bytes, bytes]:
@@ -55,4 +47,4 @@ def _client_name(exchange: Exchange) -> str | None:
         return exchange.session.client_name
     info = exchange.inbound.meta.get(names.META_CLIENT) or exchange.params.get("clientInfo")
     name = None if info is None else jsonrpc.members_of(info).get("name")
-    return None if name is None else jsonrpc.text_of(msgspec.Raw(name))
+    return None if name is None else jsonrpc.text_of(name)

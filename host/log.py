@@ -9,10 +9,11 @@ import json
 import logging
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from host.blocked_import import blocked_import
 from host.redaction import HIDDEN, is_secret_name, mask
+from host.terminal.colour import has_colour
 
 with blocked_import("rich"):  # where it is installed, 3 MB and 30 ms for coloured tracebacks that nobody uses
     import structlog
@@ -21,18 +22,34 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
 
 
-def configure(level: str, stream: TextIO, *, console: bool, observers: Iterable[Processor] = ()) -> None:
+class Stream(Protocol):
+    """Where lines go."""
+
+    def write(self, text: str, /) -> object:
+        """Write a text."""
+
+    def flush(self) -> object:
+        """Pass on what was written."""
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+
+
+def configure(level: str, stream: Stream, *, console: bool, observers: Iterable[Processor] = ()) -> None:
     """Set up what `logger` returns, and the standard library's logging, for the whole process.
 
     Args:
-        level: least level that is written.
+        level: least level that is written; with `debug` a terminal gets tracebacks, too.
         stream: where lines go.
-        console: coloured text for a terminal instead of JSON.
+        console: text for people instead of JSON, coloured on a terminal.
         observers: see the fields of an event once secrets are hidden.
     """
     writer = LineWriter(stream)
     structlog.configure(
-        processors=_processors(console=console, observers=observers),
+        processors=_processors(
+            _renderer(stream) if console else _JSON_LINES,
+            [*observers, *([_without_traceback] if stream.isatty() and level.upper() != "DEBUG" else [])],
+        ),
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=lambda *_: writer,
         cache_logger_on_first_use=False,
@@ -49,7 +66,7 @@ def json_logger() -> Any:
     """A logger that `configure` does not affect: JSON lines on standard error, from level `info`."""
     return structlog.wrap_logger(
         LineWriter(),
-        processors=_processors(),
+        processors=_processors(_JSON_LINES),
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         cache_logger_on_first_use=True,
     )
@@ -71,7 +88,7 @@ class LineWriter:
 
     dropped = 0
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: Stream | None = None) -> None:
         """`stream`: by default whatever is standard error when a line is written."""
         self._stream = stream
 
@@ -96,6 +113,7 @@ class _LibraryHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         fields: dict[str, Any] = {"logger": record.name}
         if record.exc_info and self._tracebacks:
+            fields["why"] = _sentence(record.exc_info[1])
             fields["exc_info"] = record.exc_info
         elif record.exc_info and record.exc_info[0]:
             fields["fault"] = record.exc_info[0].__name__
@@ -106,12 +124,20 @@ class _LibraryHandler(logging.Handler):
             LineWriter.dropped += 1
 
 
-def _processors(*, console: bool = False, observers: Iterable[Processor] = ()) -> list[Processor]:
-    renderer: Processor = (
-        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-        if console
-        else structlog.processors.JSONRenderer(serializer=_json)
+def json_line(event: EventDict) -> str:
+    """An event as `configure` writes it without a terminal, for observers that keep lines."""
+    whole = structlog.processors.format_exc_info(None, "", dict(event))
+    return mask(_json(whole))
+
+
+def _renderer(stream: Stream) -> Processor:
+    """Lines for people, in colours if the terminal is to have them."""
+    return structlog.dev.ConsoleRenderer(
+        colors=has_colour(stream), exception_formatter=structlog.dev.plain_traceback
     )
+
+
+def _processors(renderer: Processor, observers: Iterable[Processor] = ()) -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -122,6 +148,16 @@ def _processors(*, console: bool = False, observers: Iterable[Processor] = ()) -
         renderer,
         _mask,
     ]
+
+
+def _sentence(fault: BaseException | None) -> str:
+    return f"{type(fault).__name__}: {fault}".removesuffix(": ")
+
+
+def _without_traceback(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """The log file, an observer, has the traceback; a person at a terminal needs the sentence."""
+    event.pop("exc_info", None)
+    return event
 
 
 def _redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -138,3 +174,6 @@ def _mask(_logger: WrappedLogger, _method: str, line: Any) -> str:
 
 def _json(value: Any, **_: Any) -> str:
     return json.dumps(value, default=str)
+
+
+_JSON_LINES: Final[Processor] = structlog.processors.JSONRenderer(serializer=_json)

@@ -35,6 +35,7 @@ _MAC_CREDENTIALS = struct.Struct("=II")  # xucred: version, uid, then groups
 _MAC_SIZE = 76
 _MAC_LEVEL, _MAC_OPTION = 0, 1  # SOL_LOCAL, LOCAL_PEERCRED
 _ANY_SOCKET = b"\0" * 4 + b"\xff" * 8  # any interface, no cookie
+_kernel: socket.socket | None = None
 
 
 def tcp_peer_uid(local: Address, remote: Address) -> int | None:
@@ -67,14 +68,28 @@ def unix_peer_uid(sock: socket.socket) -> int | None:
         return None
     with suppress(OSError, struct.error):
         if sys.platform == "linux":
-            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _LINUX_CREDENTIALS.size)
-            pid, uid, _gid = _LINUX_CREDENTIALS.unpack(raw)
+            pid, uid = _linux_credentials(sock)
             return uid if pid else None  # a socket that is not connected has no pid and the uid 2**32 - 1
         if sys.platform == "darwin":
             raw = sock.getsockopt(_MAC_LEVEL, _MAC_OPTION, _MAC_SIZE)
             version, uid = _MAC_CREDENTIALS.unpack_from(raw)
             return uid if version == 0 else None
     return None
+
+
+def unix_peer_pid(sock: socket.socket) -> int | None:
+    """Returns the process that connected a unix socket on Linux; None where unknown."""
+    if sys.platform != "linux" or sock.family != socket.AF_UNIX:
+        return None
+    with suppress(OSError, struct.error):
+        return _linux_credentials(sock)[0] or None
+    return None
+
+
+def _linux_credentials(sock: socket.socket) -> tuple[int, int]:
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _LINUX_CREDENTIALS.size)
+    pid, uid, _gid = _LINUX_CREDENTIALS.unpack(raw)
+    return pid, uid
 
 
 def proc_net_name(address: _IP, port: int, *, mapped: bool = False) -> str:
@@ -101,16 +116,35 @@ def _ask_kernel(source: _IP, source_port: int, target: _IP, target_port: int) ->
         source_port, target_port, source.packed, target.packed, _ANY_SOCKET
     )
     request = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + body
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
-        kernel.setblocking(False)  # the kernel answers while it takes the request
+    kernel = _kernel_socket()
+    try:
         kernel.sendto(request, (0, 0))
         answer = kernel.recv(4096)
+    except OSError:
+        _close_kernel_socket()  # a late answer would be taken for that of the next request
+        raise
     _length, kind, *_ = _HEADER.unpack_from(answer)
     if kind != _SOCK_DIAG_BY_FAMILY:
         return None
     _family, state, *_, uid, inode = _ANSWER.unpack_from(answer, _HEADER.size)
     # Without an exact match the kernel offers a listener on the client's port: somebody else's socket.
     return uid if inode and state != _TCP_LISTEN else None
+
+
+def _kernel_socket() -> socket.socket:
+    """One socket for all requests: where no more files can be opened, users are still told apart."""
+    global _kernel  # noqa: PLW0603  the kernel is one, too
+    if _kernel is None:
+        _kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG)
+        _kernel.setblocking(False)  # the kernel answers while it takes the request
+    return _kernel
+
+
+def _close_kernel_socket() -> None:
+    global _kernel  # noqa: PLW0603  see above
+    if _kernel is not None:
+        _kernel.close()
+        _kernel = None
 
 
 def _search_proc(source: _IP, source_port: int, target: _IP, target_port: int) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import sys
 import time
@@ -18,6 +19,8 @@ from typing import Final
 
 LOCK_WAIT_S: Final = 12.0
 _LOCK_POLL_S: Final = 0.01
+_BESIDE: Final = re.compile(r"\A\..+\.[0-9a-f]{12}\Z")
+"""The names of files that are still written."""
 
 
 class UnsafePathError(Exception):
@@ -93,23 +96,42 @@ def read(path: Path, limit: int, *, private: bool = True) -> bytes | None:
     return content
 
 
-def write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file atomically; the content is on the disk when this returns.
+def write(path: Path, content: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
+    """Replace a file atomically. A link is replaced, not followed.
 
-    A link is replaced, not followed.
+    Args:
+        durable: the content is on the disk when this returns; otherwise a loss of power may cost it.
 
     Raises:
         OSError: it cannot be written; the old file is untouched and nothing is left beside it.
     """
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
-        _write_new(_open_new(beside), content, mode)
+        _write_new(_open_new(beside), content, mode, durable=durable)
         beside.replace(path)
     except BaseException:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
-    _flush_folder(path.parent)
+    if durable:
+        _flush_folder(path.parent)
+
+
+def remove_unfinished(folder: Path, age_s: float = 60.0) -> int:
+    """Remove what killed processes wrote beside the files of a folder (`write`); returns how many.
+
+    Args:
+        age_s: seconds since its last change after which nobody writes a file any more.
+    """
+    removed = 0
+    for path in [path for path in folder.glob(".*") if _BESIDE.match(path.name)]:
+        with suppress(OSError):
+            status = path.lstat()
+            is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            if is_ours and abs(time.time() - status.st_mtime) > age_s:
+                path.unlink()
+                removed += 1
+    return removed
 
 
 def create(path: Path, content: bytes) -> bool:
@@ -123,7 +145,7 @@ def create(path: Path, content: bytes) -> bool:
     except FileExistsError:
         return False
     try:
-        _write_new(descriptor, content, 0o600)
+        _write_new(descriptor, content, 0o600, durable=True)
     except OSError:
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -238,13 +260,14 @@ def _open_new(path: Path) -> int:
     return _open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
 
 
-def _write_new(descriptor: int, content: bytes, mode: int) -> None:
+def _write_new(descriptor: int, content: bytes, mode: int, *, durable: bool) -> None:
     with os.fdopen(descriptor, "wb") as file:
         if sys.platform != "win32":
             os.fchmod(descriptor, mode)
         file.write(content)
-        file.flush()
-        os.fsync(descriptor)
+        if durable:
+            file.flush()
+            os.fsync(descriptor)
 
 
 def _flush_folder(folder: Path) -> None:

@@ -1,0 +1,47 @@
+"""Raises this process's limit of open files to what the system allows; children get the former limit."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import Final
+
+if sys.platform != "win32":
+    import resource
+
+_UNLIMITED_MEANS: Final = 10_240
+"""macOS calls the hard limit infinite, but refuses more than this."""
+_RESERVED: Final = 128
+"""Open files kept for everything but connections: state, logs, control socket, workspace servers."""
+_former: tuple[int, int] | None = None
+
+
+def raise_limit() -> int | None:
+    """Raise the soft limit to the hard one; returns the limit, None where there is none."""
+    global _former  # noqa: PLW0603  a limit belongs to the process
+    if sys.platform == "win32":
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, _UNLIMITED_MEANS) if hard == resource.RLIM_INFINITY else hard
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        _former = (soft, hard)
+        return wanted
+    return soft
+
+
+def restore_limit(pid: int) -> None:
+    """Give a child the limit that this process had before `raise_limit`. Programs may rely on a low one."""
+    if sys.platform == "linux" and _former is not None:
+        with suppress(OSError):  # it has ended already
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, _former)
+
+
+def connections_within(limit: int | None, wanted: int) -> int:
+    """How many of `wanted` connections fit into a limit of open files.
+
+    Each may need another one to its server, and as many may be open to be told that they are too many.
+    """
+    if limit is None:
+        return wanted
+    return min(wanted, max(8, (limit - min(_RESERVED, limit // 2)) // 3))

@@ -1,0 +1,153 @@
+"""Manages a private folder for this process, and removes those of processes that were killed.
+
+A lock on a file beside the folder shows whether its process lives; process ids may be reused. All functions
+block.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import stat
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+TEMPORARY: Final = "lmtb-run"
+"""The name that our folders in the system's temporary folder begin with."""
+_LOCK: Final = ".lock"
+
+
+def temporary_folder() -> PrivateFolder:
+    """A new private folder in the system's temporary folder.
+
+    Raises:
+        FileNotFoundError: there is no temporary folder in which files can be written.
+    """
+    import tempfile  # noqa: PLC0415  slow to load
+
+    return PrivateFolder(Path(tempfile.gettempdir()), TEMPORARY)
+
+
+class PrivateFolder:
+    """A folder below `parent` that only its owner can enter. Its methods block."""
+
+    def __init__(self, parent: Path, name: str) -> None:
+        self.path = parent / f"{name}-{secrets.token_hex(4)}"
+        self._name = name
+        self._lock = threading.Lock()
+        self._lock_descriptor: int | None = None
+
+    def open(self) -> None:
+        """Create the folder, and remove the folders of dead processes. Idempotent.
+
+        Raises:
+            OSError: the folder cannot be created.
+        """
+        with self._lock:
+            if self._lock_descriptor is not None:
+                return
+            file = self.path.with_suffix(_LOCK)
+            descriptor = _lock_file(file)
+            try:
+                self.path.mkdir(mode=0o700)  # never one that somebody else made first
+            except OSError:
+                file.unlink(missing_ok=True)
+                os.close(descriptor)
+                raise
+            self._lock_descriptor = descriptor
+            remove_abandoned(self.path.parent, self._name)
+
+    def close(self) -> None:
+        """Remove the folder with everything in it. Idempotent."""
+        with self._lock:
+            if self._lock_descriptor is not None:
+                remove(self.path)
+                self.path.with_suffix(_LOCK).unlink(missing_ok=True)
+                os.close(self._lock_descriptor)
+                self._lock_descriptor = None
+
+
+def remove_abandoned(parent: Path, name: str = "*") -> int:
+    """Remove this user's private folders whose processes have ended, and return how many there were.
+
+    Args:
+        name: the name that they were made with; by default any.
+    """
+    with suppress(OSError):  # the folder vanishes
+        return sum(map(_remove_if_abandoned, list(parent.glob(f"{name}-????????{_LOCK}"))))
+    return 0
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder with everything in it, as far as possible, also closed folders. Follows no link."""
+    with suppress(OSError):
+        if not _is_folder(str(folder)):
+            folder.unlink()
+            return
+        folder.chmod(stat.S_IRWXU)
+    for below, folders, _ in os.walk(folder):
+        for path in (f"{below}/{name}" for name in folders):
+            with suppress(OSError):
+                if _is_folder(path):
+                    Path(path).chmod(stat.S_IRWXU)  # before `walk` enters it
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_folder(path: str) -> bool:
+    """Whether it is a folder, and no link to one."""
+    return stat.S_ISDIR(os.lstat(path).st_mode)
+
+
+def _lock_file(file: Path) -> int:
+    """Create the lock file and lock it; returns the descriptor that holds the lock."""
+    while True:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            continue  # another process removed the folder, which was empty
+        if _lock(descriptor) and _is_at(descriptor, file):
+            return descriptor
+        os.close(descriptor)  # another process removed the file before the lock was taken
+
+
+def _remove_if_abandoned(file: Path) -> bool:
+    """Remove the folder of a lock file of this user if no process holds the lock."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        if os.fstat(descriptor).st_uid != os.geteuid() or not _lock(descriptor):
+            return False  # another user's, or its process is alive
+        if is_ours := _is_at(descriptor, file):
+            remove(file.with_suffix(""))
+            file.unlink(missing_ok=True)
+        return is_ours
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    if sys.platform == "win32":
+        return False
+    import fcntl  # noqa: PLC0415  does not exist on every platform
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(descriptor: int, file: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.lstat())
+    except OSError:
+        return False

@@ -35,6 +35,10 @@ class Body(Protocol):
     def body(self) -> bytes:
         """What has been received."""
 
+    @property
+    def received(self) -> int:
+        """The bytes that have been received."""
+
     def feed(self, data: bytes) -> AdmissionRefusal | None:
         """Take the next bytes; return a refusal if the body is not acceptable."""
 
@@ -45,7 +49,7 @@ class MeasuredBody:
     def __init__(self, length: int, *, is_kept: bool = True) -> None:
         self.is_complete = False
         self.rest = b""
-        self._missing = length
+        self._length = self._missing = length
         self._is_kept = is_kept
         self._pieces: list[bytes] = []
 
@@ -53,6 +57,11 @@ class MeasuredBody:
     def body(self) -> bytes:
         """What has been received and kept."""
         return b"".join(self._pieces)
+
+    @property
+    def received(self) -> int:
+        """The bytes that have been received."""
+        return self._length - self._missing
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
@@ -80,6 +89,11 @@ class ChunkedBody:
     def body(self) -> bytes:
         """What has been received."""
         return bytes(self._received)
+
+    @property
+    def received(self) -> int:
+        """The bytes that have been received."""
+        return len(self._received)
 
     def feed(self, data: bytes) -> AdmissionRefusal | None:
         """Take the next bytes; return a refusal if the framing is broken or the body is too large."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final, Generic, cast
+from typing import Final, cast
 
-from http_server.backpressure import Backpressure
+from http_server.body_room import BodyRoom
+from http_server.byte_budget import SMALL
 from http_server.connection_state import TRANSITIONS, Event, State
 from http_server.deadline import Deadline
 from http_server.head import RequestHead
 from http_server.head_reader import Head, ReadHead, RefusedHead
 from http_server.refusal import BODY_TIMEOUT, HEAD_TIMEOUT, TOO_MANY_CONNECTIONS, AdmissionRefusal
-from http_server.request import BaseRequest, Piece
+from http_server.request import BaseRequest
 from http_server.request_parser import RequestParser
 from http_server.server_context import ServerContext
+from http_server.writing_connection import WritingConnection
 
 MAX_PIPELINED: Final = 64 * 1024
 """Bytes that a client may send ahead while a request is being answered; more closes the connection."""
@@ -31,14 +32,12 @@ _IDLE, _HEAD, _BODY, _SERVING, _DELEGATED = State.IDLE, State.HEAD, State.BODY, 
 _REQUEST_READ, _ANSWERED = Event.REQUEST_READ, Event.ANSWERED
 
 
-class HttpConnection(asyncio.Protocol, Generic[Head]):
+class HttpConnection(WritingConnection[Head]):
     """One connection.
 
     Attributes:
         state: what it does with the bytes that arrive.
         deadline: its only deadline, whatever it waits for.
-        backpressure: whether the client keeps up.
-        transport: of asyncio, or uvloop.
         parser: of its requests.
     """
 
@@ -46,24 +45,20 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         "_is_reading",
         "_read",
         "_request",
-        "_server",
-        "backpressure",
+        "_room",
         "deadline",
         "parser",
         "state",
-        "transport",
     )
 
-    transport: asyncio.Transport
-
     def __init__(self, server: ServerContext[Head]) -> None:
+        super().__init__(server)
         self.state = _IDLE
         self.deadline = Deadline(server.deadlines)
-        self.backpressure = Backpressure()
         self.parser: RequestParser[Head] = RequestParser(server.heads, server.body_cap)
-        self._server = server
         self._request: BaseRequest | None = None
         self._read: ReadHead[Head] | None = None  # the head of a body that is being received
+        self._room: BodyRoom | None = None  # of a large body
         self._is_reading = False
 
     # -- what a program decides -----------------------------------------------------------------------------
@@ -86,12 +81,15 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         """Start to wait for a request, or refuse the connection if there are too many."""
         # Not an isinstance check: uvloop's transports do not inherit from asyncio's.
         self.transport = cast("asyncio.Transport", transport)
-        limits = self._server.connections.limits
-        if self._server.connections.admit(self):
+        connections = self._server.connections
+        limits = connections.limits
+        if connections.admit(self):
             first_s = limits.head_s if limits.first_s is None else limits.first_s
             self.deadline.set(first_s, self.on_head_timeout)
-        else:
+        elif connections.may_refuse(self):
             self.refuse(TOO_MANY_CONNECTIONS, None)
+        else:  # even those that wait for the end of their refusal are too many
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything and tell the request that its client disconnected."""
@@ -99,8 +97,9 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         self._read = None
         self.parser.close()
         self.deadline.close()
+        self._release_room()
         self._server.connections.discard(self)
-        self.backpressure.resume(ConnectionResetError("the client is gone"))
+        self.close_writing()
         request, self._request = self._request, None
         if request is not None:
             request.disconnected()
@@ -111,18 +110,14 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         if state is _IDLE or state is _HEAD or state is _BODY or state is State.DISCARDING:
             self.parser.receive(data)
             self.read_requests()
-        elif state is _SERVING or state is _DELEGATED:
+        elif state is _SERVING or state is _DELEGATED or state is State.WAITING:
             self.parser.receive(data)
             if len(self.parser.buffer) > MAX_PIPELINED:
                 self.abort()
 
-    def pause_writing(self) -> None:
-        """Note that the client reads more slowly than the server writes."""
-        self.backpressure.pause()
-
     def resume_writing(self) -> None:
         """Note that the client has caught up, and read its next request."""
-        self.backpressure.resume()
+        super().resume_writing()
         if self.state is _IDLE or self.state is _HEAD:
             self.transport.resume_reading()
             self.read_requests()
@@ -177,13 +172,38 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
             self.deadline.clear()
             self.serve(read, body)
             return True
-        if read.head.framing.expects_continue and not parser.buffer:
-            self.transport.write(_CONTINUE)
         self.move(Event.HEAD_ADMITTED)
         self._read = read
         parser.expect_body(length)
-        self.deadline.set(self._server.connections.limits.body_s, self._on_body_timeout)
-        return True
+        if length is None or length <= SMALL or self._has_room(length):
+            self.read_body()
+        return self.state is _BODY
+
+    def _has_room(self, size: int) -> bool:
+        """Reserve room for a large body; False while the body waits for it."""
+        self._room = BodyRoom(self, self._server, size)
+        return self._room.is_granted
+
+    def read_body(self) -> None:
+        """Receive a body from now on."""
+        read = self._read
+        assert read is not None  # noqa: S101  narrows the type: a body follows a head
+        if read.head.framing.expects_continue and not (self.parser.buffer or self.received):
+            self.transport.write(_CONTINUE)
+        if self._room is None:
+            self.deadline.set(self._server.connections.limits.body_s, self._on_body_timeout)
+        else:
+            self._room.expect()
+        self.read_requests()
+
+    @property
+    def received(self) -> int:
+        """The bytes of the body that were received."""
+        return self.parser.received
+
+    def refuse_body(self, refusal: AdmissionRefusal) -> None:
+        """Refuse a request whose body is not complete."""
+        self.refuse(refusal, None if self._read is None else self._read.head.parsed)
 
     def _await_head(self) -> None:
         """Start the deadline of a head that has begun; empty lines before it change no deadline."""
@@ -195,12 +215,16 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         body, read = self.parser.next_body(), self._read
         assert read is not None  # noqa: S101  narrows the type: a body follows a head
         if body is None:
+            if self._room is None and self.parser.received > SMALL:  # chunked: its length is not known
+                return self._has_room(self._server.body_cap)
             return False
         if isinstance(body, AdmissionRefusal):
             self.refuse(body, read.head.parsed)
             return False
         self._read = None
         self.deadline.clear()
+        if self._room is not None:
+            self._room.keep(len(body))
         self.serve(read, body)
         return True
 
@@ -225,6 +249,7 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         """Write a refusal; read on for a while, because closing at once could destroy it on its way."""
         self.move(Event.REFUSED)
         self._read = None
+        self._release_room()
         self.parser.close()
         self.transport.write(self.render_refusal(refusal, head))
         if self.transport.can_write_eof():
@@ -235,12 +260,14 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         """Refuse a head that is late; close a connection that was idle for too long."""
         if self.parser.has_begun:
             self.refuse(HEAD_TIMEOUT, None)
+        elif self.backpressure.is_paused:  # it is still reading; `UnreadBytes` closes it if it stops
+            self.await_request()
         else:
             self.transport.close()
             self.deadline.set(self._server.connections.limits.keepalive_s, self.abort)  # if it does not flush
 
     def _on_body_timeout(self) -> None:
-        self.refuse(BODY_TIMEOUT, None if self._read is None else self._read.head.parsed)
+        self.refuse_body(BODY_TIMEOUT)
 
     # -- responses (`request.ResponseConnection`) -----------------------------------------------------------
 
@@ -249,20 +276,10 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         self.move(_REQUEST_READ)
         self._request = request
 
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that ends with the server at the latest."""
-        return self._server.connections.run(work)
-
-    def send(self, pieces: Sequence[Piece]) -> None:
-        """Hand bytes to the transport at once."""
-        if len(pieces) == 1:
-            self.transport.write(pieces[0])
-        else:
-            self.transport.writelines(pieces)
-
     def answered(self, *, is_last: bool) -> None:
         """Note that the response is complete; another request follows unless it `is_last`."""
         self._request = None
+        self._release_room()
         if is_last:
             self.move(Event.ANSWERED_LAST)
             self.parser.close()
@@ -276,6 +293,7 @@ class HttpConnection(asyncio.Protocol, Generic[Head]):
         else:
             self.read_requests()
 
-    def abort(self) -> None:
-        """Close the connection without flushing."""
-        self.transport.abort()
+    def _release_room(self) -> None:
+        room, self._room = self._room, None
+        if room is not None:
+            room.release()

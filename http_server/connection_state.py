@@ -16,6 +16,8 @@ class State(IntEnum):
     """A part of a request's head has been received."""
     BODY = auto()
     """The head is admitted; its body is being received."""
+    WAITING = auto()
+    """The body is large and waits for room; nothing is read."""
     SERVING = auto()
     """A request is being answered; what arrives is buffered."""
     DELEGATED = auto()
@@ -35,6 +37,10 @@ class Event(IntEnum):
     """Bytes arrived that are not yet a whole head."""
     HEAD_ADMITTED = auto()
     """A head was admitted whose body is not complete."""
+    ROOM_AWAITED = auto()
+    """There is no room for the body."""
+    ROOM_GRANTED = auto()
+    """There is room for the body."""
     REQUEST_READ = auto()
     """A request is complete and is being answered."""
     CALL_CACHED = auto()
@@ -70,8 +76,14 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     State.IDLE: _AWAITS_HEAD | {Event.HEAD_BEGUN: State.HEAD},
     State.HEAD: _AWAITS_HEAD,
     State.BODY: {
+        Event.ROOM_AWAITED: State.WAITING,
         Event.REQUEST_READ: State.SERVING,
         Event.CALL_CACHED: State.IDLE,
+        Event.REFUSED: State.CLOSING,
+        Event.LOST: State.CLOSED,
+    },
+    State.WAITING: {
+        Event.ROOM_GRANTED: State.BODY,
         Event.REFUSED: State.CLOSING,
         Event.LOST: State.CLOSED,
     },

@@ -36,6 +36,7 @@ class Connections:
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.open: set[OpenConnection] = set()
+        self._refused: set[OpenConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def admit(self, connection: OpenConnection) -> bool:
@@ -46,9 +47,17 @@ class Connections:
         self.open.add(connection)
         return True
 
+    def may_refuse(self, connection: OpenConnection) -> bool:
+        """Whether one too many gets an answer before it is closed; False if as many are being answered."""
+        if len(self._refused) >= (self.limits.connections or 0):
+            return False
+        self._refused.add(connection)
+        return True
+
     def discard(self, connection: OpenConnection) -> None:
         """Remove a closed connection. Idempotent."""
         self.open.discard(connection)
+        self._refused.discard(connection)
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that ends with the server at the latest."""

@@ -13,6 +13,8 @@ class Limits:
         first_s: seconds from the opening of a connection to its first byte; None for `head_s`.
         head_s: seconds from the first byte of a head to its end.
         body_s: seconds from the end of a head to the end of the body.
+        room_s: seconds that a large body may wait for room.
+        unread_s: seconds after which a client is closed that reads nothing of its response; None: never.
         keepalive_s: seconds that a connection may be idle between two requests.
         linger_s: seconds for which the bytes of a refused client are read and dropped, because closing at
             once could destroy the response on its way.
@@ -23,6 +25,8 @@ class Limits:
     first_s: float | None = None
     head_s: float = 10.0
     body_s: float = 30.0
+    room_s: float = 10.0
+    unread_s: float | None = None
     keepalive_s: float = 75.0
     linger_s: float = 2.0
     shutdown_s: float = 5.0

@@ -88,8 +88,9 @@ class BaseRequest:
     def disconnected(self) -> None:
         """Note that the client disconnected; called by the connection."""
         self._connection = None
-        if self.on_disconnect is not None:
-            self.on_disconnect()
+        on_disconnect, self.on_disconnect = self.on_disconnect, None  # breaks a cycle, to spare the collector
+        if on_disconnect is not None:
+            on_disconnect()
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         """Answer in a task that is cancelled when the client disconnects; None where it has."""

@@ -102,6 +102,11 @@ class RequestParser(Generic[Head]):
         self._body, self.buffer = None, body.rest
         return body.body
 
+    @property
+    def received(self) -> int:
+        """The bytes of the expected body that have been received."""
+        return 0 if self._body is None else self._body.received
+
     def take_rest(self) -> bytes:
         """Return and forget all bytes that are not parsed."""
         rest, self.buffer = self.buffer, b""

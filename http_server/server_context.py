@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
+from http_server.byte_budget import ByteBudget
 from http_server.connections import Connections
 from http_server.deadline import Deadlines
 from http_server.head_reader import Head, HeadReader
@@ -19,9 +20,11 @@ class ServerContext(Generic[Head]):
         body_cap: the most bytes of a body.
         connections: the open connections, with their limits.
         deadlines: those of all connections.
+        buffers: the bytes in their large buffers.
     """
 
     heads: HeadReader[Head]
     body_cap: int
     connections: Connections
     deadlines: Deadlines
+    buffers: ByteBudget

@@ -33,6 +33,10 @@ server, requests pass through to it unchanged."""
 LIST_WAIT: Final = "Lm-Tools-Bridge-List-Wait"
 """Tells a workspace server how many milliseconds a request may wait for sources without a known list."""
 
+MODEL_SEES: Final = "Lm-Tools-Bridge-Model-Sees"
+"""Tells a workspace server what of a tool's result the client shows to its model: `text` or `structured`.
+Without it, results of other servers are passed on unchanged."""
+
 OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
 """Tells a workspace server which configuration files of the project the client reads itself, separated by
 commas. It starts their servers, so their tools would be in its list twice."""

@@ -114,7 +114,7 @@ def _parse(body: bytes) -> Message | Malformed:
         members = _members_decoder.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return _not_json(error)
-    if _repeats_a_member(body, members):
+    if repeats_a_member(body, members):
         return Malformed(
             INVALID_REQUEST, "a top-level member appears twice, or its name is written with escapes"
         )
@@ -137,7 +137,7 @@ def _not_an_object(body: bytes, first: bytes) -> Malformed:
     return Malformed(INVALID_REQUEST, "expected one JSON-RPC message (a JSON object)")
 
 
-def _repeats_a_member(body: bytes, members: Mapping[str, msgspec.Raw]) -> bool:
+def repeats_a_member(body: bytes, members: Mapping[str, msgspec.Raw]) -> bool:
     """Whether a member appears twice: this decoder keeps the last one, another parser may keep the first.
 
     In a compact body the lengths of the members add up. In others the members are searched in order.

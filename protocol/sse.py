@@ -117,9 +117,14 @@ class Decoder:
         elif chunk:
             self._incomplete.append(chunk)
             self._incomplete_size += len(chunk)
-        if self._size + self._incomplete_size > self._limit:
+        if self.pending > self._limit:
             raise EventTooLarge(f"an event is larger than {self._limit} bytes")
         return events
+
+    @property
+    def pending(self) -> int:
+        """The bytes of the incomplete event so far."""
+        return self._size + self._incomplete_size
 
     @property
     def _ends_in_carriage(self) -> bool:

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from http_server.byte_budget import ByteBudget
+from manager import client_overrides
 from manager.admin.control_plane import ControlPlane
 from manager.admin.measures import Measures
+from manager.admin.services import StartedBy
 from manager.admin.status import Status
 from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
@@ -26,13 +29,15 @@ from manager.endpoints.stateless import StatelessEndpoint
 from manager.filesystem import FolderExaminer
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
+from manager.installation import Installation
 from manager.paths import Paths
+from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.clients import RecentClients
 from manager.sessions.preferences import Preferences
 from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.settings import Settings
-from manager.store import Store
+from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.registered_servers import RegisteredServers
@@ -54,6 +59,8 @@ class Parts:
     control: ControlPlane
     status: Status
     measures: Measures
+    installation: Installation
+    buffers: ByteBudget
 
 
 def assemble(
@@ -63,7 +70,8 @@ def assemble(
     *,
     address: str,
     own_task: OwnTask,
-    stop: Callable[[str, bool], None],
+    stop: Callable[[str, bool, bool], None],
+    started_by: StartedBy,
     streams_end: StreamEndings,
 ) -> Parts:
     """Put the manager together.
@@ -72,15 +80,23 @@ def assemble(
         port: the manager's TCP port.
         address: the URL of its MCP endpoint.
         own_task: runs a coroutine in a task of the daemon.
-        stop: `stop(reason, keep_servers)` begins the stop.
+        stop: `stop(reason, keep_servers, restarts)` begins the stop.
+        started_by: who runs this process.
         streams_end: ends server streams.
     """
-    store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
+    store = Store(
+        paths.state_file,
+        set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"),
+        unsaved=paths.runtime_dir / "unsaved-state",
+    )
     folders = Folders(str(paths.config_dir), str(paths.state_dir), str(paths.runtime_dir))
+    installation = Installation()
     fork_server = ForkServerSupervisor(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
-    dependencies = Dependencies(settings, store, paths.logs_dir, os.environ, folders, port, fork_server)
+    dependencies = Dependencies(
+        settings, store, paths.logs_dir, os.environ, folders, port, fork_server, installation
+    )
     examiner = FolderExaminer()
     registered_servers = RegisteredServers(dependencies, examiner)
     workspaces = Workspaces(
@@ -91,18 +107,24 @@ def assemble(
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
     roots = RootsRequests(os.urandom(32), time.time)
-    adaptation = ListAdaptation(settings)
+    profiles = ClientProfiles(
+        client_overrides.by_client(settings.first_list_s, client_overrides.seconds),
+        client_overrides.by_client(settings.model_sees, client_overrides.sees),
+    )
+    adaptation = ListAdaptation(profiles, hides_own=settings.hide_own_servers)
     lists = Lists(forwarder, catalog, settings, adaptation)
     dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
     server_discover = ServerDiscover(workspaces, catalog, adaptation)
     clients = RecentClients()
     upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, registered_servers)
+    lists.before_list = upstream_subscriptions.listen_first
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)
     routes = McpRoutes(
         dispatch,
         SessionEndpoint(session_manager, dispatch, server_discover, preferences, settings),
         StatelessEndpoint(dispatch, server_discover, streams_end),
         settings,
+        profiles,
         own_task=own_task,
         clients=clients,
     )
@@ -114,9 +136,11 @@ def assemble(
         session_manager,
         upstream_subscriptions,
         routes,
-        ControlPlane(port, workspaces, registered_servers, stop, os.environ.get("PATH")),
-        Status(workspaces, registered_servers, session_manager, clients, store, address),
-        Measures(workspaces, session_manager),
+        ControlPlane(port, workspaces, registered_servers, stop, started_by, os.environ.get("PATH")),
+        Status(workspaces, registered_servers, session_manager, clients, store, installation, address),
+        Measures(workspaces, session_manager, forwarder.admission.buffers),
+        installation,
+        forwarder.admission.buffers,
     )
 
 

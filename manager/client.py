@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 if TYPE_CHECKING:
     import http.client
@@ -49,7 +49,13 @@ class ControlRefusal(Exception):
 
 
 class Control:
-    """The control socket of one user's manager."""
+    """The control socket of one user's manager.
+
+    Attributes:
+        answered_by: the version of the manager that answered last, in this process; None if none did.
+    """
+
+    answered_by: ClassVar[str | None] = None
 
     def __init__(self, path: Path, timeout_s: float = ANSWER_S) -> None:
         self._path = path
@@ -87,6 +93,7 @@ class Control:
                 raise ManagerFault(text) from error
             except OSError as error:
                 raise ManagerFault(f"the connection to the manager broke off: {error}") from error
+        Control.answered_by = _version(answer) or Control.answered_by
         return _decode(bytes(answer))
 
     def _connect(self) -> socket.socket:
@@ -124,6 +131,16 @@ def _receive(sock: socket.socket, deadline: float) -> bytes:
         raise TimeoutError
     sock.settimeout(left)
     return sock.recv(_READ_BYTES)
+
+
+def _version(answer: bytes | bytearray) -> str | None:
+    """The version in the head of an answer; older managers send none."""
+    for line in bytes(answer).partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        product, _, version = value.strip().partition(b"/")
+        if name.lower() == b"server" and product == b"lm-tools-bridge":
+            return version.decode("ascii", "replace")
+    return None
 
 
 def _decode(answer: bytes) -> dict[str, Any]:

@@ -19,25 +19,33 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from host.peer_uid import tcp_peer_uid
-from host.private_files import UnsafePathError, make_private
-from http_server.limits import Limits
-from manager import __version__, exit_codes, systemd
+from host.erased_environment import erase_values
+from host.tight_modes import make_tight
+from manager import __version__, exit_codes, late_modules, systemd
+from manager.acquisition import HOST, acquire_lock, acquire_port
 from manager.admin.routes import make_app
+from manager.admin.services import StartedBy
 from manager.assembly import Parts, assemble
+from manager.blocked_loop import watched
 from manager.endpoints.mcp import McpRoutes
 from manager.http.stream_endings import StreamEndings
-from manager.listener.aiohttp_server import LazyAiohttpServer
+from manager.listener.connection_limits import connection_limits
+from manager.listener.control_listener import ControlListener
 from manager.listener.pages import control_runner
-from manager.listener.peer_identity import SameUser, lookup_works
+from manager.listener.peer_identity import same_user_check
 from manager.listener.runner import Runner
-from manager.lock import Lock, LockHolder
-from manager.log import configure, logger
+from manager.lock import Lock
+from manager.log import configure, logger, unblocked
+from manager.log_file import log_file
+from manager.own_files import OwnFiles
 from manager.paths import Paths
-from manager.port import PortTaken, bind_fixed, private_socket
+from manager.replacement import Replacement
 from manager.routing.request_heads.admission import AdmissionRules
+from manager.runtime_tuning.malloc import FreedMemory
 from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
+from manager.supervision.environment import SECRETS
+from manager.supervision.leftover_files import remove_leftover_files
 from manager.supervision.workspaces import Workspaces
 
 if TYPE_CHECKING:
@@ -45,20 +53,35 @@ if TYPE_CHECKING:
 
 HOUSEKEEPING_S: Final = 5.0
 FLUSH_ANSWERS_S: Final = 2.0
-CONTROL_BACKLOG: Final = 1024
-HOST: Final = "127.0.0.1"
 OnReady = Callable[[str], None]
 ReadStatus = Callable[[], dict[str, Any]]
 
 
-def run(settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> int:
+def run(
+    settings: Settings, paths: Paths, on_ready: OnReady | None = None, *, started_by: StartedBy = "foreground"
+) -> int:
     """Run the manager until it is asked to stop; returns an exit code of `exit_codes`.
 
-    `on_ready` is called with the endpoint's URL once requests are answered.
+    Does not return if it is asked to restart: the process becomes the installed program.
+
+    Args:
+        on_ready: called with the endpoint's URL once requests are answered.
+        started_by: who runs this process.
     """
-    configure(settings.log_level, settings.log_format)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(Daemon(settings, paths, on_ready).serve())
+    daemon = Daemon(settings, paths, on_ready, started_by=started_by)
+    erase_values(SECRETS)
+    with unblocked(sys.stderr) as stream, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        configure(settings.log_level, settings.log_format, stream)
+        if loose := sum(map(make_tight, (paths.state_dir, paths.runtime_dir))):
+            logger().warning("files.made_private", count=loose)
+        code = runner.run(daemon.serve())
+    if daemon.replacement is None:
+        return code
+    try:
+        daemon.replacement.execute()
+    except OSError as error:
+        logger().error("restart.failed", why=str(error))
+        return exit_codes.FAILED
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -70,9 +93,21 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class Daemon:
-    """One manager. Every task it starts has a name and is cancelled at the end."""
+    """One manager. Every task it starts has a name and is cancelled at the end.
 
-    def __init__(self, settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> None:
+    Attributes:
+        replacement: what the installed program takes over; set when `serve` ends because of a restart.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        paths: Paths,
+        on_ready: OnReady | None = None,
+        *,
+        started_by: StartedBy = "foreground",
+    ) -> None:
+        self.replacement: Replacement | None = None
         self._settings = settings
         self._paths = paths
         self._on_ready = on_ready
@@ -81,75 +116,37 @@ class Daemon:
         self._stop_requested = asyncio.Event()
         self._stop_forced = asyncio.Event()
         self._stream_endings = StreamEndings()
-        self._keep_servers = False
+        self._keep_servers = self._restarts = False
+        self._started_by: StartedBy = started_by
         self._started_at = time.monotonic()
 
     async def serve(self) -> int:
         """Acquire, serve until the stop, release. Returns the exit code."""
-        try:
-            for folder in (self._paths.runtime_dir, self._paths.control_socket.parent):
-                make_private(folder)
-            with contextlib.suppress(OSError):  # then the manager serves from memory; the store logs that
-                for folder in (self._paths.state_dir, self._paths.logs_dir):
-                    make_private(folder)
-            lock = await self._lock()
-        except UnsafePathError as error:
-            self._log.error("start.refused", why=f"{error.path} {error.reason}", hint=error.hint)
-            return exit_codes.HOPELESS
-        except OSError as error:
-            hint = f"make {self._paths.runtime_dir} writable, or set LMTB_RUNTIME_DIR"
-            self._log.error("start.refused", why=f"the runtime folder cannot be used: {error}", hint=hint)
-            return exit_codes.HOPELESS
-        if isinstance(lock, LockHolder):
-            self._log.warning("start.refused", why=f"another manager serves already: {lock}")
-            return exit_codes.OK
-        try:
-            try:
-                listener = await self._listener()
-            except OSError as error:
-                hint = "choose another http_port"
-                self._log.error("start.refused", why=f"{HOST}:{self._settings.http_port}: {error}", hint=hint)
-                return exit_codes.HOPELESS
-            if isinstance(listener, systemd.UnusableSockets):
-                self._log.error("start.refused", why=listener.reason, hint=listener.hint)
-                return exit_codes.HOPELESS
-            if isinstance(listener, PortTaken):
-                self._log.error("start.refused", why=str(listener), hint="lmtb doctor tells more")
-                return exit_codes.HOPELESS if listener.kind == "listener" else exit_codes.PORT_BUSY
+        lock = await acquire_lock(self._paths)
+        if isinstance(lock, int):
+            return lock
+        with log_file(self._paths.log_file), contextlib.ExitStack() as held:
+            held.callback(lock.release)
+            listener = await acquire_port(self._settings)
+            if isinstance(listener, int):
+                return listener
+            self._kept = listener.dup()  # servers close theirs
+            held.callback(lambda: None if self.replacement else self._kept.close())
             async with contextlib.AsyncExitStack() as stack:
+                stack.callback(listener.close)
                 await self._serve(lock, listener, stack)
-            self._log.info("shutdown", state="done")
+            self._log.info("shutdown", state="done", restarts=self._restarts)
+            if self._restarts:
+                self.replacement = Replacement(self._kept, lock.hand_over())
             return exit_codes.OK
-        finally:
-            lock.release()
-
-    async def _lock(self) -> Lock | LockHolder:
-        """The lock, or its holder, which gets up to 1 s to write its address if it is just starting."""
-        for _ in range(20):
-            lock = Lock.acquire(self._paths.lock_file)
-            if isinstance(lock, Lock) or lock.address is not None:
-                break
-            await asyncio.sleep(0.05)
-        return lock
-
-    async def _listener(self) -> socket.socket | PortTaken | systemd.UnusableSockets:
-        handed = systemd.http_socket()
-        return handed or await bind_fixed(
-            HOST,
-            self._settings.http_port,
-            sleep=asyncio.sleep,
-            monotonic=time.monotonic,
-            on_wait=lambda taken: self._log.warning("start.waiting", why=str(taken)),
-        )
 
     # -- acquire ------------------------------------------------------------------------------------------
 
     async def _serve(self, lock: Lock, listener: socket.socket, stack: contextlib.AsyncExitStack) -> None:
         port = listener.getsockname()[1]
         address = f"http://{HOST}:{port}/mcp"
-        lock.describe(
-            address=address, version=__version__, started_at=datetime.datetime.now(datetime.UTC).isoformat()
-        )
+        started_at = datetime.datetime.now(datetime.UTC).isoformat()
+        lock.describe(address=address, version=__version__, started_at=started_at)
         parts = assemble(
             self._settings,
             self._paths,
@@ -157,21 +154,29 @@ class Daemon:
             address=address,
             own_task=self.own,
             stop=self.ask_to_stop,
+            started_by=self._started_by,
             streams_end=self._stream_endings,
         )
         await self._restore(parts, stack)
+        stack.enter_context(watched(asyncio.get_running_loop()))
 
         def status() -> dict[str, Any]:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
-        await self._open_control(parts, status, stack)
+        control = await self._open_control(parts, status, stack)
         servers, runner = await self._open_port(parts, status, listener, port)
+        loads = [runner.load] if control is None else [control.load, runner.load]
+        self.own(late_modules.load(loads), "late modules")
         self._handle_signals()
         self.own(parts.registered_servers.run(), "registered servers")
         self.own(parts.upstream_subscriptions.run(), "upstream subscriptions")
         self.own(parts.fork_server.run(), "fork server")
         self.own(parts.measures.run(), "measures")
+        self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
+        self.own(parts.installation.run(), "installation")
         self.own(self._housekeep(parts.session_manager, parts.workspaces), "housekeeping")
+        files = OwnFiles(self._paths, lock, parts.store, parts.workspaces, control)
+        self.own(files.look_after(), "own files")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
         systemd.notify(READY=1, STATUS=f"serving {address}")
         if self._on_ready is not None:
@@ -186,48 +191,36 @@ class Daemon:
         """Open the state file and restore workspaces and servers, then sessions."""
         loaded = await parts.store.open()
         stack.push_async_callback(parts.store.close)
+        stack.push_async_callback(asyncio.to_thread, remove_leftover_files, self._paths.runtime_dir)
         stack.push_async_callback(self._cancel_tasks)
         stack.push_async_callback(parts.registered_servers.close)
         await parts.workspaces.restore(loaded)
         parts.session_manager.restore(loaded.sessions)
         stack.push_async_callback(parts.session_manager.flush)
 
-    async def _open_control(self, parts: Parts, status: ReadStatus, stack: contextlib.AsyncExitStack) -> None:
+    async def _open_control(
+        self, parts: Parts, status: ReadStatus, stack: contextlib.AsyncExitStack
+    ) -> ControlListener | None:
         if sys.platform == "win32":
-            return
-        path = self._paths.control_socket
-        path.unlink(missing_ok=True)  # this process holds the lock, so the socket is a leftover
-        server = LazyAiohttpServer(lambda: control_runner(parts.control, status, parts.measures.snapshot))
-        stack.push_async_callback(server.close)
-        sock = private_socket(path)
-        stack.callback(path.unlink, missing_ok=True)
-        loop = asyncio.get_running_loop()
-        stack.callback((await loop.create_server(server.protocol, sock=sock, backlog=CONTROL_BACKLOG)).close)
+            return None
+        control = ControlListener(
+            self._paths.control_socket,
+            lambda: control_runner(parts.control, status, parts.measures.snapshot),
+        )
+        stack.push_async_callback(control.close)
+        await control.open()
+        return control
 
     async def _open_port(
         self, parts: Parts, status: ReadStatus, listener: socket.socket, port: int
     ) -> tuple[list[asyncio.Server], Runner]:
-        settings = self._settings
-        limits = Limits(
-            head_s=settings.header_timeout_s,
-            body_s=settings.body_timeout_s,
-            keepalive_s=settings.keep_alive_s,
-            connections=settings.connection_limit,
-        )
-        rules = AdmissionRules.for_ports([port], body_cap=settings.body_limit)
-        check = None
-        if sys.platform != "win32":
-            works = lookup_works(tcp_peer_uid, os.getuid())
-            if not works:
-                self._log.warning(
-                    "peer check unavailable", why="the owner of a local connection cannot be looked up here"
-                )
-            check = SameUser(tcp_peer_uid, os.getuid(), lookup_works=works)
+        rules = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit)
 
         def app() -> web.Application:
             return make_app(parts.control, status, parts.measures.snapshot)
 
-        runner = Runner(app, rules, limits=limits, peer_check=check)
+        limits, check = connection_limits(self._settings), same_user_check()
+        runner = Runner(app, rules, limits=limits, peer_check=check, buffers=parts.buffers)
         return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner
 
     # -- run ----------------------------------------------------------------------------------------------
@@ -242,21 +235,26 @@ class Daemon:
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
-            self._log.error("task.failed", task=task.get_name(), fault=repr(fault))
+            self._log.error("task.failed", task=task.get_name(), why=repr(fault), exc_info=fault)
 
-    def ask_to_stop(self, reason: str, keep_servers: bool = False) -> None:
-        """Begin to stop. A second call stops without waiting for calls in flight."""
+    def ask_to_stop(self, reason: str, keep_servers: bool = False, restarts: bool = False) -> None:
+        """Begin to stop. A second call stops without waiting for calls in flight, and restarts nothing."""
         if self._stop_requested.is_set():
+            self._restarts = False
             self._log.warning("shutdown", state="forced", why=reason)
             self._stop_forced.set()
             return
         self._log.info("shutdown", state="begun", why=reason)
-        self._keep_servers = keep_servers
+        self._keep_servers, self._restarts = keep_servers, restarts
         self._stop_requested.set()
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        numbers = {signal.SIGTERM, signal.SIGINT}
+        # a closed terminal; `nohup` has it ignored, and then it stays ignored
+        if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            numbers.add(signal.SIGHUP)
+        for number in numbers:
             with contextlib.suppress(NotImplementedError):  # not on every platform's loop
                 loop.add_signal_handler(number, self.ask_to_stop, number.name)
 
@@ -267,9 +265,8 @@ class Daemon:
             systemd.notify(WATCHDOG=1)
             await session_manager.housekeep()
             await workspaces.stop_idle(session_manager.active_workspaces(idle_s))
-            session_manager.notifier.notify_recovered(
-                {one.id for one in workspaces if one.supervisor.is_serving}
-            )
+            serving = {one.id for one in workspaces if one.supervisor.is_serving}
+            session_manager.notifier.notify_recovered(serving)
             await asyncio.sleep(pause)
 
     # -- release ------------------------------------------------------------------------------------------
@@ -277,7 +274,11 @@ class Daemon:
     async def _release(self, parts: Parts) -> None:
         """Stop in order. Calls that cannot finish get an answer, because their servers end first."""
         parts.status.is_draining = True
-        systemd.notify(STOPPING=1)
+        if self._restarts:  # the same process goes on: for systemd the service never stops
+            systemd.notify(STATUS="restarting")
+        else:
+            self._kept.close()  # clients that connect now are refused at once
+            systemd.notify(STOPPING=1)
         await self._drain(parts.routes, parts.session_manager)
         await parts.registered_servers.close()
         await parts.workspaces.close(keep=self._keep_servers)

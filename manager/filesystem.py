@@ -2,27 +2,20 @@
 
 It collects facts and decides nothing: `routing/workspace/cwd.py` parses the text, and
 `routing/workspace/matching.py` finds the workspace.
-
-A hanging network mount blocks its thread for an unlimited time. So every examination runs in a daemon thread
-of its own: one bad mount would fill a pool, and the pool's threads would delay the exit.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
 import stat
-import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
+from manager.disk_lookups import DEADLINE_S, MAX_HANGING, DiskLookups, NoAnswer
 from manager.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity, Mark
-
-DEADLINE_S: Final = 2.0
-MAX_THREADS: Final = 64
 
 _Answer = TypeVar("_Answer")
 
@@ -41,6 +34,10 @@ _PROBLEM_OF_ERRNO: Final = {
     errno.EILSEQ: CwdProblemKind.MALFORMED,
     errno.EINVAL: CwdProblemKind.MALFORMED,
     errno.ENAMETOOLONG: CwdProblemKind.TOO_LONG,
+}
+_PROBLEM_OF_NO_ANSWER: Final = {
+    NoAnswer.TIMED_OUT: CwdProblemKind.UNREADABLE,
+    NoAnswer.BUSY: CwdProblemKind.BUSY,
 }
 
 
@@ -143,67 +140,29 @@ def _mark(entry: os.DirEntry[str]) -> Mark | None:
 
 
 class FolderExaminer:
-    """Runs `examine` and `identify` for the event loop, with a deadline.
+    """`examine` and its siblings for the event loop: in threads, with a deadline (`disk_lookups.py`)."""
 
-    Concurrent calls with the same arguments share one thread, so a client that retries on a hanging folder
-    holds one thread. Belongs to one event loop; needs no closing.
-    """
-
-    def __init__(self, *, deadline_s: float = DEADLINE_S, max_threads: int = MAX_THREADS) -> None:
-        self._deadline_s = deadline_s
-        self._max_threads = max_threads
-        self._running: dict[Hashable, asyncio.Future[Any]] = {}
+    def __init__(self, *, deadline_s: float = DEADLINE_S, max_hanging: int = MAX_HANGING) -> None:
+        self._lookups = DiskLookups(deadline_s=deadline_s, max_hanging=max_hanging)
 
     async def examine(self, paths: Sequence[str]) -> FolderFacts | CwdProblem:
-        """Like `examine`; the problem `unreadable` if the disk does not answer in time."""
+        """Like `examine`. Problems besides: `unreadable` if the disk does not answer in time, `busy`."""
         wanted = tuple(paths)
-        on_timeout = CwdProblem(CwdProblemKind.UNREADABLE)
-        return await self._run(("examine", wanted), lambda: examine(wanted), on_timeout)
+        found = await self._lookups.run(("examine", wanted), lambda: examine(wanted))
+        return CwdProblem(_PROBLEM_OF_NO_ANSWER[found]) if isinstance(found, NoAnswer) else found
 
     async def identify(self, path: str) -> FolderIdentity | None:
-        """Like `identify`; None also if the disk does not answer in time."""
-        return await self._run(("identify", path), lambda: identify(path), None)
+        """Like `identify`; None also if the disk does not answer."""
+        return await self._run("identify", identify, path)
 
     async def identify_root(self, path: str) -> FolderIdentity | None:
-        """Like `identify_root`; None also if the disk does not answer in time."""
-        return await self._run(("identify_root", path), lambda: identify_root(path), None)
+        """Like `identify_root`; None also if the disk does not answer."""
+        return await self._run("identify_root", identify_root, path)
 
     async def real_path(self, path: str) -> str | None:
-        """The path with its links resolved, existing or not; None if the disk does not answer in time."""
-        return await self._run(("real_path", path), lambda: os.path.realpath(path), None)
+        """The path with its links resolved, existing or not; None if the disk does not answer."""
+        return await self._run("real_path", os.path.realpath, path)
 
-    async def _run(self, key: Hashable, work: Callable[[], _Answer], on_timeout: _Answer) -> _Answer:
-        future = self._running.get(key)
-        if future is None:
-            if len(self._running) >= self._max_threads:
-                return on_timeout
-            future = self._running[key] = _in_thread(work)
-            future.add_done_callback(lambda _: self._running.pop(key, None))
-        # `wait` does not cancel the future on a timeout or a cancellation: other callers may share it
-        done, _ = await asyncio.wait((future,), timeout=self._deadline_s)
-        if not done:
-            return on_timeout
-        answer: _Answer = future.result()
-        return answer
-
-
-def _in_thread(work: Callable[[], _Answer]) -> asyncio.Future[_Answer]:
-    """Run `work` in its own daemon thread and return the future of its result."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_Answer] = loop.create_future()
-
-    def report(settle: Callable[[], None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
-            loop.call_soon_threadsafe(lambda: None if future.done() else settle())
-
-    def run() -> None:
-        try:
-            answer = work()
-        except Exception as error:  # noqa: BLE001  raised to the callers, not in this thread
-            fault = error
-            report(lambda: future.set_exception(fault))
-        else:
-            report(lambda: future.set_result(answer))
-
-    threading.Thread(target=run, name="folder", daemon=True).start()
-    return future
+    async def _run(self, name: str, work: Callable[[str], _Answer], path: str) -> _Answer | None:
+        found = await self._lookups.run((name, path), lambda: work(path))
+        return None if isinstance(found, NoAnswer) else found

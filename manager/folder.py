@@ -26,6 +26,8 @@ class CwdProblemKind(StrEnum):
     UNREADABLE = "unreadable"
     MALFORMED = "malformed"
     TOO_LONG = "too_long"
+    BUSY = "busy"
+    """Nothing is known about this cwd: too many other folders hang."""
 
 
 @dataclass(frozen=True, slots=True)

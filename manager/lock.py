@@ -5,6 +5,7 @@ of several simultaneous starts exactly one wins. The file's content only explain
 decision depends on the pid in it.
 
 The file is never deleted: otherwise one manager could lock a file without a name and another its successor.
+If somebody else deletes it, its holder locks the name again (`Lock.renew`).
 """
 
 from __future__ import annotations
@@ -47,33 +48,56 @@ class LockHolder:
 class Lock:
     """The held lock; keep it for the life of the process."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
         self._descriptor = descriptor
+        self._about: dict[str, Any] = {"pid": os.getpid()}
 
     @classmethod
-    def acquire(cls, path: Path) -> Lock | LockHolder:
+    def acquire(cls, path: Path, held: int | None = None) -> Lock | LockHolder:
         """Takes the lock on `path` (mode 0600, in an existing private folder), or returns its holder.
 
-        Never waits. Raises UnsafePathError where `path` is a symbolic link, no plain file or another user's,
-        and OSError where the file cannot be opened.
+        `held` is a descriptor that this process had with the lock before it became this program; it is kept
+        if it still is the lock of `path`, and closed otherwise. Never waits. Raises UnsafePathError where
+        `path` is a symbolic link, no plain file or another user's, and OSError where it cannot be opened.
         """
         while True:
-            descriptor = open_lock_file(path)
+            descriptor, held = (open_lock_file(path) if held is None else held), None
             if not _try_lock(descriptor):
                 try:
                     return _read(descriptor)
                 finally:
                     os.close(descriptor)
             if _is_still(path, descriptor):
-                lock = cls(descriptor)
-                lock._write({"pid": os.getpid()})
+                lock = cls(path, descriptor)
+                lock._write(lock._about)
                 return lock
             os.close(descriptor)  # deleted between opening and locking: the name belongs to another file now
 
     def describe(self, *, address: str, version: str, started_at: str) -> None:
         """Writes who holds the lock: `address` as a URL, `started_at` in ISO 8601. Never raises OSError."""
-        about = {"pid": os.getpid(), "address": address, "version": version, "startedAt": started_at}
-        self._write(about)
+        self._about |= {"address": address, "version": version, "startedAt": started_at}
+        self._write(self._about)
+
+    def renew(self) -> bool:
+        """Lock the file's name again if it was removed; False if another manager was quicker.
+
+        Raises what `acquire` raises.
+        """
+        if _is_still(self._path, self._descriptor):
+            return True
+        fresh = Lock.acquire(self._path)
+        if isinstance(fresh, LockHolder):
+            return False
+        os.close(self._descriptor)
+        self._descriptor = fresh._descriptor
+        self._write(self._about)
+        return True
+
+    def hand_over(self) -> int:
+        """Give up the descriptor, which stays open and keeps the lock. Afterwards `release` does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        return descriptor
 
     def release(self) -> None:
         """Releases the lock. May be called twice."""

@@ -5,23 +5,29 @@ Arguments and results of calls, tokens and secrets are never logged; session ids
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from host import log
+from host.line_queue import LineQueue
 from host.log import logger
 
-__all__ = ["RECENT", "configure", "logger", "recent_lines", "short"]
+__all__ = ["RECENT", "configure", "copy_to", "logger", "recent_lines", "short", "tell_dropped", "unblocked"]
 
 RECENT: Final = 200
 """How many lines `/mcp/log` shows."""
 _LONGEST_VALUE: Final = 500
+_NO_FIELDS: Final = frozenset({"event", "timestamp", "level", "exc_info"})
 recent_lines: deque[str] = deque(maxlen=RECENT)
+_keep: Callable[[str], object] | None = None
 
 
-def configure(level: str, style: str, stream: TextIO | None = None) -> None:
+def configure(level: str, style: str, stream: log.Stream | None = None) -> None:
     """Set logging up for the whole process.
 
     Args:
@@ -31,7 +37,56 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
     """
     stream = stream or sys.stderr
     console = style == "console" or (style == "auto" and stream.isatty())
-    log.configure(level, stream, console=console, observers=[remember])
+    log.configure(level, stream, console=console, observers=[remember, _copied])
+
+
+@contextmanager
+def unblocked(stream: TextIO) -> Iterator[log.Stream]:
+    """The stream, written from a thread inside the block: nobody may read it, as after Ctrl-S."""
+    descriptor = stream.fileno()  # the stream's own buffer has a lock, which would stop the exit as well
+
+    def write(text: str) -> None:
+        rest = text.encode("utf-8", "backslashreplace")
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+    lines = LineQueue(write, tell_dropped)
+    try:
+        yield _Unblocked(stream, lines)
+    finally:
+        lines.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Unblocked:
+    _stream: TextIO
+    _lines: LineQueue
+
+    def write(self, text: str, /) -> None:
+        self._lines.put(text)
+
+    def flush(self) -> None:
+        """Do nothing: the thread flushes."""
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+
+def tell_dropped(count: int) -> None:
+    """Log that lines were dropped, because nobody took them."""
+    logger().warning("log.dropped", lines=count)
+
+
+def copy_to(keep: Callable[[str], object] | None) -> None:
+    """Pass each line, as JSON, to `keep` as well; None ends that."""
+    global _keep  # noqa: PLW0603  logging is one for the process, as are `recent_lines`
+    _keep = keep
+
+
+def _copied(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if _keep is not None:
+        _keep(log.json_line(event))
+    return event
 
 
 def short(identity: str | None) -> str | None:
@@ -46,9 +101,7 @@ def remember(_logger: object, _method: str, event: MutableMapping[str, Any]) -> 
     """
     if "logger" in event:
         return event
-    fields = " ".join(
-        f"{key}={_plain(value)}" for key, value in event.items() if key not in {"event", "timestamp", "level"}
-    )
+    fields = " ".join(f"{key}={_plain(value)}" for key, value in event.items() if key not in _NO_FIELDS)
     recent_lines.append(f"[{event.get('timestamp', '')}] [{_plain(event.get('event'))}] {fields}".rstrip())
     return event
 

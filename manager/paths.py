@@ -51,6 +51,11 @@ class Paths(NamedTuple):
         return self.state_dir / "logs"
 
     @property
+    def log_file(self) -> Path:
+        """The manager's own log; `log_rotation.py` limits it."""
+        return self.logs_dir / "manager.log"
+
+    @property
     def lock_file(self) -> Path:
         """The file whose lock makes the manager single (see `manager.lock`)."""
         return self.runtime_dir / "manager.lock"
@@ -59,13 +64,13 @@ class Paths(NamedTuple):
     def of_user(cls, environ: Mapping[str, str] = os.environ) -> Paths:
         """Returns the paths of the user whose environment this is.
 
-         `LMTB_CONFIG_DIR`, `LMTB_STATE_DIR` and `LMTB_RUNTIME_DIR` override one folder each. Without a usable
-         XDG_RUNTIME_DIR the runtime folder is `<state_dir>/run`, never a shared temporary folder; one that
-         belongs to somebody else (as after `su`) or that others may write to is not usable. Raises
-         UnsafePathError for an override that is not absolute: it would mean another folder for every caller
-        .
+        `LMTB_CONFIG_DIR`, `LMTB_STATE_DIR` and `LMTB_RUNTIME_DIR` override one folder each. Without a usable
+        XDG_RUNTIME_DIR the runtime folder is `<state_dir>/run`, never a shared temporary folder; one that
+        belongs to somebody else (as after `su`) or that others may write to is not usable. Raises
+        UnsafePathError for an override or HOME that is not absolute: it would mean another folder for every
+        caller.
         """
-        home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+        home = _home(environ)
         config_default, state_default = _defaults(environ, home)
         config_dir = _override(environ, "LMTB_CONFIG_DIR") or config_default
         state_dir = _override(environ, "LMTB_STATE_DIR") or state_default
@@ -76,6 +81,17 @@ class Paths(NamedTuple):
             or state_dir / "run"
         )
         return cls(config_dir, state_dir, runtime_dir, _control_socket(runtime_dir, home))
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    try:
+        home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    except RuntimeError as error:  # nor does the user database know this user
+        reason = "is not set, and the user database names no home folder"
+        raise UnsafePathError(Path("HOME"), reason, "set HOME to your home folder") from error
+    if not home.is_absolute():
+        raise UnsafePathError(home, "(from HOME) is not an absolute path", "set HOME to your home folder")
+    return home
 
 
 def _defaults(environ: Mapping[str, str], home: Path) -> tuple[Path, Path]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
+
+from host.key_lines import line_of
+from host.near_names import did_you_mean
+from manager import client_overrides
 
 ENV_PREFIX = "LMTB_"
 _PLACES = frozenset({"LMTB_CONFIG_DIR", "LMTB_STATE_DIR", "LMTB_RUNTIME_DIR"})
@@ -22,6 +26,11 @@ _OF_CHILDREN = frozenset({"LMTB_CHILD", "LMTB_WORKSPACE"})
 """What a server or script that we run sees, and therefore every `lmtb` that it starts."""
 _OF_OTHERS = ("LMTB_TOOL_", "LMTB_SECRET_")
 """So begin more of what scripts see, and the user's secrets, which workspace servers read."""
+_BY_CLIENT: Mapping[str, Callable[[str], object]] = {
+    "first_list_s": client_overrides.seconds,
+    "model_sees": client_overrides.sees,
+}
+"""Settings that may differ by client, and how one value is read."""
 _MIB = 1024 * 1024
 
 
@@ -81,9 +90,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     first_list_s: Annotated[
         str,
         Meta(
-            pattern=r"^( *[^=,]+=[0-9]+(\.[0-9]+)? *(,|$))*$",
-            description="Seconds that clients wait for their first tool list, such as my-agent=20, other=5.",
+            description="Seconds that clients wait for their first tool list, such as my-agent=20, other=5."
         ),
+    ] = ""
+    model_sees: Annotated[
+        str,
+        Meta(description="What of a result models see (text, structured, both), such as my-agent=both."),
     ] = ""
     hide_own_servers: Annotated[
         bool,
@@ -141,16 +153,29 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     response_limit: Annotated[
         int, Meta(ge=1024, description="Largest buffered response or single event, in bytes.")
     ] = 32 * _MIB
+    buffer_limit: Annotated[
+        int,
+        Meta(ge=1024 * 1024, description="Most bytes of all large requests and responses held at a time."),
+    ] = 48 * _MIB
     header_timeout_s: Annotated[
         float, Meta(gt=0, description="Deadline for the head of a request, in seconds.")
     ] = 10
     body_timeout_s: Annotated[
         float, Meta(gt=0, description="Deadline for the body of a request, in seconds.")
     ] = 30
+    client_read_timeout_s: Annotated[
+        float,
+        Meta(gt=0, description="Seconds after which a client is closed that reads nothing of its responses."),
+    ] = 30
     keep_alive_s: Annotated[
         float, Meta(gt=0, description="Seconds after which an idle client connection is closed.")
     ] = 75
-    connection_limit: Annotated[int, Meta(ge=8, description="Most client connections at a time.")] = 2048
+    connection_limit: Annotated[
+        int,
+        Meta(
+            ge=8, description="Most client connections at a time; fewer if the system allows few open files."
+        ),
+    ] = 2048
     in_flight_limit: Annotated[
         int, Meta(ge=1, description="Most calls in flight at a time, all workspaces together.")
     ] = 2000
@@ -171,12 +196,6 @@ def description(name: str) -> str:
     return meta.description or ""
 
 
-def first_list_overrides(settings: Settings) -> dict[str, float]:
-    """The setting `first_list_s` as seconds by client name."""
-    pairs = (one.split("=") for one in settings.first_list_s.split(",") if one.strip())
-    return {name.strip(): float(seconds) for name, seconds in pairs}
-
-
 def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
     """Load the settings.
 
@@ -190,9 +209,10 @@ def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[
     """
     _refuse_unknown_variables(environ)
     try:
-        text = config_file.read_text("utf-8") if config_file.exists() else ""
+        content = config_file.read_bytes() if config_file.exists() else b""
         given: dict[str, tuple[str, Any]] = {
-            name: (str(config_file), value) for name, value in tomllib.loads(text).items()
+            name: (_place(config_file, content, name), value)
+            for name, value in tomllib.loads(content.decode()).items()
         }
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigurationError(f"{config_file} cannot be read: {error}") from error
@@ -203,6 +223,11 @@ def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[
         if flags.get(name) is not None:
             given[name] = f"--{name.replace('_', '-')}", flags[name]
     return _settled(given)
+
+
+def _place(file: Path, content: bytes, name: str) -> str:
+    line = line_of(content, name)
+    return str(file) if line is None else f"{file}, line {line}"
 
 
 def _settled(given: Mapping[str, tuple[str, Any]]) -> Settings:
@@ -229,19 +254,16 @@ def _checked(name: str, value: Any) -> Any:
         ValueError: it does not fit; the message says why.
     """
     if name not in FIELDS:
-        raise ValueError(f"there is no such setting{_did_you_mean(name, FIELDS)}")
+        raise ValueError(f"there is no such setting{did_you_mean(name, FIELDS)}")
+    if name in _BY_CLIENT:
+        return client_overrides.normal_text(value, _BY_CLIENT[name])
+    words = get_args(get_args(FIELDS[name].type)[0])
+    if words and value not in words:
+        raise ValueError(f"must be one of {', '.join(words)}{did_you_mean(str(value), words)}")
     found = msgspec.convert(value, FIELDS[name].type, strict=False)
     if isinstance(found, float) and not math.isfinite(found):
         raise ValueError("is no finite number")
     return found
-
-
-def _did_you_mean(name: str, known: Collection[str]) -> str:
-    """The known name that an unknown one was probably meant to be."""
-    from difflib import get_close_matches  # noqa: PLC0415  only who mistypes pays for it
-
-    near = get_close_matches(name[:128], known, n=1)
-    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
@@ -249,7 +271,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
     ours = (name for name in environ if name.startswith(ENV_PREFIX) and not name.startswith(_OF_OTHERS))
     strangers = sorted(name for name in ours if name not in known)
     if strangers:
-        hint = _did_you_mean(strangers[0], known)
+        hint = did_you_mean(strangers[0], known)
         raise ConfigurationError(
             f"unknown environment variable {strangers[0]}{hint}; `lmtb serve --help` lists the settings"
         )

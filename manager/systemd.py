@@ -84,6 +84,11 @@ def _close(descriptor: int) -> None:
         os.close(descriptor)
 
 
+def is_service(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether systemd runs this process as a service."""
+    return "NOTIFY_SOCKET" in environ
+
+
 def notify(environ: Mapping[str, str] = os.environ, /, **state: str | int) -> bool:
     """Sends this process's state to systemd, e.g. `notify(READY=1, STATUS="serving")`, `notify(WATCHDOG=1)`.
 

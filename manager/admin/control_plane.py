@@ -7,15 +7,18 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
+from host.confined_process import is_confined_peer
 from host.peer_uid import unix_peer_uid
-from manager import __version__
-from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
+from manager import __version__, replacement
+from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, StartedBy, Status
 from manager.folder import CwdProblem, CwdProblemKind
 from manager.port import is_bindable
+from manager.replacement import Unusable
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
 from manager.supervision.instance import Instance
@@ -34,6 +37,7 @@ MAX_ANSWER: Final = 16 * 1024 * 1024
 _REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
     "inspect": (b"GET", names.INSPECT_PATH.encode()),
     "refresh": (b"POST", names.REFRESH_PATH.encode()),
+    "calls": (b"GET", names.CALLS_PATH.encode()),
 }
 
 
@@ -41,29 +45,34 @@ _REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
 class ControlPlane:
     """Implements `services.Services`.
 
-    `stop(reason, keep_servers)` begins the daemon's stop. `path` is the PATH that workspace servers inherit.
+    `stop(reason, keep_servers, restarts)` begins the daemon's stop. `path` is the PATH that workspace
+    servers inherit.
     """
 
     port: int
     workspaces: Workspaces
     registered_servers: RegisteredServers
-    stop: Callable[[str, bool], None]
+    stop: Callable[[str, bool, bool], None]
+    started_by: StartedBy
     path: str | None = None
+    started_at: int = field(default_factory=lambda: int(time.time() * 1000))
     now: Callable[[], float] = time.monotonic
 
     def peer_allowed(self, request: web.Request) -> bool:
-        """Whether the peer is this user. Admission has already checked callers on the TCP port."""
+        """Whether the peer is this user, and no confined script. Admission has checked those on the port."""
         transport = request.transport
         sock = None if transport is None else transport.get_extra_info("socket")
         if sock is None:
             return False
         if sock.family.name != "AF_UNIX":
             return True
-        return sys.platform != "linux" or unix_peer_uid(sock) == os.getuid()
+        return sys.platform != "linux" or (unix_peer_uid(sock) == os.getuid() and not is_confined_peer(sock))
 
     def owns_process(self, pid: int) -> bool:
         """Whether a process of this user with this pid runs."""
-        import psutil  # noqa: PLC0415  slow to load, and rarely needed
+        if sys.platform == "linux":  # a registered server asks every second
+            return _real_uid(pid) == os.getuid()
+        import psutil  # noqa: PLC0415  slow to load
 
         try:
             return sys.platform == "win32" or psutil.Process(pid).uids().real == os.getuid()
@@ -78,6 +87,9 @@ class ControlPlane:
             now=int(time.time() * 1000),
             address=f"http://127.0.0.1:{self.port}/mcp",
             path=self.path,
+            prefix=sys.prefix,
+            started_by=self.started_by,
+            started_at=self.started_at,
         )
 
     def list_instances(self) -> Iterable[ListedInstance]:
@@ -110,6 +122,10 @@ class ControlPlane:
         """Register or renew an instance, and end the sender's port reservation."""
         return await self.registered_servers.heartbeat(message)
 
+    def renew(self, session_id: str) -> bool:
+        """Renew a registration by a heartbeat that equals the last one; False if it needs a complete one."""
+        return self.registered_servers.renew(session_id)
+
     def bye(self, session_id: str) -> None:
         """Remove an instance and its port reservation."""
         self.registered_servers.bye(session_id)
@@ -119,18 +135,25 @@ class ControlPlane:
         found = await self.workspaces.find(cwd, ambient=False)
         if isinstance(found, Workspace):
             return self._resolved(found)
-        if isinstance(found, Refusal) and found.reason is Reason.INVALID_CWD and found.details is not None:
+        if isinstance(found, Refusal) and found.details is not None and "problem" in found.details:
             return CwdProblem(CwdProblemKind(found.details["problem"]))
         return None
 
     async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
-        """Send a request to the server of a folder's workspace, started if needed; its JSON answer."""
+        """Send a request to the server of a folder's workspace; its JSON answer.
+
+        The server is started if needed, but not by the question for its calls.
+        """
         found = await self.workspaces.find(cwd, ambient=False)
         if isinstance(found, Refusal):
             return found
         if found is None:
             return Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
-        instance = await self.workspaces.ready(found, urgent=True)
+        instance = (
+            found.supervisor.instance or Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "no server runs")
+            if ask == "calls"
+            else await self.workspaces.ready(found, urgent=True)
+        )
         if isinstance(instance, Refusal):
             return instance
         method, target = _REQUESTS[ask]
@@ -151,7 +174,14 @@ class ControlPlane:
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         """Begin to stop."""
-        self.stop(reason or "asked over the control socket", keep_servers)
+        self.stop(reason or "asked over the control socket", keep_servers, False)
+
+    async def restart(self, reason: str | None, *, keep_servers: bool) -> str | Unusable:
+        """Check that the installed program can take over, begin that, and return its version."""
+        version = await replacement.check()
+        if isinstance(version, str):
+            self.stop(reason or "asked over the control socket", keep_servers, True)
+        return version
 
     def _resolved(self, workspace: Workspace) -> ResolvedWorkspace:
         record = self.registered_servers.registrations.for_root(workspace.root)
@@ -194,3 +224,12 @@ class ControlPlane:
 
     def _wall_ms(self, moment: float) -> int:
         return int((time.time() - (self.now() - moment)) * 1000)
+
+
+def _real_uid(pid: int) -> int | None:
+    """The user of a process, as proc_pid_status(5) tells it; None if there is no such process."""
+    try:
+        _, _, rest = Path(f"/proc/{pid}/status").read_bytes().partition(b"\nUid:\t")
+        return int(rest.split(maxsplit=1)[0])
+    except (OSError, IndexError, ValueError):
+        return None

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from manager import __version__
+from manager.admin.renewals import Renewals
 from manager.admin.request_body import read_body
 from manager.admin.services import ServerQuestion, Services
-from manager.folder import CwdProblem
+from manager.folder import CwdProblem, CwdProblemKind
 from manager.http import lazy_aiohttp as web
+from manager.replacement import Unusable
 from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HEARTBEAT_S, SUSPECT_AFTER_S
@@ -30,6 +33,8 @@ _Message = TypeVar("_Message")
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0
 """Deadline for a complete body."""
+_TIMES: Final = {"ttlMs": round(SUSPECT_AFTER_S * 1000), "heartbeatMs": round(HEARTBEAT_S * 1000)}
+_RENEWED: Final = json.dumps({"ok": True, **_TIMES})
 _BODY_PROBLEMS: Final = {400: "invalid_json", 408: "body_too_late", 413: "body_too_large"}
 
 
@@ -41,11 +46,13 @@ def make_control_app(services: Services) -> web.Application:
         if not services.peer_allowed(request):
             return refusal(403, "forbidden")
         try:
-            return await handler(request)
+            response = await handler(request)
         except web.HTTPNotFound:
-            return refusal(404, "not_found")
+            response = refusal(404, "not_found")
         except web.HTTPMethodNotAllowed as error:
-            return method_not_allowed(error.allowed_methods)
+            response = method_not_allowed(error.allowed_methods)
+        response.headers["Server"] = f"lm-tools-bridge/{__version__}"
+        return response
 
     app = web.Application(middlewares=[guard])
     app.add_routes(control_routes(services))
@@ -60,12 +67,14 @@ def control_routes(services: Services) -> list[web.RouteDef]:
         web.get("/status", control.status),
         web.get("/list", control.list_instances),
         web.post("/allocate", allocate_handler(services)),
-        web.post("/heartbeat", _parsed(control.parse_heartbeat, control.heartbeat)),
+        web.post("/heartbeat", control.heartbeat),
         web.post("/bye", _parsed(Bye.parse, control.bye)),
         web.post("/resolve", _parsed(Resolve.parse, control.resolve)),
         web.post("/inspect", _parsed(_ServerQuery.parse, control.inspect)),
         web.post("/refresh", _parsed(_ServerQuery.parse, control.refresh)),
+        web.post("/calls", _parsed(_ServerQuery.parse, control.calls)),
         web.post("/shutdown", _parsed(Shutdown.parse, control.shutdown)),
+        web.post("/restart", _parsed(Shutdown.parse, control.restart)),
     ]
 
 
@@ -97,6 +106,7 @@ class _ServerQuery(NamedTuple):
 class _Control:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._renewals = Renewals(services.renew)
 
     async def health(self, request: web.Request) -> web.Response:
         return _success()
@@ -107,20 +117,22 @@ class _Control:
     async def list_instances(self, request: web.Request) -> web.Response:
         return _success(instances=msgspec.to_builtins(list(self._services.list_instances())))
 
-    def parse_heartbeat(self, payload: Mapping[str, Any]) -> Heartbeat | InvalidPayload:
-        return Heartbeat.parse(
+    async def heartbeat(self, request: web.Request) -> web.Response:
+        payload = await _read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        if self._renewals.renews(payload):
+            return web.Response(text=_RENEWED, content_type="application/json")
+        message = Heartbeat.parse(
             payload, own_port=self._services.port, owns_process=self._services.owns_process
         )
-
-    async def heartbeat(self, message: Heartbeat) -> web.Response:
+        if isinstance(message, InvalidPayload):
+            return _invalid(message)
         registered = await self._services.heartbeat(message)
-        body: dict[str, Any] = {
-            "ttlMs": round(SUSPECT_AFTER_S * 1000),
-            "heartbeatMs": round(HEARTBEAT_S * 1000),
-        }
+        self._renewals.remember(payload)
         if registered.first and registered.record.secret is not None:
-            body["secret"] = registered.record.secret
-        return _success(**body)
+            return _success(**_TIMES, secret=registered.record.secret)
+        return _success(**_TIMES)
 
     async def bye(self, message: Bye) -> web.Response:
         if message.session_id is not None:
@@ -132,6 +144,8 @@ class _Control:
         if found is None:
             return refusal(404, "not_found")
         if isinstance(found, CwdProblem):
+            if found.kind is CwdProblemKind.BUSY:
+                return refusal(503, "overloaded")
             return _invalid(InvalidPayload("cwd", found.kind.value, "invalid_cwd"))
         return _success(match=msgspec.to_builtins(found))
 
@@ -142,6 +156,10 @@ class _Control:
     async def refresh(self, query: _ServerQuery) -> web.Response:
         """List the sources of a folder's workspace again, and retry sources that are down at once."""
         return await self._ask_server(query, "refresh")
+
+    async def calls(self, query: _ServerQuery) -> web.Response:
+        """The calls of a folder's workspace: those that run, and the last ones. Starts no server."""
+        return await self._ask_server(query, "calls")
 
     async def _ask_server(self, query: _ServerQuery, ask: ServerQuestion) -> web.Response:
         answer = await self._services.ask_server(query.cwd, ask, query.source)
@@ -158,6 +176,14 @@ class _Control:
             return refusal(409, "version_mismatch", version=version)
         self._services.shutdown(message.reason, keep_servers=message.keep_servers)
         return _success()
+
+    async def restart(self, message: Shutdown) -> web.Response:
+        """Replace this process by the installed program."""
+        version = await self._services.restart(message.reason, keep_servers=message.keep_servers)
+        if isinstance(version, Unusable):
+            text = f"the installed program cannot be started: {version.reason}"
+            return refusal(409, "installation_unusable", message=text)
+        return _success(version=version)
 
 
 def _parsed(

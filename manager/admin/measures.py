@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from http_server.byte_budget import ByteBudget
 from manager import __version__
 from manager.routing.state.timings import Histogram
 from manager.sessions.session_manager import SessionManager
@@ -45,13 +46,20 @@ class WorkspaceMeasures(msgspec.Struct, frozen=True):
 
 
 class MeasuresSnapshot(msgspec.Struct, frozen=True):
-    """All counters at one moment. `left_out` is the number of workspaces that are not in `workspaces`."""
+    """All counters at one moment.
+
+    Attributes:
+        left_out: workspaces that are not in `workspaces`.
+        buffered, buffered_peak: bytes of large requests and responses now, and the most there were.
+    """
 
     version: str
     workspaces: tuple[WorkspaceMeasures, ...]
     left_out: int
     sessions: int
     streams: int
+    buffered: int
+    buffered_peak: int
     loop_lag: Histogram
 
 
@@ -62,8 +70,9 @@ TakeSnapshot = Callable[[], MeasuresSnapshot]
 class Measures:
     """Takes snapshots, and measures the event loop's lag once a second."""
 
-    def __init__(self, workspaces: Workspaces, session_manager: SessionManager) -> None:
+    def __init__(self, workspaces: Workspaces, session_manager: SessionManager, buffers: ByteBudget) -> None:
         self._workspaces = workspaces
+        self._buffers = buffers
         self._session_manager = session_manager
         self._loop_lag = Histogram()
 
@@ -76,6 +85,8 @@ class Measures:
             len(self._workspaces) - len(recent),
             len(self._session_manager.sessions),
             len(self._session_manager.streams),
+            self._buffers.in_use,
+            self._buffers.peak,
             self._loop_lag.copy(),
         )
 

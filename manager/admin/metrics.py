@@ -1,6 +1,6 @@
 """Formats the counters of `measures.py` in the text format of Prometheus, for `/metrics`.
 
-Imported with the first request, because `prometheus_client` is slow to load. Its own counters, which lock,
+Imported by `late_modules.py`, because `prometheus_client` is slow to load. Its own counters, which lock,
 are not used. Names and labels are a contract: `docs/operations.md` lists them.
 """
 
@@ -53,6 +53,8 @@ def _manager_metrics(snapshot: MeasuresSnapshot) -> Iterator[Metric]:
     for name, text, value in (
         ("sessions", "Open sessions of clients.", snapshot.sessions),
         ("streams", "Open server streams of clients.", snapshot.streams),
+        ("buffered_bytes", "Bytes of large requests and responses.", snapshot.buffered),
+        ("buffered_peak_bytes", "The most there were.", snapshot.buffered_peak),
         ("workspaces", "Known workspaces.", len(snapshot.workspaces) + snapshot.left_out),
         ("workspaces_left_out", "Known workspaces without metrics of their own.", snapshot.left_out),
     ):

@@ -60,7 +60,7 @@ def _metrics_handler(measures: TakeSnapshot) -> Handler:
 
 
 def _render(snapshot: MeasuresSnapshot) -> tuple[bytes, str]:
-    from manager.admin import metrics  # noqa: PLC0415  slow to import, and many never ask for it
+    from manager.admin import metrics  # noqa: PLC0415  slow to import; see late_modules.py
 
     return metrics.render(snapshot), metrics.CONTENT_TYPE
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 
 from manager.folder import CwdProblem
+from manager.replacement import Unusable
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
 from protocol.errors import Refusal
@@ -17,11 +18,16 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 
-class Status(msgspec.Struct, frozen=True):
+StartedBy = Literal["service", "background", "foreground"]
+"""Who runs the manager: systemd; nobody, since `lmtb up` or a bridge started it; a terminal or supervisor."""
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
     """The manager itself, as `/status` on the control socket shows it.
 
     `now` is the time in ms since 1970, `address` the MCP endpoint's URL. `path` is the PATH that workspace
-    servers inherit, so that a command line finds the same programs; the TCP port never shows it.
+    servers inherit, so that a command line finds the same programs; the TCP port never shows it. `prefix` is
+    the folder of its Python environment; `started_at` is in ms since 1970.
     """
 
     version: str
@@ -29,6 +35,9 @@ class Status(msgspec.Struct, frozen=True):
     now: int
     address: str
     path: str | None = None
+    prefix: str | None = None
+    started_by: StartedBy | None = None
+    started_at: int | None = None
 
 
 class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -60,8 +69,8 @@ class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     state: str
 
 
-ServerQuestion = Literal["inspect", "refresh"]
-"""Requests to the server of a folder's workspace."""
+ServerQuestion = Literal["inspect", "refresh", "calls"]
+"""Requests to the server of a folder's workspace. `calls` starts none."""
 
 
 class Services(Protocol):
@@ -89,6 +98,9 @@ class Services(Protocol):
     async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         """Register or renew an instance, and end the sender's port reservation."""
 
+    def renew(self, session_id: str) -> bool:
+        """Renew a registration by a heartbeat that equals the last one; False if it needs a complete one."""
+
     def bye(self, session_id: str) -> None:
         """Remove an instance and its port reservation; unknown ids are ignored."""
 
@@ -100,6 +112,9 @@ class Services(Protocol):
 
         Starts the server if needed. Returns its JSON answer unchanged.
         """
+
+    async def restart(self, reason: str | None, *, keep_servers: bool) -> str | Unusable:
+        """Check that the installed program can take over, begin that, and return its version."""
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         """Begin the stop and return at once, so that this request can still be answered."""

@@ -5,13 +5,14 @@ They never show full session ids, arguments, results or secrets.
 
 from __future__ import annotations
 
-import datetime
 import os
 from typing import Any
 
 import msgspec
 
 from manager import __version__
+from manager.admin.status_clock import Clock
+from manager.installation import Installation
 from manager.log import recent_lines, short
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
@@ -20,9 +21,10 @@ from manager.routing.state.session_table import Session
 from manager.routing.state.timings import Percentiles, percentiles, sum_counts
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.sessions.session_manager import SessionManager
-from manager.store import Store
+from manager.state_file.store import Store
+from manager.supervision import presence
 from manager.supervision.instance import Figures, Instance
-from manager.supervision.process import tail
+from manager.supervision.process import usage_of
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspace, Workspaces
 from protocol import jsonrpc
@@ -38,6 +40,7 @@ class Status:
         session_manager: SessionManager,
         clients: RecentClients,
         store: Store,
+        installation: Installation,
         address: str,
     ) -> None:
         self._workspaces = workspaces
@@ -45,13 +48,14 @@ class Status:
         self._session_manager = session_manager
         self._clients = clients
         self._store = store
+        self._installation = installation
         self._address = address
         self._last_non_empty: float | None = None
         self.is_draining = False
 
     def payload(self, now: float, wall: float, started_at: float) -> dict[str, Any]:
         """The complete status as a JSON object."""
-        clock = _Clock(now, wall)
+        clock = Clock(now, wall)
         instances = [self._instance(one, clock) for one in self._workspaces if one.supervisor.instance]
         instances += [
             self._registered(one, clock) for one in self._registered_servers.registrations.records()
@@ -59,16 +63,20 @@ class Status:
         if instances:
             self._last_non_empty = now
         rows = client_rows(self._session_manager.sessions, self._clients, now)
-        degraded = [self._store.degraded] if self._store.degraded else []
+        usage = usage_of(os.getpid())
+        degraded = [one for one in (self._store.degraded, self._installation.problem) if one]
         return {
             "ok": True,
             "version": __version__,
+            "installation": {"state": self._installation.state, "version": self._installation.version},
             "pid": os.getpid(),
             "address": self._address,
             "state": "draining" if self.is_draining else "degraded" if degraded else "ready",
             "degraded": degraded,
             **clock.stamps("now", now),
             "uptimeSec": int(now - started_at),
+            "rssBytes": usage[0] if usage else None,
+            "cpuSec": round(usage[1], 2) if usage else None,
             "instances": len(instances),
             "instanceDetails": instances,
             "workspaces": len(self._workspaces),
@@ -98,15 +106,15 @@ class Status:
         return {
             "id": workspace.id,
             "root": workspace.root,
-            "state": supervisor.lifecycle.state.value,
+            "state": presence.state(self._workspaces, workspace),
             "restarts": supervisor.lifecycle.restarts,
             "lastExitCode": supervisor.last_exit,
             **_figures(supervisor.figures),
             "lastError": supervisor.figures.last_error,
-            **({"stderrTail": tail(supervisor.log_file)} if looping else {}),
+            **({"stderrTail": list(supervisor.output.lines)} if looping else {}),
         }
 
-    def _instance(self, workspace: Workspace, clock: _Clock) -> dict[str, Any]:
+    def _instance(self, workspace: Workspace, clock: Clock) -> dict[str, Any]:
         supervisor, instance = workspace.supervisor, workspace.supervisor.instance
         assert instance is not None  # noqa: S101  narrows the type: the caller checked it
         usage = instance.process.usage() if instance.process is not None else None
@@ -114,6 +122,8 @@ class Status:
         return {
             "sessionId": instance.id,
             "pid": instance.pid,
+            "version": instance.version,
+            "outdated": instance.is_outdated,
             "workspaceFolders": list(instance.folders),
             "workspaceFile": instance.workspace_file,
             "host": instance.host,
@@ -136,19 +146,13 @@ class Status:
             "lastError": figures.last_error,
             "sources": sources,
             "issues": _reported(instance, "issues"),
-            "health": {
-                "process": {"alive": instance.is_alive, "exitCode": supervisor.last_exit},
-                "answers": {
-                    "lastOkAgeSec": clock.age(instance.last_ok),
-                    "misses": supervisor.lifecycle.misses,
-                    "latencyMs": None if instance.latency_s is None else round(instance.latency_s * 1000, 2),
-                },
-                "lastCall": {"ageSec": clock.age(figures.last_call_at), "outcome": figures.last_outcome},
-                "sources": len(sources),
-            },
+            "health": _health(instance, figures, supervisor.lifecycle.misses, supervisor.last_exit, clock),
         }
 
-    def _registered(self, record: Registration, clock: _Clock) -> dict[str, Any]:
+    def _registered(self, record: Registration, clock: Clock) -> dict[str, Any]:
+        workspace = self._workspaces.get(workspace_id(record.root))
+        figures = Figures() if workspace is None else workspace.supervisor.figures
+        instance = self._registered_servers.known(record)
         return {
             "sessionId": record.session_id,
             "pid": record.pid,
@@ -166,11 +170,16 @@ class Status:
             "kind": record.kind,
             "state": record.state.value,
             "cause": record.cause,
+            "restarts": 0,  # the manager never restarts it
+            **_figures(figures),
+            "sources": [] if instance is None else _reported(instance, "sources"),
+            "health": None if instance is None else _health(instance, figures, record.misses, None, clock),
         }
 
-    def _session(self, session: Session, clock: _Clock) -> dict[str, Any]:
+    def _session(self, session: Session, clock: Clock) -> dict[str, Any]:
         workspace = self._workspaces.get(session.workspace) if session.workspace else None
-        instance = workspace.supervisor.instance if workspace is not None else None
+        instance = presence.serving(self._workspaces, workspace) if workspace is not None else None
+        since = presence.offline_since(self._workspaces, workspace) if workspace is not None else None
         return {
             "sessionId": short(session.id),
             "era": "legacy",
@@ -185,14 +194,13 @@ class Status:
             "clientRootsSupported": "roots" in jsonrpc.members_of(session.capabilities),
             "streaming": session.streaming,
             "inFlight": len(session.in_flight),
-            "target": None
-            if instance is None
-            else {"sessionId": instance.id, "host": instance.host, "port": instance.port},
+            "target": None if instance is None else presence.target_of(instance),
+            **clock.stamps("offlineSince", since),
             **clock.stamps("lastSeen", session.seen),
             "lastSeenAgeSec": clock.age(session.seen),
         }
 
-    def _client_row(self, row: ClientRow, clock: _Clock) -> dict[str, Any]:
+    def _client_row(self, row: ClientRow, clock: Clock) -> dict[str, Any]:
         workspace = self._workspaces.get(row.workspace) if row.workspace else None
         return {
             "name": row.name,
@@ -207,6 +215,22 @@ class Status:
             **clock.stamps("lastCall", row.last_call),
             "lastCallAgeSec": clock.age(row.last_call),
         }
+
+
+def _health(
+    instance: Instance, figures: Figures, misses: int, exit_code: int | None, clock: Clock
+) -> dict[str, Any]:
+    """Whether the process lives, whether it answers, how the last call went, and how many sources it has."""
+    return {
+        "process": {"alive": instance.is_alive, "exitCode": exit_code},
+        "answers": {
+            "lastOkAgeSec": clock.age(instance.last_ok),
+            "misses": misses,
+            "latencyMs": None if instance.latency_s is None else round(instance.latency_s * 1000, 2),
+        },
+        "lastCall": {"ageSec": clock.age(figures.last_call_at), "outcome": figures.last_outcome},
+        "sources": len(_reported(instance, "sources")),
+    }
 
 
 def _figures(*figures: Figures) -> dict[str, Any]:
@@ -227,7 +251,7 @@ def _milliseconds(found: Percentiles | None) -> dict[str, float] | None:
     return {"p50": round(found.p50 * 1000, 3), "p99": round(found.p99 * 1000, 3)}
 
 
-def _client(client: Client, requests: tuple[RequestRecord, ...], clock: _Clock) -> dict[str, Any]:
+def _client(client: Client, requests: tuple[RequestRecord, ...], clock: Clock) -> dict[str, Any]:
     """A recent client with its last requests."""
     name, version = name_and_version(client)
     return {
@@ -241,7 +265,7 @@ def _client(client: Client, requests: tuple[RequestRecord, ...], clock: _Clock) 
     }
 
 
-def _request(seen: RequestRecord, clock: _Clock) -> dict[str, Any]:
+def _request(seen: RequestRecord, clock: Clock) -> dict[str, Any]:
     return {
         "method": seen.method,
         "ageSec": clock.age(seen.at),
@@ -249,30 +273,6 @@ def _request(seen: RequestRecord, clock: _Clock) -> dict[str, Any]:
         "workspace": seen.workspace,
         "sent": seen.claims.shown_texts(),
     }
-
-
-class _Clock:
-    """Converts monotonic times to ages and wall-clock times."""
-
-    def __init__(self, now: float, wall: float) -> None:
-        self._now = now
-        self._wall = wall
-
-    def age(self, moment: float | None) -> int | None:
-        return None if moment is None else int(self._now - moment)
-
-    def stamps(self, name: str, moment: float | None) -> dict[str, Any]:
-        """`name` in ms, `nameIso` and `nameLocal` as texts."""
-        if moment is None:
-            return {name: None, f"{name}Iso": None, f"{name}Local": None}
-        wall = self._wall - (self._now - moment)
-        local = datetime.datetime.fromtimestamp(wall).astimezone()
-        iso = local.astimezone(datetime.UTC).isoformat(timespec="milliseconds")
-        return {
-            name: int(wall * 1000),
-            f"{name}Iso": iso,
-            f"{name}Local": local.strftime("%Y-%m-%d %H:%M:%S"),
-        }
 
 
 def _reported(instance: Instance, member: str) -> list[Any]:

@@ -27,11 +27,13 @@ from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.supervision.workspaces import Workspace, Workspaces
-from protocol import jsonrpc, names
+from protocol import jsonrpc, names, skills
 from protocol.errors import Reason, Refusal
 from protocol.tasks import METHODS as TASK_METHODS
 
-KNOWN_METHODS: Final = LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE}
+KNOWN_METHODS: Final = (
+    LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE, skills.GET, skills.READ_DIRECTORY}
+)
 
 DIRECT: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.COMPLETE})
 """Methods that are forwarded unchanged once the workspace is known, at every URL."""
@@ -79,7 +81,8 @@ class Dispatch:
         exchange.decided(located)
         if isinstance(located, Located) and located.is_pure:
             if exchange.message.method in LIST_METHODS:
-                return self._relayed(exchange, located, await self._lists.request(exchange, located))
+                listed = await self._lists.alone(exchange, located)
+                return listed if isinstance(listed, Plain) else self._relayed(exchange, located, listed)
             return await self.forward(exchange, located)
         return await self._at_shared_url(exchange, located)
 
@@ -121,7 +124,7 @@ class Dispatch:
     async def _at_shared_url(self, exchange: Exchange, located: Located | Unlocated) -> Reply:
         bound = located if isinstance(located, Located) else None
         method = exchange.message.method
-        if method == names.RESOURCES_READ and (own := read_own(exchange, bound)) is not None:
+        if method == names.RESOURCES_READ and (own := read_own(exchange, bound, self.workspaces)):
             return own
         if isinstance(located, Unlocated):
             return self._without_workspace(exchange, located)

@@ -65,6 +65,7 @@ class Exchange:
         headers: Response headers, added while it is answered.
         is_as_is: Whether a workspace with a single MCP server is passed through unchanged, because the URL
             names the workspace.
+        is_pure: Whether the URL or a header addresses the workspace alone (`Located.is_pure`).
         seen: Its record in the table of clients.
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
     """
@@ -79,6 +80,7 @@ class Exchange:
     session: Session | None = None
     headers: dict[str, str] = field(default_factory=dict)
     is_as_is: bool = False
+    is_pure: bool = False
     seen: RequestRecord | None = None
     begun: float | None = None
 
@@ -91,6 +93,15 @@ class Exchange:
     def params(self) -> Mapping[str, msgspec.Raw]:
         """The members of `params`, as the bytes received."""
         return self.inbound.params
+
+    @property
+    def client_name(self) -> str | None:
+        """The name in the `clientInfo` of the session, of `initialize`, or of the stateless request."""
+        if self.session is not None:
+            return self.session.client_name
+        info = self.inbound.meta.get(names.META_CLIENT) or self.params.get("clientInfo")
+        name = None if info is None else jsonrpc.members_of(info).get("name")
+        return None if name is None else jsonrpc.text_of(name)
 
     @property
     def is_tool_call(self) -> bool:
@@ -111,6 +122,7 @@ class Exchange:
     def decided(self, located: Located | Unlocated) -> None:
         """Record the workspace and the claim that decided it, also in the response headers."""
         self.is_as_is = isinstance(located, Located) and located.is_in_url
+        self.is_pure = isinstance(located, Located) and located.is_pure
         source = located.source if isinstance(located, Located) else WorkspaceSource.NONE
         self.headers[headers.WORKSPACE_SOURCE] = source.value
         if isinstance(located, Located):

@@ -24,6 +24,7 @@ from manager.routing.discovery import handshake_result as wording
 from manager.routing.discovery.payload import Entry
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WorkspaceSource
+from manager.supervision import presence
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.workspaces import Workspace, Workspaces
@@ -143,8 +144,8 @@ class Handshakes:
             session_id=exchange.session.id if exchange.session else None,
             workspace=workspace.id,
             cwd=folder,
-            target=target_of(instance),
-            health=_public_health(instance),
+            target=presence.target_of(instance),
+            health=public_health(instance),
             discovery=discovery,
         )
         return HandshakeSuccess(payload, entries)
@@ -222,18 +223,8 @@ class Handshakes:
             session.unannounced = True
 
 
-def target_of(instance: Instance) -> dict[str, Any]:
-    """The server's address as the handshake payload shows it."""
-    return {
-        "sessionId": instance.id,
-        "host": instance.host,
-        "port": instance.port,
-        "workspaceFolders": list(instance.folders),
-        "workspaceFile": instance.workspace_file,
-    }
-
-
-def _public_health(instance: Instance) -> dict[str, msgspec.Raw]:
+def public_health(instance: Instance) -> dict[str, msgspec.Raw]:
+    """The last health answer of a server, without its nonce."""
     return {key: raw for key, raw in jsonrpc.members_of(instance.health).items() if key != "nonce"}
 
 

@@ -5,46 +5,40 @@ from __future__ import annotations
 import time
 
 from manager.answers.exchange import Exchange
-from manager.routing.client_profiles import discover_wait_s, first_list_s, list_wait_s, profile_of
-from manager.settings import Settings, first_list_overrides
-from protocol import headers, jsonrpc, names
+from manager.routing.client_profiles import ClientProfile, ClientProfiles, discover_wait_s, list_wait_s
+from protocol import headers
 
 
 class ListAdaptation:
     """Adapts lists to clients.
 
     Args:
-        settings: with the user's own values for clients.
+        profiles: what clients can do.
+        hides_own: whether lists leave out the tools of servers that a client starts itself.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._overrides = first_list_overrides(settings)
-        self._hides_own = settings.hide_own_servers
+    def __init__(self, profiles: ClientProfiles, *, hides_own: bool) -> None:
+        self._profiles = profiles
+        self._hides_own = hides_own
 
     def headers(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
         """The headers that tell the workspace server how long a list may wait, and what it leaves out."""
-        name, session = _client_name(exchange), exchange.session
+        profile, session = self._profiles.of(exchange.client_name), exchange.session
         opened_at = None if session is None else session.opened_at
         since_start_s = None if opened_at is None else time.monotonic() - opened_at
-        added = [_list_wait(list_wait_s(first_list_s(name, self._overrides), since_start_s))]
-        own_files = profile_of(name).own_files
-        if own_files and self._hides_own:
-            added.append((headers.OWN_FILES.encode(), ",".join(own_files).encode()))
-        return tuple(added)
+        return self._complete(profile, list_wait_s(profile.first_list_s, since_start_s))
 
-    def discover_header(self, exchange: Exchange) -> tuple[bytes, bytes]:
-        """The header that tells the workspace server how long `server/discover` may wait for new sources."""
-        return _list_wait(discover_wait_s(first_list_s(_client_name(exchange), self._overrides)))
+    def discover_headers(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
+        """The same for `server/discover`, whose instructions name servers that wait for trust."""
+        profile = self._profiles.of(exchange.client_name)
+        return self._complete(profile, discover_wait_s(profile.first_list_s))
+
+    def _complete(self, profile: ClientProfile, wait_s: float) -> tuple[tuple[bytes, bytes], ...]:
+        added = [_list_wait(wait_s)]
+        if profile.own_files and self._hides_own:
+            added.append((headers.OWN_FILES.encode(), ",".join(profile.own_files).encode()))
+        return tuple(added)
 
 
 def _list_wait(seconds: float) -> tuple[bytes, bytes]:
     return headers.LIST_WAIT.encode(), str(round(seconds * 1000)).encode()
-
-
-def _client_name(exchange: Exchange) -> str | None:
-    """The name in the `clientInfo` of the session, of `initialize`, or of the stateless request."""
-    if exchange.session is not None:
-        return exchange.session.client_name
-    info = exchange.inbound.meta.get(names.META_CLIENT) or exchange.params.get("clientInfo")
-    name = None if info is None else jsonrpc.members_of(info).get("name")
-    return None if name is None else jsonrpc.text_of(name)

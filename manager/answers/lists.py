@@ -7,7 +7,7 @@ server's list is forwarded instead.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,14 +18,14 @@ from manager.answers.catalog import Catalog
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.answers.list_adaptation import ListAdaptation
 from manager.answers.upstream_request import upstream_request
-from manager.forwarding.answer import Answer
+from manager.forwarding.answer import COLLECTED, Answer
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
 from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from manager.routing.json import legacy_tools
 from manager.settings import Settings
-from protocol import jsonrpc, names
+from protocol import jsonrpc, names, skills
 from protocol.errors import Refusal
 
 _OWN: Final[Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]]] = {
@@ -33,8 +33,11 @@ _OWN: Final[Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]]] = {
     names.RESOURCES_LIST: ("resources", MANAGER_RESOURCES),
     names.TEMPLATES_LIST: ("resourceTemplates", MANAGER_TEMPLATES),
     names.PROMPTS_LIST: ("prompts", ()),
+    skills.LIST: ("skills", ()),
 }
 LIST_METHODS: Final = frozenset(_OWN)
+_DEMANDED: Final[Mapping[str, Any]] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+"""Members without which clients refuse a list of MCP 2026-07-28."""
 
 
 def own_list(exchange: Exchange) -> Plain:
@@ -65,6 +68,8 @@ class Lists:
         self._catalog = catalog
         self._adaptation = adaptation
         self._limit = settings.response_limit
+        self.before_list: Callable[[Located], Awaitable[Refusal | None]] | None = None
+        """Called before a session gets a list, so that it hears of later changes. A refusal is the answer."""
 
     async def merged(self, exchange: Exchange, located: Located) -> Plain:
         """The manager's entries, then the workspace's in its order; if it fails, an issue in their place."""
@@ -79,8 +84,34 @@ class Lists:
             return self._without_workspace(exchange, located, "the workspace server refused the list")
         return self._merge(exchange, jsonrpc.members_of(message.get("result", b"{}")))
 
+    async def alone(self, exchange: Exchange, located: Located) -> Answer | Plain | Refusal:
+        """The workspace's own list, for stateless clients with the members that a registered server left out.
+
+        That concerns JSON of a usual size; larger lists and events are passed on.
+        """
+        answer = await self.request(exchange, located)
+        if isinstance(answer, Refusal) or not exchange.is_modern:
+            return answer
+        if not answer.is_json or not 0 < (answer.length or 0) <= COLLECTED:
+            return answer
+        body = await response_of(answer, self._limit)
+        if isinstance(body, Refusal):
+            return body
+        result = jsonrpc.members_of(jsonrpc.members_of(body).get("result", b""))
+        if not result or result.keys() >= _DEMANDED.keys():
+            return Plain(body, answer.status)
+        return Plain(jsonrpc.result(exchange.message.id, {**_DEMANDED, **result}))
+
     async def request(self, exchange: Exchange, located: Located) -> Answer | Refusal:
         """Forward a list request, with the time that it may wait for sources that are starting."""
+        session = exchange.session
+        if session is not None and self.before_list is not None:
+            refusal = await self.before_list(located)
+            if refusal is not None:
+                located.workspace.supervisor.figures.failed(refusal)
+                return refusal
+            if exchange.message.method == names.TOOLS_LIST:
+                session.tools_changed = False
         outgoing = upstream_request(exchange)
         outgoing = replace(outgoing, headers=(*outgoing.headers, *self._adaptation.headers(exchange)))
         return await self._forwarder.send(located.workspace, outgoing)

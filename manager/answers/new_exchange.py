@@ -10,22 +10,28 @@ from typing import Final
 from msgspec.structs import replace
 
 from manager.answers.exchange import Exchange
+from manager.routing.client_profiles import ClientProfiles
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims
-from protocol import jsonrpc, names
+from protocol import headers, jsonrpc, names
 from protocol.inbound import Inbound
 from protocol.internal.request_state import workspace_of
 from protocol.jsonrpc import Request
 from protocol.versions import Era
 
+_MODEL_SEES: Final = headers.MODEL_SEES.encode()
 MAX_FOLDER: Final = 16 * 1024
 """Largest folder name in a body in bytes, the size of a request head. Longer ones are ignored."""
 MAX_WORKSPACE: Final = 256
 
 
 def exchange_of(
-    metadata: RequestMetadata, inbound: Inbound, message: Request, session: Session | None
+    metadata: RequestMetadata,
+    inbound: Inbound,
+    message: Request,
+    session: Session | None,
+    profiles: ClientProfiles,
 ) -> Exchange:
     """Create the exchange of a request."""
     claims, codex, state = claims_of(metadata, session), _sandbox_cwd(inbound), _answered_workspace(inbound)
@@ -33,7 +39,7 @@ def exchange_of(
         claims = replace(claims, codex=codex, state=state)
     if session is not None:
         session.sent_cwd = sent_cwd(claims)
-    return Exchange(
+    exchange = Exchange(
         inbound,
         message,
         claims,
@@ -43,6 +49,10 @@ def exchange_of(
         passed_query=metadata.passed_query,
         session=session,
     )
+    if exchange.is_tool_call:
+        seen = profiles.of(exchange.client_name).model_sees
+        exchange.passed_headers = (*exchange.passed_headers, (_MODEL_SEES, seen.encode()))
+    return exchange
 
 
 def claims_of(metadata: RequestMetadata, session: Session | None) -> Claims:

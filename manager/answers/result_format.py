@@ -10,7 +10,7 @@ import msgspec
 from manager import __version__
 from manager.answers.exchange import Exchange, Plain
 from manager.routing.json import legacy_result
-from protocol import jsonrpc, names
+from protocol import jsonrpc, names, skills
 from protocol.errors import ALWAYS_ERRORS, Reason, Refusal
 
 SERVER_INFO: Final = {
@@ -26,7 +26,7 @@ INSTRUCTIONS: Final = (
 )
 CACHEABLE: Final = frozenset(
     {names.DISCOVER, names.TOOLS_LIST, names.PROMPTS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST,
-     names.RESOURCES_READ}
+     names.RESOURCES_READ, skills.LIST, skills.GET}
 )  # fmt: skip
 
 

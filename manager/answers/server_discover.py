@@ -51,7 +51,7 @@ class ServerDiscover:
             return None
         try:
             async with asyncio.timeout(WAIT_S):
-                on_behalf = [*address_headers(exchange), self._adaptation.discover_header(exchange)]
+                on_behalf = [*address_headers(exchange), *self._adaptation.discover_headers(exchange)]
                 result = await self._catalog.ask(located.workspace, names.DISCOVER, {}, on_behalf)
         except TimeoutError:
             return None

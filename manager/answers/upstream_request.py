@@ -60,13 +60,16 @@ def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | 
     target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
     begun = exchange.begun if method == names.TOOLS_CALL else None
     fields = (_ACCEPT, _JSON, *passed)
-    return Outgoing(method, fields, body, exchange.message.id, target, method != names.LISTEN, begun)
+    timed, is_pure = method != names.LISTEN, exchange.is_pure
+    return Outgoing(method, fields, body, exchange.message.id, target, timed, is_pure, begun)
 
 
 def manager_request(
     method: str, params: Mapping[str, object], identity: str, on_behalf: Sequence[tuple[bytes, bytes]] = ()
 ) -> Outgoing:
     """Build a request of the manager's own, with an id that is never null.
+
+    It follows a handshake, or a URL names its workspace: the manager's own server may answer it.
 
     `on_behalf` are the headers of `address_headers`, where it is about what a client would be shown.
     """
@@ -77,7 +80,8 @@ def manager_request(
     body = jsonrpc.request(request_id, method, {**params, "_meta": meta})
     member = names.NAMED_PARAM.get(method)
     name = str(params[member]) if member is not None else None
-    return Outgoing(method, (_ACCEPT, _JSON, *_own_headers(method, name), *on_behalf), body, request_id)
+    fields = (_ACCEPT, _JSON, *_own_headers(method, name), *on_behalf)
+    return Outgoing(method, fields, body, request_id, is_pure=True)
 
 
 def address_headers(exchange: Exchange) -> Sequence[tuple[bytes, bytes]]:

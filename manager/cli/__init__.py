@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
+
+COMPLETE_VARIABLE: Final = "_LMTB_COMPLETE"
+"""By this variable, a shell asks for completions."""
 
 
 def main() -> None:
@@ -24,7 +28,7 @@ def main() -> None:
             return
     from manager.cli.verbs import cli  # noqa: PLC0415  slow to load
 
-    cli()
+    cli(complete_var=COMPLETE_VARIABLE)
 
 
 def _replace_closed_streams() -> None:

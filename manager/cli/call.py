@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json
+from host.command_line import Failure, is_json, json_option, print_json, say
 from host.printable import printable
+from host.terminal.waiting import waiting
 from manager import __version__, exit_codes
 from manager.cli import input_forms
+from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import current_folder, explained, mcp_address
 from manager.client import McpAnswer, McpClient
 from protocol.errors import Reason
@@ -21,7 +23,7 @@ from protocol.inbound import MISSING_CAPABILITY
 
 MAX_ROUNDS: Final = 10
 ANSWER_STEP: Final = (
-    "run this command at a terminal, or call the tool from a client that supports elicitation"
+    "run this command at a terminal, without --json, or call the tool from a client that supports elicitation"
 )
 _cwd_option = click.option(
     "--cwd",
@@ -31,7 +33,7 @@ _cwd_option = click.option(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=suggestions.callable_tools)
 @click.argument("arguments", metavar="[JSON]", required=False)
 @_cwd_option
 @json_option
@@ -45,18 +47,33 @@ def call(name: str, arguments: str | None, cwd: Path | None, as_json: bool) -> N
     result = _called(name, _parse(arguments), cwd)
     failed = bool(result.get("isError"))
     if as_json:
-        print_json(result)
-    else:
-        _print_result(result, to_stderr=failed)
-        if failed and _needs_terminal(result):
-            click.echo(f"Or {ANSWER_STEP}.", err=True)
+        if failed:
+            raise _tool_failure(result)
+        print_json({"result": result})
+        return
+    _print_result(result, to_stderr=failed)
+    if failed and _needs_terminal(result):
+        say(f"Or {ANSWER_STEP}.", err=True)
     if failed:
         raise SystemExit(exit_codes.FAILED)
 
 
+def _tool_failure(result: Mapping[str, Any]) -> Failure:
+    """An error result for programs."""
+    error = _error_of(result)
+    text, _, written = "\n".join(_texts(result)).rpartition("\nNext step: ")
+    step = written if text else "change the arguments as the message says"
+    return Failure(
+        str(error.get("message") or text or written),
+        ANSWER_STEP if _needs_terminal(result) else str(error.get("nextStep") or step),
+        reason=str(error.get("reason") or "tool_failed"),
+        members={"result": result},
+    )
+
+
 def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dict[str, Any]:
     """The result of the call. At a terminal, the tool's input requests are answered there."""
-    capabilities = input_forms.CAPABILITIES if input_forms.is_terminal() else None
+    capabilities = input_forms.CAPABILITIES if _can_ask() else None
     client = McpClient(mcp_address(), current_folder(cwd), __version__, capabilities)
     params: dict[str, object] = {"name": name, "arguments": arguments}
     answers: dict[str, object] = {}
@@ -64,6 +81,10 @@ def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dic
         result = _result(_ask(client, "tools/call", {**params, **answers}))
         if result.get("resultType", "complete") != "input_required":
             return result
+        if not _can_ask():
+            raise Failure(
+                f"{name} asks for input, and nobody is asked here", ANSWER_STEP, reason="input_required"
+            )
         requests = result.get("inputRequests")
         try:
             given = input_forms.answer_all(requests if isinstance(requests, dict) else {}, name)
@@ -77,14 +98,22 @@ def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dic
 
 def _needs_terminal(result: Mapping[str, Any]) -> bool:
     """Whether the call was refused because nobody can be asked here."""
+    return not _can_ask() and _error_of(result).get("reason") == Reason.APPROVAL_REQUIRED.word
+
+
+def _can_ask() -> bool:
+    return input_forms.is_terminal() and not is_json()
+
+
+def _error_of(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The refusal in an error result; {} if the tool itself made it."""
     content = result.get("structuredContent")
     error = content.get("error") if isinstance(content, dict) else None
-    reason = error.get("reason") if isinstance(error, dict) else None
-    return not input_forms.is_terminal() and reason == Reason.APPROVAL_REQUIRED.word
+    return error if isinstance(error, dict) else {}
 
 
 def _ask(client: McpClient, method: str, params: Mapping[str, object]) -> McpAnswer:
-    with explained():
+    with explained(), waiting(f"waiting for {params.get('name', method)}"):
         return client.request(method, params)
 
 
@@ -120,17 +149,21 @@ def _parse(text: str | None) -> dict[str, Any]:
 
 
 def _print_result(result: Mapping[str, Any], *, to_stderr: bool) -> None:
-    content = result.get("content")
-    texts = [_block_text(block) for block in content] if isinstance(content, list) else []
-    if not texts and "structuredContent" in result:
-        texts = [json.dumps(result["structuredContent"], indent=2)]
     stream = sys.stderr if to_stderr else sys.stdout
-    for text in texts:
+    for text in _texts(result):
         if stream.isatty():
             # a tool's text may hold sequences that act on a terminal
             click.echo(printable(text, lines=True), err=to_stderr)
         else:
             click.echo(text.encode("utf-8", "backslashreplace"), err=to_stderr)
+
+
+def _texts(result: Mapping[str, Any]) -> list[str]:
+    content = result.get("content")
+    texts = [_block_text(block) for block in content] if isinstance(content, list) else []
+    if not texts and "structuredContent" in result:
+        texts = [json.dumps(result["structuredContent"], indent=2)]
+    return texts
 
 
 def _block_text(block: object) -> str:

@@ -7,16 +7,24 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json
-from host.printable import printable
+from host.command_line import Failure, json_option, print_json, say
+from host.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
 from manager.cli.output.responses import objects
-from manager.cli.output.text import duration, table
 from manager.documentation import page
 
 _FORGOTTEN_S: Final = 3600
 """Seconds after its last call for which a client that is gone is listed."""
-_HEADS: Final = ("CLIENT", "VERSION", "ERA", "STATE", "PROJECT", "DECIDED BY", "LAST CALL", "SESSIONS")
+_COLUMNS: Final = (
+    Column("CLIENT"),
+    Column("VERSION", rank=3),
+    Column("ERA", Kind.NAME, rank=5),
+    Column("STATE", Kind.STATE),
+    Column("PROJECT", Kind.FOLDER),
+    Column("DECIDED BY", Kind.NAME, rank=2),
+    Column("LAST CALL", Kind.AGO, rank=1),
+    Column("SESSIONS", Kind.NUMBER, rank=4),
+)
 
 
 @click.command()
@@ -28,7 +36,7 @@ def clients(everyone: bool, as_json: bool) -> None:
     """List the clients that were seen lately, and the project of each.
 
     \b
-    connected  an open stream, a call that is not answered, or a request in the last 5 minutes
+    connected  an open stream, an open call, or a request in the last 5 minutes
     idle       silent for up to 15 minutes
     gone       silent for longer, or its session was ended
 
@@ -38,24 +46,24 @@ def clients(everyone: bool, as_json: bool) -> None:
     status = ask("/mcp/status")
     if "clientDetails" not in status:
         text = "the running manager is older than this command and does not list clients"
-        raise Failure(text, "restart it: lmtb stop --keep-servers, then lmtb up", reason="old_manager")
+        raise Failure(text, "change over with: lmtb restart", reason="old_manager")
     known = objects(status, "clientDetails")
     shown = [one for one in known if everyone or not _is_forgotten(one)]
     if as_json:
-        print_json({"ok": True, "connected": status.get("connectedClients"), "clients": shown})
+        print_json({"connected": status.get("connectedClients"), "clients": shown})
         return
     _print(shown, hidden=len(known) - len(shown))
 
 
 def _print(shown: list[dict[str, Any]], *, hidden: int) -> None:
     if shown:
-        click.echo(table(_HEADS, map(_row, shown), flexible=("CLIENT", "PROJECT")))
+        say(Table(_COLUMNS, [_row(one) for one in shown]))
     elif not hidden:
-        click.echo("no client has been seen; a stateless client is known from its first request on")
+        say("no client has been seen; a stateless client is known from its first request on")
     if hidden:
-        click.echo(f"{hidden} more, gone for over an hour: lmtb clients --all")
+        say(f"{hidden} more, gone for over an hour: lmtb clients --all")
     if any(one.get("source") == "none" and one.get("state") == "connected" for one in shown):
-        click.echo(f"no project? how each client can send its folder: {printable(page('clients'))}")
+        say(f"no project? how each client can send its folder: {page('clients')}")
 
 
 def _is_forgotten(client: Mapping[str, Any]) -> bool:
@@ -64,7 +72,6 @@ def _is_forgotten(client: Mapping[str, Any]) -> bool:
 
 
 def _row(client: Mapping[str, Any]) -> tuple[object, ...]:
-    ago = duration(client.get("lastCallAgeSec"))
     return (
         client.get("name") or "(unnamed client)",
         client.get("version"),
@@ -72,6 +79,6 @@ def _row(client: Mapping[str, Any]) -> tuple[object, ...]:
         client.get("state"),
         client.get("workspace") or client.get("folder"),
         client.get("source"),
-        f"{ago} ago" if ago else None,
+        client.get("lastCallAgeSec"),
         client.get("sessions") or None,
     )

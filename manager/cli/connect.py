@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from host.command_line import say
 from manager.cli.output.manager_access import current_folder, user_paths
 
 
@@ -24,7 +25,7 @@ def connect(cwd: Path | None) -> None:
     """
     paths, folder = user_paths(), current_folder(cwd)
     if sys.stdin.isatty():
-        click.echo("waiting for MCP messages on standard input; a client starts this, not a person", err=True)
+        say("waiting for MCP messages on standard input; a client starts this, not a person", err=True)
     from manager.stdio_bridge.main import run  # noqa: PLC0415 - what is slow to import waits until it is needed
 
     run(paths, folder)

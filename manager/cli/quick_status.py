@@ -8,20 +8,28 @@ from __future__ import annotations
 import sys
 
 from host.private_files import UnsafePathError
+from host.terminal.show import show
+from host.terminal.tones import Tone
+from host.terminal.views import Note
+from host.terminal.waiting import waiting
 from manager.cli.output.overview import overview
+from manager.cli.output.project_trust import may_wait
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 
 
 def status() -> bool:
-    """Print the status; False if the verb itself has to run."""
+    """Print the status; False if the verb itself has to run, as for a project that may wait for trust."""
+    if may_wait():
+        return False
     try:
         control = Control(Paths.of_user().control_socket)
-        sys.stdout.write(overview(control.get("/mcp/status"), control.get) + "\n")
-        sys.stdout.flush()
+        with waiting("asking the manager"):
+            views = overview(control.get("/mcp/status"), control.get)
+        show(*views)
     except (NoManager, ManagerFault, ControlRefusal, UnsafePathError, OSError):
         return False
-    except KeyboardInterrupt:  # in the words of click
-        sys.stderr.write("\nAborted!\n")
+    except KeyboardInterrupt:  # in the words of the other verbs
+        show("", Note("interrupted", Tone.BAD), "Next step: run it again", err=True)
         sys.exit(1)
     return True

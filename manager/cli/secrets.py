@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from host.command_line import json_option
+from manager.cli.completion import suggestions
 from manager.cli.workspace_command import run
 
 
@@ -14,22 +15,24 @@ def secrets() -> None:
 
 
 @secrets.command(name="set")
-@click.argument("key")
+@click.argument("key", shell_complete=suggestions.secrets)
 @click.option("--stdin", is_flag=True, help="Read the value from standard input.")
-def set_(key: str, stdin: bool) -> None:
+@json_option
+def set_(key: str, stdin: bool, **_: bool) -> None:
     """Store a secret. Prompts for the value and never shows it."""
     run("secrets", "set", key, *(["--stdin"] if stdin else []))
 
 
 @secrets.command(name="list")
 @json_option
-def list_(as_json: bool) -> None:
+def list_(**_: bool) -> None:
     """List the names of the stored secrets."""
-    run("secrets", "list", *(["--json"] if as_json else []))
+    run("secrets", "list")
 
 
 @secrets.command()
-@click.argument("key")
-def delete(key: str) -> None:
+@click.argument("key", shell_complete=suggestions.secrets)
+@json_option
+def delete(key: str, **_: bool) -> None:
     """Delete a secret."""
     run("secrets", "delete", key)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import nullcontext, redirect_stderr
 from functools import partial
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from host.command_line import Failure
+from host.command_line import Failure, json_option, print_line
 from host.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import user_paths
 from manager.documentation import page
 from manager.runtime_tuning import garbage_collector
 from manager.settings import FIELDS, ConfigurationError, description, load_settings
+from manager.systemd import is_service
+
+if TYPE_CHECKING:
+    from manager.admin.services import StartedBy
 
 SETTLE_AFTER_S: Final = 1.0
 """Delay of the collection after the start, so that the first requests do not wait for it."""
@@ -33,13 +38,15 @@ def _option(name: str) -> click.Option:
     return click.Option([f"--{words}"], type=kind, default=None, help=text)
 
 
-def _run(banner: bool | None, **flags: Any) -> None:
+def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **flags: Any) -> None:
     """Run the manager in the foreground.
 
     Ctrl-C stops it: calls in flight finish, then its workspace servers end. If another manager of this user
     runs, this one exits. Options override environment variables (LMTB_HTTP_PORT ...), which override
-    config.toml.
+    config.toml. With --json, log lines go to standard output, too, and one line says where it is ready.
     """
+    if as_json:
+        flags["log_format"] = "json"
     paths = user_paths()
     try:
         settings = load_settings(paths.config_file, os.environ, flags)
@@ -53,17 +60,29 @@ def _run(banner: bool | None, **flags: Any) -> None:
     garbage_collector.pause()
     from manager.daemon import run  # noqa: PLC0415 - what --help and mistakes need not wait for
 
-    wanted = sys.stdout.isatty() if banner is None else banner
-    raise SystemExit(run(settings, paths, on_ready=partial(_is_ready, greets=wanted)))
+    if check:
+        click.echo(__version__)
+        return
+    wanted = not as_json and (sys.stdout.isatty() if banner is None else banner)
+    with redirect_stderr(sys.stdout) if as_json else nullcontext():
+        ready = partial(_is_ready, greets=wanted, as_json=as_json)
+        by: StartedBy = "background" if background else "foreground"
+        code = run(settings, paths, on_ready=ready, started_by="service" if is_service() else by)
+    if code and as_json:
+        text = f"the manager ended with exit code {code}"
+        raise Failure(text, "the lines before say why", exit_code=code, reason="not_started")
+    raise SystemExit(code)
 
 
-def _is_ready(address: str, *, greets: bool) -> None:
+def _is_ready(address: str, *, greets: bool, as_json: bool) -> None:
     import asyncio  # noqa: PLC0415 - it is there by now
 
     asyncio.get_running_loop().call_later(SETTLE_AFTER_S, garbage_collector.resume)
+    if as_json:
+        print_line({"ok": True, "address": address, "pid": os.getpid(), "version": __version__})
     if greets:
         click.echo(banner_text(address))
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def banner_text(address: str) -> str:
@@ -89,17 +108,25 @@ def banner_text(address: str) -> str:
     )
 
 
-serve = click.Command(
-    "serve",
-    callback=_run,
-    help=_run.__doc__,
-    params=[
-        click.Option(
-            ["--banner/--no-banner"],
-            default=None,
-            help="Print how to connect once it is ready. [default: on a terminal]",
-        ),
-        *(_option(name) for name in FIELDS),
-    ],
+serve = json_option(
+    click.Command(
+        "serve",
+        callback=_run,
+        help=_run.__doc__,
+        params=[
+            click.Option(
+                ["--banner/--no-banner"],
+                default=None,
+                help="Print how to connect once it is ready. [default: on a terminal]",
+            ),
+            click.Option(
+                ["--check"],
+                is_flag=True,
+                help="Load the configuration and the program, print its version, and exit.",
+            ),
+            click.Option(["--background"], is_flag=True, hidden=True),
+            *(_option(name) for name in FIELDS),
+        ],
+    )
 )
 """Built from the settings, so that no option can be missing or mean something else."""

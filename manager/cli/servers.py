@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json
-from host.printable import printable
+from host.command_line import Failure, json_option, print_json, say
+from host.near_names import did_you_mean
+from host.terminal.views import Column, Kind, Table
 from manager.cli import workspace_command
+from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.responses import objects
-from manager.cli.output.source_problems import DOWN
-from manager.cli.output.text import table
+from manager.cli.output.source_problems import DOWN, shell_hint
 from manager.cli.output.workspace_options import cwd_option, print_issues
 
 _FIRST: Final = DOWN | {"pending_trust"}
+_SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING"})
+"""Codes of issues that repeat the errors of the table."""
 _STDERR_LINES: Final = 5
+_PROCESS: Final = ("pid", "restarts", "error")
+_COLUMNS: Final = (
+    Column("SOURCE", Kind.NAME),
+    Column("STATE", Kind.STATE),
+    Column("TOOLS", Kind.NUMBER),
+    Column("CALLABLE", Kind.NUMBER, rank=1),
+    Column("TOKENS", Kind.NUMBER, rank=2),
+    Column("PID", Kind.NUMBER, rank=4),
+    Column("RESTARTS", Kind.NUMBER, rank=3),
+    Column("ERROR", Kind.DETAIL),
+)
 
 
 @click.group(invoke_without_command=True)
@@ -35,7 +50,7 @@ def servers(ctx: click.Context, as_json: bool) -> None:
 
 
 @servers.command()
-@click.argument("source", required=False)
+@click.argument("source", required=False, shell_complete=suggestions.sources)
 @cwd_option
 @json_option
 @click.pass_obj
@@ -50,10 +65,11 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 
 
 @servers.command()
-@click.argument("namespace")
+@click.argument("namespace", shell_complete=suggestions.sources)
 @cwd_option
+@json_option
 @click.pass_obj
-def login(cwd: Path | None, namespace: str) -> None:
+def login(cwd: Path | None, /, namespace: str, **_: bool) -> None:
     """Sign in to a remote server that uses OAuth, in your browser."""
     workspace_command.run("login", workspace_command.root_of(cwd), namespace)
 
@@ -61,29 +77,44 @@ def login(cwd: Path | None, namespace: str) -> None:
 def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> None:
     found = [one for one in objects(answer, "sources") if only in (None, one.get("id"))]
     if as_json:
-        print_json({"ok": True, "sources": found, "issues": objects(answer, "issues")})
+        print_json({"sources": found, "issues": objects(answer, "issues")})
         return
     rows = objects(answer, "tools")
     found.sort(key=lambda source: source.get("state") not in _FIRST)
-    heads = ("SOURCE", "STATE", "TOOLS", "CALLABLE", "TOKENS", "PID", "RESTARTS", "ERROR")
-    click.echo(table(heads, [_cells(source, rows) for source in found], flexible=("ERROR",), optional="PID"))
+    say(Table(_COLUMNS, [cells for source in found for cells in (_cells(source, rows), *_inner(source))]))
     for source in found:
-        lines = source.get("stderr")
-        if source.get("state") in DOWN and isinstance(lines, list) and lines:
-            click.echo(f"\n{printable(source.get('id'))} last wrote:", err=True)
-            for line in lines[-_STDERR_LINES:]:
-                click.echo(f"  {printable(line)}", err=True)
+        if last := _last_lines(source):
+            say("", f"{source.get('id')} last wrote:", *(f"  {line}" for line in last), err=True)
+        if (hint := shell_hint(source, os.environ)) is not None:
+            say("", hint, err=True)
     if only is None:
-        print_issues(answer)
+        untold = [one for one in objects(answer, "issues") if one.get("code") not in _SHOWN_BY_STATE]
+        print_issues({"issues": untold})
+
+
+def _last_lines(source: Mapping[str, Any]) -> list[str]:
+    """What a server that is down wrote last; nothing if its error quotes that already."""
+    lines = source.get("stderr")
+    last = lines[-_STDERR_LINES:] if isinstance(lines, list) else []
+    is_told = all(str(line) in str(source.get("error")) for line in last)
+    return last if source.get("state") in DOWN and not is_told else []
 
 
 def _cells(source: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
     state = f"{source.get('state')}{' (stale)' if source.get('stale') else ''}"
     listed = [tool for tool in tools if tool.get("source") == source.get("id") and tool.get("listed")]
     cost = sum(tool.get("tokens") or 0 for tool in listed)
-    numbers = [source.get(name) for name in ("toolCount", "enabledToolCount", "pid", "restarts")]
-    known, callable_, pid, restarts = (number if isinstance(number, int) else None for number in numbers)
-    return (source.get("id"), state, known, callable_, cost, pid, restarts, source.get("error"))
+    known, callable_ = source.get("toolCount"), source.get("enabledToolCount")
+    rest = (source.get(name) for name in _PROCESS)
+    return (source.get("id"), state, known, callable_, cost, *rest)
+
+
+def _inner(source: Mapping[str, Any]) -> list[tuple[object, ...]]:
+    """A row for each language server that the source has started."""
+    return [
+        (f"  {one.get('name')}", one.get("state"), "", "", "", *(one.get(name) for name in _PROCESS))
+        for one in objects(source, "languageServers")
+    ]
 
 
 def _identity(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
@@ -94,5 +125,6 @@ def _identity(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
         return fitting[0]
     if fitting:
         raise Failure(f"{name} matches more than one source", f"name one of {', '.join(fitting)}")
-    text = f"this workspace has no source named {name}"
+    short = [one.rpartition(":")[2] for one in ids]
+    text = f"this workspace has no source named {name}{did_you_mean(name, (*ids, *short))}"
     raise Failure(text, f"it has {', '.join(ids)}", reason="unknown_source")

@@ -1,4 +1,4 @@
-"""The verbs status, workspaces, sessions and log: print what the running manager reports.
+"""The verbs status, workspaces and sessions: print what the running manager reports.
 
 A member that an older or newer manager does not send is shown as a dash.
 """
@@ -6,27 +6,39 @@ A member that an older or newer manager does not send is shown as a dash.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from host.command_line import json_option, print_json
-from host.printable import printable
+from host.command_line import json_option, print_json, say
+from host.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
 from manager.cli.output.overview import merged_workspaces, overview, workspace_table
+from manager.cli.output.project_trust import project_trust
 from manager.cli.output.responses import objects
-from manager.cli.output.text import duration, table
+
+_SESSION_COLUMNS: Final = (
+    Column("SESSION", Kind.NAME),
+    Column("CLIENT"),
+    Column("REVISION", Kind.NAME, rank=3),
+    Column("WORKSPACE", Kind.NAME),
+    Column("DECIDED BY", Kind.NAME, rank=1),
+    Column("LAST SEEN", Kind.AGO),
+    Column("IN FLIGHT", Kind.NUMBER, rank=2),
+)
 
 
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show the state of the manager and its workspaces."""
+    """Show the manager, its workspaces, and what waits for trust here."""
     answer = ask("/mcp/status")
+    project = project_trust()
     if as_json:
-        print_json(answer)
+        waiting = None if project is None else {"root": project.root, "pendingTrust": list(project.names)}
+        print_json({**answer, "project": waiting})
         return
-    click.echo(overview(answer, ask))
+    say(*overview(answer, ask, project))
 
 
 @click.command()
@@ -36,11 +48,11 @@ def workspaces(as_json: bool) -> None:
     answer = ask("/mcp/status")
     rows = merged_workspaces(answer)
     if as_json:
-        print_json({"ok": True, "workspaces": rows})
+        print_json({"workspaces": rows})
     elif rows:
-        click.echo(workspace_table(rows))
+        say(workspace_table(rows))
     else:
-        click.echo("no workspaces yet; one appears with the first request from its folder")
+        say("no workspaces yet; one appears with the first request from its folder")
 
 
 @click.command()
@@ -52,29 +64,11 @@ def sessions(as_json: bool) -> None:
     """
     found = objects(ask("/mcp/status"), "sessionDetails")
     if as_json:
-        print_json({"ok": True, "sessions": found})
+        print_json({"sessions": found})
     elif found:
-        heads = ("SESSION", "CLIENT", "REVISION", "WORKSPACE", "DECIDED BY", "LAST SEEN", "IN FLIGHT")
-        click.echo(table(heads, map(_session_row, found), flexible=("CLIENT", "WORKSPACE")))
+        say(Table(_SESSION_COLUMNS, [_session_row(one) for one in found]))
     else:
-        click.echo("no sessions; stateless clients have none, see: lmtb clients")
-
-
-@click.command()
-@click.option(
-    "-n", "--lines", type=click.IntRange(1, 200), default=200, help="Longest list to print, in lines."
-)
-@json_option
-def log(lines: int, as_json: bool) -> None:
-    """Show the manager's last log lines, oldest first."""
-    answer = ask("/mcp/log")
-    found = answer.get("lines")
-    last = found[-lines:] if isinstance(found, list) else []
-    if as_json:
-        print_json({"ok": True, "lines": last})
-        return
-    for line in last:
-        click.echo(printable(line))
+        say("no sessions; stateless clients have none, see: lmtb clients")
 
 
 def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:
@@ -86,6 +80,6 @@ def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:
         session.get("protocolVersion"),
         session.get("workspace"),
         session.get("lastSource"),
-        f"{ago} ago" if (ago := duration(session.get("lastSeenAgeSec"))) else None,
+        session.get("lastSeenAgeSec"),
         session.get("inFlight"),
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json
+from host.command_line import Failure, json_option, print_json, say
 from host.pidfd import has_ended, open_pidfd
+from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.output.manager_access import explained, user_paths
+from manager.cli.output.missing_socket import wait_for_control_socket
 from manager.cli.output.responses import objects
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 
@@ -36,22 +40,24 @@ def stop(keep_servers: bool, timeout: float, as_json: bool) -> None:
 
     Calls in flight finish first. Succeeds if no manager runs.
     """
-    control = Control(user_paths().control_socket)
-    try:
-        with explained():
-            status = control.get("/status")
-            running = [] if keep_servers else objects(control.get("/list"), "instances")
-    except Failure as failure:
-        if failure.exit_code != exit_codes.NO_MANAGER:
-            raise
+    paths = user_paths()
+    control = Control(paths.control_socket)
+    if not _is_there(control) and not wait_for_control_socket(paths, quiet=as_json):
         _report(as_json, stopped=False, text="no manager is running; nothing to stop")
         return
-    watched = [_Process(int(status["pid"]))]
-    watched += [_Process(one["pid"]) for one in running if one.get("owner") == "manager" and one.get("pid")]
+    with explained():
+        status = control.get("/status")
+        running = [] if keep_servers else objects(control.get("/list"), "instances")
+    watched = [WatchedProcess(int(status["pid"]))]
+    watched += [
+        WatchedProcess(one["pid"]) for one in running if one.get("owner") == "manager" and one.get("pid")
+    ]
     started = time.monotonic()
     with explained():
         control.post("/shutdown", {"reason": "lmtb stop", "keepServers": keep_servers})
-    if not _wait_until_gone(control, watched, started + timeout, quiet=as_json):
+    with waiting("stopping the manager") as tell:
+        is_gone = _wait_until_gone(control, watched, started + timeout, tell)
+    if not is_gone:
         raise Failure(
             f"the manager (pid {watched[0].pid}) is still running after {timeout:g} s",
             f"wait and try again, or end it with: kill -KILL {watched[0].pid}",
@@ -60,13 +66,13 @@ def stop(keep_servers: bool, timeout: float, as_json: bool) -> None:
     _report(
         as_json, stopped=True, pid=watched[0].pid, text=f"stopped after {time.monotonic() - started:.1f} s"
     )
-    if not as_json and _unit_installed():
-        click.echo(
+    if _unit_installed():
+        say(
             f"systemd starts it again at the next connection; to stop for good: systemctl --user stop {_UNIT}"
         )
 
 
-class _Process:
+class WatchedProcess:
     """A process that is watched until it is gone; with a pidfd, no later process is taken for it."""
 
     def __init__(self, pid: int) -> None:
@@ -92,16 +98,33 @@ class _Process:
         return self._gone
 
 
-def _wait_until_gone(control: Control, watched: list[_Process], deadline: float, *, quiet: bool) -> bool:
+def _wait_until_gone(
+    control: Control, watched: list[WatchedProcess], deadline: float, tell: Callable[[str], None]
+) -> bool:
     report_at = time.monotonic() + _REPORT_EVERY_S
     while not (all(process.is_gone() for process in watched) and not _answers(control)):
         now = time.monotonic()
         if now >= deadline:
             return False
-        if now >= report_at and not quiet:
+        if now >= report_at:
             report_at = now + _REPORT_EVERY_S
-            click.echo(f"still stopping{_what_remains(control)} ...")
+            text = f"still stopping{_what_remains(control)}"
+            if sys.stderr.isatty():
+                tell(text)
+            else:
+                say(f"{text} ...")
         time.sleep(_PAUSE_S)
+    return True
+
+
+def _is_there(control: Control) -> bool:
+    try:
+        with explained():
+            control.get("/health")
+    except Failure as failure:
+        if failure.exit_code != exit_codes.NO_MANAGER:
+            raise
+        return False
     return True
 
 
@@ -129,9 +152,9 @@ def _what_remains(control: Control) -> str:
 
 def _report(as_json: bool, *, stopped: bool, text: str, pid: int | None = None) -> None:
     if as_json:
-        print_json({"ok": True, "stopped": stopped, "pid": pid})
+        print_json({"stopped": stopped, "pid": pid})
     else:
-        click.echo(text)
+        say(text)
 
 
 def _unit_installed() -> bool:

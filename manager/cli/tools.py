@@ -12,16 +12,36 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json
-from host.printable import printable
+from host.command_line import Failure, json_option, print_json, say
+from host.near_names import near
+from host.terminal.views import Column, Kind, Table
 from manager.cli import workspace_command
+from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.responses import TRUST_PENDING, first_sentence, issue_text, objects
-from manager.cli.output.text import table
 from manager.cli.output.workspace_options import cwd_option, print_issues
 
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 """The beginnings of groups' ids in the order in which they are shown."""
+_COLUMNS: Final = (
+    Column("TOOL", Kind.NAME),
+    Column("SOURCE", Kind.NAME, rank=4),
+    Column("STATE", Kind.STATE, rank=3),
+    Column("TOKENS", Kind.NUMBER, rank=1),
+    Column("DESCRIPTION", rank=2),
+)
+_SKILL_COLUMNS: Final = (
+    Column("SKILL", Kind.NAME),
+    Column("SOURCE", Kind.NAME, rank=4),
+    Column("STATE", Kind.STATE, rank=3),
+    Column("FILES", Kind.NUMBER, rank=1),
+    Column("DESCRIPTION", rank=2),
+)
+_HIDDEN_COLUMNS: Final = (
+    Column("CANNOT BE CALLED", Kind.NAME),
+    Column("SOURCE", Kind.NAME, rank=1),
+    Column("REASON", Kind.DETAIL),
+)
 
 
 @click.group(invoke_without_command=True)
@@ -32,7 +52,7 @@ _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 @json_option
 @click.pass_context
 def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
-    """List the tools of a folder's workspace: source, state, and the tokens each costs a model.
+    """List the tools and skills of a folder's workspace: source, state, and the tokens each tool costs.
 
     Tools marked `on demand` are not listed to clients, which find them with tool_search. --json always
     prints all tools. The commands below change what is offered.
@@ -41,7 +61,7 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
         return
     answer = ask_about("/inspect", ctx.obj)
     if as_json:
-        print_json({"ok": True, **answer})
+        print_json(answer)
         return
     order = {source.get("id"): place for place, source in enumerate(objects(answer, "sources"))}
     rows = sorted(objects(answer, "tools"), key=lambda row: (*_rank(row), order.get(row.get("source"), 999)))
@@ -50,15 +70,15 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
     if callable_:
         _show(callable_)
     if hidden_too and hidden:
-        heads = ("CANNOT BE CALLED", "SOURCE", "REASON")
         cells = [(row.get("name"), row.get("source"), row.get("reason")) for row in hidden]
-        click.echo(f"\n{table(heads, cells, flexible=('REASON',))}")
+        say("", Table(_HIDDEN_COLUMNS, cells))
     _say_costs(callable_, 0 if hidden_too else len(hidden))
+    _show_skills(objects(answer, "skills"))
     print_issues(answer)
 
 
 @tools.command()
-@click.argument("name")
+@click.argument("name", shell_complete=suggestions.tools)
 @cwd_option
 @json_option
 @click.pass_obj
@@ -68,77 +88,37 @@ def why(cwd: Path | None, name: str, as_json: bool) -> None:
     row = next((one for one in objects(answer, "tools") if one.get("name") == name), None)
     about = [one for one in objects(answer, "issues") if one.get("toolName") == name]
     if row is None and not about:
-        raise _unknown(name, objects(answer, "tools"))
+        raise _unknown(name, answer)
     if as_json:
-        print_json({"ok": True, "tool": row, "issues": about})
+        print_json({"tool": row, "issues": about})
         return
     if row is not None:
-        click.echo(printable(_explained(row)))
+        say(_explained(row))
     for issue in about:
         if row is None or issue.get("code") != TRUST_PENDING:  # the reason says so already
-            click.echo(printable(issue_text(issue)))
+            say(issue_text(issue))
 
 
-_force_option: Final = click.option(
-    "--force", is_flag=True, help="Also if no source offers a tool of this name now."
-)
+def _changing_verb(verb: str, about: str, *, of_workspace: bool) -> None:
+    """Add a verb that changes what is allowed of a tool: in one workspace, or in every one."""
+
+    @tools.command(verb, help=about)
+    @click.argument("name", shell_complete=suggestions.tools)
+    @cwd_option
+    @click.option("--force", is_flag=True, help="Also if no source offers a tool of this name now.")
+    @json_option
+    @click.pass_obj
+    def change(cwd: Path | None, /, name: str, force: bool, **_: bool) -> None:
+        place = ["--root", workspace_command.root_of(cwd)] if of_workspace else []
+        _refuse_unknown(name, cwd, force=force)
+        workspace_command.run("tools", verb, name, *place)
 
 
-@tools.command()
-@click.argument("name")
-@cwd_option
-@_force_option
-@click.pass_obj
-def enable(cwd: Path | None, name: str, force: bool) -> None:
-    """Enable a tool."""
-    root = workspace_command.root_of(cwd)
-    _refuse_unknown(name, cwd, force=force)
-    workspace_command.run("tools", "enable", name, "--root", root)
-
-
-@tools.command()
-@click.argument("name")
-@cwd_option
-@_force_option
-@click.pass_obj
-def disable(cwd: Path | None, name: str, force: bool) -> None:
-    """Disable a tool: clients can no longer see, find or call it."""
-    root = workspace_command.root_of(cwd)
-    _refuse_unknown(name, cwd, force=force)
-    workspace_command.run("tools", "disable", name, "--root", root)
-
-
-@tools.command()
-@click.argument("name")
-@cwd_option
-@_force_option
-@click.pass_obj
-def allow(cwd: Path | None, name: str, force: bool) -> None:
-    """Allow a tool to run without asking, in every workspace."""
-    _refuse_unknown(name, cwd, force=force)
-    workspace_command.run("tools", "allow", name)
-
-
-@tools.command(name="ask")
-@click.argument("name")
-@cwd_option
-@_force_option
-@click.pass_obj
-def ask_first(cwd: Path | None, name: str, force: bool) -> None:
-    """Ask a person before every call of a tool, in every workspace."""
-    _refuse_unknown(name, cwd, force=force)
-    workspace_command.run("tools", "ask", name)
-
-
-@tools.command()
-@click.argument("name")
-@cwd_option
-@_force_option
-@click.pass_obj
-def deny(cwd: Path | None, name: str, force: bool) -> None:
-    """Forbid a tool in every workspace."""
-    _refuse_unknown(name, cwd, force=force)
-    workspace_command.run("tools", "deny", name)
+_changing_verb("enable", "Enable a tool.", of_workspace=True)
+_changing_verb("disable", "Disable a tool: clients can no longer see, find or call it.", of_workspace=True)
+_changing_verb("allow", "Allow a tool to run without asking, in every workspace.", of_workspace=False)
+_changing_verb("ask", "Ask a person before every call of a tool, in every workspace.", of_workspace=False)
+_changing_verb("deny", "Forbid a tool in every workspace.", of_workspace=False)
 
 
 def _rank(row: Mapping[str, Any]) -> tuple[int, str]:
@@ -155,16 +135,20 @@ def _group(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _show(rows: Sequence[Mapping[str, Any]]) -> None:
     """The table; where there are several groups, each below its label."""
-    heads = ("TOOL", "SOURCE", "STATE", "TOKENS", "DESCRIPTION")
-    head, *lines = table(heads, map(_cells, rows), flexible=("DESCRIPTION",), optional="DESCRIPTION").split(
-        "\n"
-    )
-    click.echo(head)
-    labels = [_group(row)[1] for row in rows]
-    for before, label, line in zip(["", *labels], labels, lines, strict=False):
-        if label != before and len(set(labels)) > 1:
-            click.echo(f"\n{printable(label)}")
-        click.echo(line)
+    say(Table(_COLUMNS, [_cells(row) for row in rows], groups=[_group(row)[1] for row in rows]))
+
+
+def _show_skills(rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        say("", Table(_SKILL_COLUMNS, [_skill_cells(row) for row in rows]))
+
+
+def _skill_cells(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """A skill's name with its owner, as in its URI; for a server's skill the URI tells them apart."""
+    state = "waits for trust" if row.get("state") == "pending" else row.get("state")
+    address = str(row.get("uri") or "").removeprefix("skill://").removesuffix("/SKILL.md")
+    about = first_sentence(row.get("description"))
+    return (address or row.get("name"), row.get("source"), state, row.get("fileCount"), about)
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -179,7 +163,7 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 def _say_costs(callable_: Sequence[Mapping[str, Any]], unseen: int) -> None:
     listed = [row for row in callable_ if row.get("listed")]
     cost = sum(row.get("tokens") or 0 for row in listed)
-    click.echo("\n" + "; ".join(_sums(len(listed), cost, len(callable_) - len(listed), unseen)))
+    say("", "; ".join(_sums(len(listed), cost, len(callable_) - len(listed), unseen)))
 
 
 def _sums(listed: int, cost: int, on_demand: int, unseen: int) -> Iterator[str]:
@@ -201,14 +185,18 @@ def _explained(row: Mapping[str, Any]) -> str:
     return f"{name} of {source} can be called, but is not listed: it is on demand, tool_search finds it"
 
 
-def _unknown(name: str, rows: Sequence[Mapping[str, Any]]) -> Failure:
-    from difflib import get_close_matches  # noqa: PLC0415 - only who mistypes pays for it
-
-    known = {str(row.get("name")).lower(): str(row.get("name")) for row in rows}
-    near = [known[one] for one in get_close_matches(name.lower()[:128], known, n=3)]
+def _unknown(name: str, answer: Mapping[str, Any]) -> Failure:
+    namespace, _, local = name.partition("__")
+    for source in objects(answer, "sources") if local else ():
+        if source.get("namespace") == namespace and source.get("error"):
+            text = (
+                f"{name} is not known, because {source.get('id')} is {source.get('state')}: {source['error']}"
+            )
+            return Failure(text, "look closer with: lmtb servers.", reason="tool_not_found")
+    found = near(name, (str(row.get("name")) for row in objects(answer, "tools")), count=3)
     step = "list the tools with: lmtb tools --all; the sources with: lmtb servers."
     text = f"no source of this workspace offers a tool named {name}"
-    return Failure(text, f"did you mean {', '.join(near)}?" if near else step, reason="tool_not_found")
+    return Failure(text, f"did you mean {', '.join(found)}?" if found else step, reason="tool_not_found")
 
 
 def _refuse_unknown(name: str, cwd: Path | None, *, force: bool) -> None:
@@ -222,10 +210,10 @@ def _refuse_unknown(name: str, cwd: Path | None, *, force: bool) -> None:
         answer = ask_about("/inspect", cwd)
     except Failure as failure:
         text = f"note: whether there is a tool named {name} was not checked, because {failure.message}"
-        click.echo(printable(text), err=True)
+        say(text, err=True)
         return
     rows = objects(answer, "tools")
     if all(row.get("name") != name for row in rows):
-        unknown = _unknown(name, rows)
+        unknown = _unknown(name, answer)
         step = f"{unknown.next_step} If its source is only down now, add --force"
         raise Failure(unknown.message, step, reason=unknown.reason)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import sys
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
+from host.command_line import VerbGroup, say
+from host.near_names import did_you_mean
 from host.printable import printable
+from host.terminal.colour import has_colour
 from manager import __version__
+from manager.client import Control
 
 _SECTIONS: Final = {
     "The manager": {
         "up": ("up", "Start the manager in the background, unless it runs."),
         "serve": ("serve", "Run the manager in the foreground."),
         "stop": ("stop", "Stop the manager and wait until it is gone."),
+        "restart": ("restart", "Change over to the installed version; sessions are kept."),
         "service": ("service.verb", "Start the manager at login: install, uninstall, status."),
         "status": ("show", "Show the state of the manager and its workspaces."),
+        "top": ("top.verb", "Watch calls, servers and clients live."),
         "workspaces": ("show", "List workspaces and their servers."),
         "clients": ("clients", "List connected clients, and how the project of each was found."),
-        "log": ("show", "Show the manager's last log lines."),
+        "log": ("log", "Show the log of the manager, a workspace or a server."),
     },
     "The workspace of the current folder": {
         "trust": ("trust", "Review what it brings along, and allow it to run."),
@@ -27,48 +34,44 @@ _SECTIONS: Final = {
         "adopt": ("adopt", "Move servers of .mcp.json and the like to its workspace.toml."),
         "tools": ("tools", "List, enable, disable and restrict its tools."),
         "servers": ("servers", "List, restart and sign in to the sources of its tools."),
+        "languages": ("languages", "List its language servers, and what is missing."),
         "call": ("call", "Call one of its tools."),
-        "logs": ("logs", "Show the log of its server and of the programs behind it."),
     },
     "Everywhere": {
         "connect": ("connect", "Run as a stdio MCP server, for clients without HTTP support."),
         "client": ("client.verb", "Connect coding agents: add this server to their files."),
         "secrets": ("secrets", "Store tokens that servers and tools need."),
         "doctor": ("doctor.verb", "Check the installation, and say what to do."),
+        "completion": ("completion.verb", "Complete words of this program in bash, zsh or fish."),
         "uninstall": ("uninstall.verb", "Remove everything that this program made."),
         "demo": ("demo.tour", "Demonstrate every feature on sample workspaces, then clean up."),
     },
 }
 """Verb: (module in this package, which has a command of the verb's name; line for the overview)."""
 _VERBS: Final = {verb: entry for section in _SECTIONS.values() for verb, entry in section.items()}
+_TELL_VERSIONS: Final = frozenset({"up", "serve", "stop", "restart", "service", "status", "connect"})
+"""Verbs that tell by themselves if the manager has another version, or must not."""
 _DETAILS: Final = {"sessions": "show", "whoami": "whoami"}
 """Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
 
-class _Verbs(click.Group):
-    """A group whose commands are imported when they are used, and whose overview imports none."""
+class _Verbs(VerbGroup):
+    """The verbs, with near names for a mistyped one, and an overview that imports none of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        module = _VERBS[cmd_name][0] if cmd_name in _VERBS else _DETAILS.get(cmd_name)
-        if module is None:
-            return None
-        command: click.Command = getattr(import_module(f"manager.cli.{module}"), cmd_name)
-        return command
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        verbs = ((verb, line) for verb, (_, line) in _VERBS.items() if verb.startswith(incomplete))
+        return [*(CompletionItem(verb, help=line) for verb, line in verbs), *options]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
-        is_known = verb in _VERBS or verb in _DETAILS
-        if not is_known and not verb.startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches  # noqa: PLC0415 - only who mistypes pays for it
-
-            near = get_close_matches(verb.lower()[:128], _VERBS, n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            ctx.fail(f"there is no verb {printable(verb)!r}{hint}")
+        if verb not in MODULES and not verb.startswith("-") and not ctx.resilient_parsing:
+            ctx.fail(f"there is no verb {printable(verb)!r}{did_you_mean(verb, _VERBS, count=3)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -78,10 +81,29 @@ class _Verbs(click.Group):
                 formatter.write_dl([(verb.ljust(width), line) for verb, (_, line) in verbs.items()])
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+MODULES: Final = {
+    verb: (f"manager.cli.{module}", verb)
+    for verb, module in ({name: entry[0] for name, entry in _VERBS.items()} | _DETAILS).items()
+}
+"""Every verb, also those that the overview omits -> its module, and the command's name in it."""
+
+
+@click.group(cls=_Verbs, modules=MODULES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.pass_context
 @click.version_option(__version__, message="lm-tools-bridge %(version)s")
-def cli() -> None:
+def cli(ctx: click.Context) -> None:
     """One local MCP endpoint for every coding agent.
 
     Each request is routed to the tools of the workspace it belongs to.
     """
+    ctx.color = has_colour(sys.stdout)
+    Control.answered_by = None
+    if ctx.invoked_subcommand not in _TELL_VERSIONS:
+        ctx.call_on_close(_tell_other_version)
+
+
+def _tell_other_version() -> None:
+    running = Control.answered_by
+    if running not in {None, __version__}:
+        text = f"the manager runs {running}, this program is {__version__}; to change over: lmtb restart"
+        say(f"note: {text}", err=True)

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import json_option, print_json
-from host.printable import printable
+from host.command_line import json_option, print_json, say
+from host.terminal.quantities import duration
+from host.terminal.views import Column, Kind, Table, View
 from manager.cli.output.manager_access import ask
 from manager.cli.output.responses import objects
-from manager.cli.output.text import duration, table
 from manager.documentation import page
 
 _STEPS: Final = {
@@ -25,6 +25,13 @@ _STEPS: Final = {
     "none": "nothing",
 }
 
+_COLUMNS: Final = (
+    Column("REQUEST", Kind.NAME),
+    Column("DECIDED BY", Kind.NAME),
+    Column("WORKSPACE", Kind.FOLDER),
+    Column("CLIENT SENT", Kind.DETAIL),
+)
+
 
 @click.command()
 @json_option
@@ -36,25 +43,24 @@ def whoami(as_json: bool) -> None:
     """
     found = objects(ask("/mcp/status"), "clients")
     if as_json:
-        print_json({"ok": True, "clients": found})
+        print_json({"clients": found})
         return
     if not found:
-        click.echo("no client has sent a request since the manager started")
+        say("no client has sent a request since the manager started")
         return
-    click.echo("\n\n".join(_client(one) for one in reversed(found)))
+    say(*[view for one in reversed(found) for view in ("", *_client(one))][1:])
     if any(_newest(one).get("source") == "none" for one in found):
-        click.echo(f"\nno workspace? how each client can send its folder: {printable(page('clients'))}")
+        say("", f"no workspace? how each client can send its folder: {page('clients')}")
 
 
-def _client(client: Mapping[str, Any]) -> str:
+def _client(client: Mapping[str, Any]) -> tuple[View, ...]:
     words = [client.get("name") or "(unnamed client)", client.get("version")]
     era = "sessions" if client.get("era") == "legacy" else "stateless"
     ago = duration(client.get("lastSeenAgeSec"))
     about = [f"{era} {client.get('protocolVersion')}", f"{ago} ago" if ago else "?"]
-    head = printable(f"{' '.join(str(word) for word in words if word)}  ({', '.join(about)})")
-    heads = ("  REQUEST", "WORKSPACE", "DECIDED BY", "CLIENT SENT")
     rows = [_row(one) for one in reversed(objects(client, "requests"))]
-    return f"{head}\n{table(heads, rows, flexible=('WORKSPACE', 'CLIENT SENT'))}"
+    head = f"{' '.join(str(word) for word in words if word)}  ({', '.join(about)})"
+    return head, Table(_COLUMNS, rows, indent=2)
 
 
 def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
@@ -62,9 +68,9 @@ def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
     said = [f"{name}={text}" for name, text in sent.items()] if isinstance(sent, dict) else []
     source = request.get("source")
     return (
-        f"  {request.get('method')}",
-        request.get("workspace"),
+        request.get("method"),
         _STEPS.get(str(source), source),
+        request.get("workspace"),
         "  ".join(said) or None,
     )
 

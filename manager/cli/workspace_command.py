@@ -6,19 +6,20 @@ running servers see changes with the next request.
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from host.command_line import Failure
+from host.command_line import Failure, is_json
 from manager.cli.output.manager_access import current_folder, unmatched, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 
-_NEED_PATH: Final = frozenset({"trust", "env"})
+_NEED_PATH: Final = frozenset({"trust", "pending", "env", "languages"})
 """Verbs that look up programs: they need the PATH of the manager's servers."""
 _PATH_S: Final = 1.0
 """Longest wait for the manager's PATH, which these verbs can do without."""
@@ -26,7 +27,7 @@ _PATH_S: Final = 1.0
 
 def run(*words: str) -> NoReturn:
     """Replace this process with the workspace server's command, given the user's folders and `words`."""
-    command = _command(words)
+    command = command_line(*words)
     try:
         os.execv(sys.executable, command)  # noqa: S606  no shell is meant
     except OSError as error:
@@ -35,18 +36,34 @@ def run(*words: str) -> NoReturn:
 
 def run_and_wait(*words: str) -> int:
     """Run the workspace server's command at this terminal; returns its exit status."""
-    command = _command(words)
+    command = command_line(*words)
+    # Ctrl-C reaches both, and the command says so; its own handling is the default again
+    before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         return subprocess.run(command, check=False).returncode
     except OSError as error:
         raise _unusable(error) from error
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def answer_of(*words: str, limit_s: float) -> dict[str, Any] | None:
+    """The JSON object that the workspace server's command prints; None if it fails or takes too long."""
+    try:
+        command = [*command_line(*words), "--json"]
+        ended = subprocess.run(command, capture_output=True, timeout=limit_s, check=True)
+        found = json.loads(ended.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _unusable(error: OSError) -> Failure:
     return Failure(f"{sys.executable} cannot be run: {error}", "install the program again")
 
 
-def _command(words: Sequence[str]) -> list[str]:
+def command_line(*words: str) -> list[str]:
+    """The program and arguments that run the workspace server's command."""
     paths = user_paths()
     folders = (
         "--config-dir", str(paths.config_dir), "--state-dir", str(paths.state_dir),
@@ -56,7 +73,8 @@ def _command(words: Sequence[str]) -> list[str]:
     known = () if search is None else ("--path", search)
     sys.stdout.flush()
     sys.stderr.flush()
-    return [sys.executable, "-I", "-m", "workspace_server.command", *folders, *known, *words]
+    flags = ("--json",) if is_json() else ()
+    return [sys.executable, "-I", "-m", "workspace_server.command", *folders, *known, *words, *flags]
 
 
 def _managers_path(paths: Paths) -> str | None:

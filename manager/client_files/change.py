@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -59,7 +59,7 @@ def entry_in(content: bytes | None, form: FileFormat, file: str) -> Entry | Refu
     text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
-    found = _value_at(text, form)
+    found = value_at(text, form, form.path)
     if isinstance(found, SyntaxProblem | FormProblem):
         return refused(found, file)
     if found is not None and not isinstance(found, dict):
@@ -132,10 +132,11 @@ def removal(
     return _change(content, jsonc_edit.without_member(text, form.path, form.dialect), file)
 
 
-def _value_at(text: str, form: FileFormat) -> Any:
+def value_at(text: str, form: FileFormat, path: Sequence[str]) -> Any | SyntaxProblem | FormProblem:
+    """The value at a path of names in a file's text; None if it is missing."""
     if form.dialect is None:
-        return toml_edit.value_at(text, form.path)
-    return jsonc_edit.value_at(text, form.path, form.dialect)
+        return toml_edit.value_at(text, path)
+    return jsonc_edit.value_at(text, path, form.dialect)
 
 
 def _with_entry(

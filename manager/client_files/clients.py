@@ -61,6 +61,7 @@ class Client:
         entry: makes the entry.
         note: what a person should know after it was added.
         sign: the folder that exists if the client was used; None if it is the file's folder.
+        sends_folder: whether its entry sends the project's folder.
     """
 
     id: str
@@ -72,6 +73,7 @@ class Client:
     entry: MakeEntry
     note: str = ""
     sign: Callable[[Machine], Path] | None = None
+    sends_folder: bool = False
 
     def candidates(self, machine: Machine) -> tuple[Path, ...]:
         """The paths its file may have; the last one is created if there is none."""
@@ -99,6 +101,7 @@ CLIENTS: Final = (
         FileFormat("mcpServers", JSON),
         entries.claude_code,
         sign=lambda machine: machine.variable("CLAUDE_CONFIG_DIR") or machine.home / ".claude",
+        sends_folder=True,
     ),
     Client(
         "codex",
@@ -109,6 +112,7 @@ CLIENTS: Final = (
         FileFormat("mcp_servers", None),
         entries.codex,
         "Codex now waits for the manager, and does not start without it: run lmtb service install",
+        sends_folder=True,
     ),
     Client(
         "gemini-cli",
@@ -119,6 +123,7 @@ CLIENTS: Final = (
         FileFormat("mcpServers", COMMENTS),
         entries.gemini,
         "Gemini CLI connects only in folders that you trust in Gemini CLI",
+        sends_folder=True,
     ),
     Client(
         "opencode",
@@ -128,6 +133,7 @@ CLIENTS: Final = (
         ("opencode",),
         FileFormat("mcp", RELAXED),
         entries.opencode,
+        sends_folder=True,
     ),
     Client(
         "vscode",

@@ -6,6 +6,7 @@ A file that is not plainly the user's own is refused, and nothing is written.
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from contextlib import suppress
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from host import private_files
+from host.private_files import UnsafePathError
 from manager.client_files.change import Change
 from manager.client_files.refusals import Refusal
 
@@ -127,7 +129,8 @@ def _unusable(path: Path, status: os.stat_result) -> Refusal | None:
         return Refusal("not_a_file", f"{path} is not a regular file", "remove it")
     if sys.platform != "win32" and status.st_uid != os.geteuid():
         text = f"{path} belongs to another user (uid {status.st_uid})"
-        return Refusal("other_user", text, "run this as its owner")
+        own = f'give it to yourself: sudo chown "$USER" {shlex.quote(str(path))}'
+        return Refusal("other_user", text, "run this as its owner" if status.st_uid else own)
     if status.st_size > MAX_BYTES:
         return _too_large(path)
     if sys.platform != "win32" and not status.st_mode & 0o444:
@@ -159,3 +162,12 @@ def _remove_folders(folders: list[Path]) -> None:
     for folder in reversed(folders):
         with suppress(OSError):
             folder.rmdir()
+
+
+def unusable_state(error: Exception) -> Refusal:
+    """The refusal for a state folder in which nothing can be remembered."""
+    if isinstance(error, UnsafePathError):
+        return Refusal(
+            "write_failed", f"the state folder cannot be used: {error.path} {error.reason}", error.hint
+        )
+    return Refusal("write_failed", f"the state folder cannot be used: {error}", "check with: lmtb doctor")

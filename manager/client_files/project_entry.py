@@ -1,4 +1,4 @@
-"""Translates a server of a project's client file into an entry of `workspace.toml`, or says why not. Pure.
+"""Translates a server of a client's file into an entry of `workspace.toml`, or says why not. Pure.
 
 `workspace_server/config/formats/` reads both forms; a test compares what it would run before and after.
 Placeholders stay as they are, because `workspace.toml` reads those of all clients. An entry stays where it is
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from manager.client_files.change import is_ours
-from manager.client_files.project_file_formats import ProjectFile, changed_meaning
+from manager.client_files.project_file_formats import ServersFile, StaysError, changed_meaning
 
 Kind = Literal["stdio_servers", "remote_servers"]
 
@@ -33,7 +33,7 @@ _COMMON: Final = {
     "keywords": _TEXTS, "default": str, "timeout_s": float, "task": bool,
 }  # fmt: skip
 _KEYS: Final[Mapping[Kind, Mapping[str, Any]]] = {
-    "stdio_servers": {**_COMMON, "env": _PAIRS, "env_file": str, "cwd": str, "sharing": str},
+    "stdio_servers": {**_COMMON, "env": _PAIRS, "env_file": str, "cwd": str, "sharing": str, "data": _TEXTS},
     "remote_servers": {
         **_COMMON, "url": str, "headers": _PAIRS, "token": str, "token_env": str, "token_secret": str,
         "client_id": str, "client_secret": str, "scope": str, "allow_private": bool,
@@ -51,6 +51,7 @@ _OAUTH: Final = {
     "scopes": "scope",
     "scope": "scope",
 }
+LEADS_TO_US: Final = "it leads to LM Tools Bridge itself"
 _MAX_TIMEOUT_S: Final = 600.0
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
@@ -72,6 +73,16 @@ class TomlEntry:
         )  # fmt: skip
         return (self.kind, *(self.table.get(key) for key in keys))
 
+    def also_in(self, other: TomlEntry) -> TomlEntry:
+        """This entry for its own projects and those of another entry."""
+        mine, theirs = self.table.get("projects"), other.table.get("projects")
+        table = {key: value for key, value in self.table.items() if key != "projects"}
+        if mine is None or theirs is None:
+            return TomlEntry(self.kind, table)
+        return TomlEntry(
+            self.kind, {**table, "projects": [*mine, *(one for one in theirs if one not in mine)]}
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Untranslatable:
@@ -80,30 +91,29 @@ class Untranslatable:
     reason: str
 
 
-class _StaysError(Exception):
-    """The entry stays; the message is the reason."""
-
-
 def namespace(name: str) -> str:
     """The namespace that the workspace server gives to an entry of this name."""
     return _UNFIT.sub("_", name.strip())
 
 
-def translate(name: str, entry: Any, file: ProjectFile) -> TomlEntry | Untranslatable:
+def translate(name: str, entry: Any, file: ServersFile) -> TomlEntry | Untranslatable:
     """The entry of `workspace.toml` that means the same as a server of a client's file."""
     try:
         if not isinstance(entry, dict):
-            raise _StaysError("it is not an object")
+            raise StaysError("it is not an object")
         if leads_to_manager(entry):
-            raise _StaysError("it leads to LM Tools Bridge itself")
+            raise StaysError(LEADS_TO_US)
         if not name.strip():
-            raise _StaysError("it has no name")
+            raise StaysError("it has no name")
+        entry = file.restated(entry)
         kind = _kind(entry)
         table = {"namespace": name, **_start(kind, entry, file), **_others(kind, entry)}
+        if file.project is not None:
+            table["projects"] = [file.project]
         changed = changed_meaning(table, file)
         if changed is not None:
-            raise _StaysError(changed)
-    except _StaysError as reason:
+            raise StaysError(changed)
+    except StaysError as reason:
         return Untranslatable(str(reason))
     return TomlEntry(kind, table)
 
@@ -126,33 +136,33 @@ def _program(word: str) -> str:
 
 def _kind(entry: Mapping[str, Any]) -> Kind:
     if "type" in entry and "transport" in entry:
-        raise _StaysError('"type" and "transport" say the same')
+        raise StaysError('"type" and "transport" say the same')
     written = entry.get("type", entry.get("transport"))
     if written is None:
         if "command" in entry:
             return "stdio_servers"
         if "url" in entry:
             return "remote_servers"
-        raise _StaysError('"command" or "url" is missing')
+        raise StaysError('"command" or "url" is missing')
     kind = _KINDS.get(written) if isinstance(written, str) else None
     if kind is None:
-        raise _StaysError('its "type" is not supported')
+        raise StaysError('its "type" is not supported')
     return kind
 
 
-def _start(kind: Kind, entry: Mapping[str, Any], file: ProjectFile) -> dict[str, Any]:
+def _start(kind: Kind, entry: Mapping[str, Any], file: ServersFile) -> dict[str, Any]:
     """The command, or the transport if it is not the default."""
     if kind == "stdio_servers":
         command, arguments = entry.get("command"), entry.get("args", [])
         if not isinstance(command, str) or not command.strip():
-            raise _StaysError('"command" is missing')
+            raise StaysError('"command" is missing')
         if not isinstance(arguments, list) or not all(
             isinstance(one, str | int | float) for one in arguments
         ):
-            raise _StaysError('"args" is not a list of strings')
+            raise StaysError('"args" is not a list of strings')
         return {"command": [command, *map(str, arguments)]}
     if not isinstance(entry.get("url"), str) or not entry["url"].strip():
-        raise _StaysError('"url" is missing')
+        raise StaysError('"url" is missing')
     written = entry.get("type", entry.get("transport"))
     if written is None or (written != "sse" and file.falls_back):
         return {}
@@ -168,7 +178,7 @@ def _others(kind: Kind, entry: Mapping[str, Any]) -> dict[str, Any]:
         made = _TRANSLATIONS[key](value) if key in _TRANSLATIONS else {key: value}
         for own, one in made.items():
             if own in found:
-                raise _StaysError(f'"{key}" and another key say the same')
+                raise StaysError(f'"{key}" and another key say the same')
             if not (own == "auth" and key in ("oauth", "auth") and kind == "remote_servers"):
                 _check_value(kind, own, one, key)
             found[own] = one
@@ -178,7 +188,7 @@ def _others(kind: Kind, entry: Mapping[str, Any]) -> dict[str, Any]:
 def _check_value(kind: Kind, own: str, value: Any, key: str) -> None:
     wanted = _KEYS[kind].get(own)
     if wanted is None:
-        raise _StaysError(f'workspace.toml has nothing for its key "{key}"')
+        raise StaysError(f'workspace.toml has nothing for its key "{key}"')
     if wanted is _TEXTS:
         fits = isinstance(value, list) and all(isinstance(one, str) for one in value)
     elif wanted is _PAIRS:
@@ -190,7 +200,7 @@ def _check_value(kind: Kind, own: str, value: Any, key: str) -> None:
     else:
         fits = isinstance(value, wanted)
     if not fits:
-        raise _StaysError(f'workspace.toml cannot hold the value of "{key}"')
+        raise StaysError(f'workspace.toml cannot hold the value of "{key}"')
 
 
 def _is_table(own: str, value: Any) -> bool:
@@ -203,27 +213,27 @@ def _is_table(own: str, value: Any) -> bool:
 
 def _disabled(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, bool):
-        raise _StaysError('"disabled" is not true or false')
+        raise StaysError('"disabled" is not true or false')
     return {"enabled": not value}
 
 
 def _timeout(value: Any) -> Mapping[str, Any]:
     """Milliseconds as seconds, in the range that the workspace server limits them to."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _StaysError('"timeout" is not a number')
+        raise StaysError('"timeout" is not a number')
     seconds = min(max(value, 1000.0), _MAX_TIMEOUT_S * 1000) / 1000
     return {"timeout_s": int(seconds) if seconds.is_integer() else seconds}
 
 
 def _oauth(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise _StaysError("its OAuth settings are not an object")
+        raise StaysError("its OAuth settings are not an object")
     found: dict[str, Any] = {"auth": "oauth"}
     for key, one in value.items():
         own = _OAUTH.get(key)
         text = " ".join(map(str, one)) if own == "scope" and isinstance(one, list) else one
         if own is None or own in found or not isinstance(text, str):
-            raise _StaysError(f'workspace.toml has nothing for the OAuth setting "{key}"')
+            raise StaysError(f'workspace.toml has nothing for the OAuth setting "{key}"')
         found[own] = text
     return found
 

@@ -1,4 +1,4 @@
-"""Describes the files of a project whose servers a client starts itself, and what their strings mean. Pure.
+"""Describes files whose servers a client starts itself, and what their strings mean; those of projects. Pure.
 
 `workspace_server/config/formats/variables.py` has the rules for placeholders.
 """
@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from manager.client_files.change import FileFormat
+from manager.client_files.jsonc_parser import Dialect
+
+_RELAXED: Final = Dialect(comments=True, trailing_commas=True)
 _ONLY_EDITORS: Final = re.compile(r"\$\{(?:input|command|config|extensionInstallFolder):[^}]*\}?")
 _BARE_VARIABLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}]*)?\}")
 _SHARED_NAMES: Final = frozenset(
@@ -18,17 +22,26 @@ _SHARED_NAMES: Final = frozenset(
 _NO_TEXT: Final = re.compile("[\x00\x7f\ud800-\udfff]")
 
 
+class StaysError(Exception):
+    """An entry stays in its file; the message is the reason."""
+
+
 @dataclass(frozen=True, slots=True)
-class ProjectFile:
-    """A file of a project whose servers a client starts itself.
+class ServersFile:
+    """An object with servers in a file of a client, which starts them itself.
 
     Attributes:
-        path: where it is in the project.
+        path: where it is in the project; absolute for a file of the user.
         member: the name of the object with the servers.
         client: the client's name.
         bare: whether `${X}` is a variable there, as in `workspace.toml`.
         tilde: whether a leading `~` is the home folder there, as in `workspace.toml`.
         falls_back: whether the type `http` allows the older HTTP+SSE, too.
+        dialect: how the file is written; None for TOML.
+        sections: the names that lead to the object, before `member`.
+        restated: writes an entry of the file with the keys and variables of `.mcp.json`. Raises
+            `StaysError` if that has nothing for a part of it.
+        project: the only folder in which the client uses these servers; None for all.
     """
 
     path: str
@@ -37,17 +50,31 @@ class ProjectFile:
     bare: bool
     tilde: bool
     falls_back: bool
+    dialect: Dialect | None = _RELAXED
+    sections: tuple[str, ...] = ()
+    restated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    project: str | None = None
+
+    @property
+    def container(self) -> tuple[str, ...]:
+        """The names that lead to the object with the servers."""
+        return (*self.sections, self.member)
+
+    @property
+    def form(self) -> FileFormat:
+        """How the file is written."""
+        return FileFormat(self.member, self.dialect)
 
 
 PROJECT_FILES: Final = (
-    ProjectFile(".mcp.json", "mcpServers", "Claude Code", bare=True, tilde=False, falls_back=False),
-    ProjectFile(".vscode/mcp.json", "servers", "VS Code", bare=False, tilde=True, falls_back=True),
-    ProjectFile(".cursor/mcp.json", "mcpServers", "Cursor", bare=False, tilde=True, falls_back=True),
+    ServersFile(".mcp.json", "mcpServers", "Claude Code", bare=True, tilde=False, falls_back=False),
+    ServersFile(".vscode/mcp.json", "servers", "VS Code", bare=False, tilde=True, falls_back=True),
+    ServersFile(".cursor/mcp.json", "mcpServers", "Cursor", bare=False, tilde=True, falls_back=True),
 )
 """In the workspace server's order of precedence."""
 
 
-def changed_meaning(table: Mapping[str, Any], file: ProjectFile) -> str | None:
+def changed_meaning(table: Mapping[str, Any], file: ServersFile) -> str | None:
     """Why a string of an entry would mean something else in `workspace.toml`; None if all mean the same."""
     for text in _strings(table):
         if _NO_TEXT.search(text):

@@ -1,4 +1,4 @@
-"""Moves servers between the files of one project: changes all files or none, and takes that back. Blocks.
+"""Changes the files of one project that have servers, for `lmtb adopt`. Blocks.
 
 A file that lies outside of the project, by a link, is refused: the project would else decide about files of
 its user, such as the `workspace.toml` that needs no trust.
@@ -8,117 +8,43 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from host import private_files
-from host.private_files import LockTimeout, UnsafePathError
-from manager.client_files import file_access, undo_records
-from manager.client_files.adoption import WORKSPACE_FILE, Adoption, decide
-from manager.client_files.change import Change
+from manager.client_files import file_access
+from manager.client_files.adoption import WORKSPACE_FILE
+from manager.client_files.adoption_files import AdoptionFiles
 from manager.client_files.file_access import FileState
-from manager.client_files.project_file_formats import PROJECT_FILES, ProjectFile
+from manager.client_files.project_file_formats import PROJECT_FILES, ServersFile
 from manager.client_files.refusals import Refusal
-from manager.client_files.undo_records import UndoRecord
-from manager.client_files.workbench import Planned
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedAdoption:
-    """An adoption, and the changes of files that carry it out."""
-
-    adoption: Adoption
-    files: tuple[Planned, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectFiles:
-    """The files of one project that have servers, and the folder with the undo records."""
+@dataclass(frozen=True)
+class ProjectFiles(AdoptionFiles):
+    """The files of the project in the folder `root`."""
 
     root: Path
     state_dir: Path
+    target: str = WORKSPACE_FILE
 
-    def read(self) -> dict[str, FileState] | Refusal:
-        """Every file by its path in the project, also those that do not exist."""
-        states: dict[str, FileState] = {}
-        for path in (WORKSPACE_FILE, *(file.path for file in PROJECT_FILES)):
-            state = self._read(path)
-            if isinstance(state, Refusal):
-                return state
-            same = next((name for name, one in states.items() if one.target == state.target), None)
-            if same is not None:
-                text = f"{path} and {same} are the same file"
-                return Refusal(
-                    "same_file", text, f"replace the link {path} by a file of its own, or remove it"
-                )
-            states[path] = state
-        return states
-
-    def plan(self, names: Collection[str] = ()) -> PlannedAdoption | Refusal:
-        """What would move, and how the files would change."""
-        states = self.read()
-        if isinstance(states, Refusal):
-            return states
-        adoption = decide({path: state.content for path, state in states.items()}, names)
-        if isinstance(adoption, Refusal):
-            return adoption
-        files = tuple(Planned(states[path], change.after) for path, change in adoption.changes.items())
-        refused = next(filter(None, (file_access.writable(one.state) for one in files)), None)
-        return refused or PlannedAdoption(adoption, files)
-
-    def started_by_clients(self) -> dict[ProjectFile, list[str]]:
-        """The servers that clients start themselves, of those that can move; none if a file is refused."""
-        planned = self.plan()
-        found: dict[ProjectFile, list[str]] = {}
-        for one in () if isinstance(planned, Refusal) else planned.adoption.moved:
-            if one.is_started:
-                found.setdefault(one.file, []).append(one.name)
-        return found
-
-    def adopt(self, planned: PlannedAdoption) -> Refusal | None:
-        """Write all files, or none if one of them fails, and remember the bytes."""
-        return self._locked(lambda: self._adopt(planned.files))
-
-    def plan_undo(self) -> tuple[Planned, ...] | Refusal:
-        """How the files would be restored; `changed_since` if one is no longer what was written."""
-        try:
-            records = undo_records.load_set(self.state_dir, self._name)
-        except (OSError, UnsafePathError) as error:
-            return Refusal("no_undo", f"the undo record cannot be read: {error}", "edit the files by hand")
-        if not records:
-            return Refusal("no_undo", f"nothing to undo in {self.root}", "look at the files, or at git diff")
-        changed = self.changed_since(records)
-        if changed:
-            files = ", ".join(str(state.path) for state, _ in changed)
-            return Refusal("changed_since", f"changed since: {files}", "edit the files by hand")
-        planned = []
-        for record in records:
-            state = self._read(str(record.path.relative_to(self.root)))
-            if isinstance(state, Refusal):
-                return state
-            if state.content != record.before:
-                planned.append(Planned(state, record.before, record.folders))
-        return tuple(planned)
-
-    def changed_since(self, records: Sequence[UndoRecord] | None = None) -> list[tuple[FileState, bytes]]:
-        """The files that are neither what was written nor what was there before, with what was written."""
-        if records is None:
-            records = undo_records.load_set(self.state_dir, self._name)
-        found = []
-        for record in records:
-            state = file_access.read(record.path)
-            if isinstance(state, FileState) and state.content not in (record.after, record.before):
-                found.append((state, record.after))
-        return found
-
-    def undo(self, planned: Sequence[Planned]) -> Refusal | None:
-        """Restore all files, or none if one of them fails, and forget the change."""
-        return self._locked(lambda: self._undo(planned))
+    @property
+    def files(self) -> Sequence[ServersFile]:
+        """The files of clients in a project."""
+        return PROJECT_FILES
 
     @property
     def _name(self) -> str:
         return "project-" + hashlib.sha256(os.fsencode(self.root)).hexdigest()[:32]
+
+    def started_by_clients(self) -> dict[ServersFile, list[str]]:
+        """The servers that clients start themselves, of those that can move; none if a file is refused."""
+        planned = self.plan()
+        found: dict[ServersFile, list[str]] = {}
+        for one in () if isinstance(planned, Refusal) else planned.adoption.moved:
+            if one.is_started:
+                found.setdefault(one.file, []).append(one.name)
+        return found
 
     def _read(self, path: str) -> FileState | Refusal:
         place = self.root / path
@@ -127,102 +53,3 @@ class ProjectFiles:
             text = f"{path} is a link to a file outside of the project: {target}"
             return Refusal("outside_project", text, "replace the link by a file of its own, or remove it")
         return file_access.read(place)
-
-    def _locked(self, work: Callable[[], Refusal | None]) -> Refusal | None:
-        folder = self.state_dir / undo_records.FOLDER
-        try:
-            private_files.make_private(self.state_dir)
-            private_files.make_private(folder)
-            with private_files.locked(folder / "lock"):
-                return work()
-        except (OSError, UnsafePathError, LockTimeout) as error:
-            text = f"the state folder cannot be used: {error}"
-            return Refusal("write_failed", text, "check with: lmtb doctor")
-
-    def _adopt(self, files: Sequence[Planned]) -> Refusal | None:
-        old = undo_records.load_set(self.state_dir, self._name)
-        self._remember(files, {})
-        try:
-            made = write_all(files)
-        except BaseException:
-            self._restore_record(files, old)
-            raise
-        if isinstance(made, Refusal):
-            self._restore_record(files, old)
-            return made
-        self._remember(files, made)
-        return None
-
-    def _restore_record(self, files: Sequence[Planned], old: Sequence[UndoRecord]) -> None:
-        """Take back `_remember`, unless a file could not be restored: the new record has its bytes."""
-        if any(_content(one.state.path) != one.state.content for one in files):
-            return
-        if old:
-            undo_records.save_set(self.state_dir, self._name, old)
-        else:
-            undo_records.forget(self.state_dir, self._name)
-
-    def _remember(self, files: Sequence[Planned], folders: Mapping[Path, Sequence[Path]]) -> None:
-        records = [
-            UndoRecord(
-                one.state.path, one.state.content, one.after or b"", tuple(folders.get(one.state.path, ()))
-            )
-            for one in files
-        ]
-        undo_records.save_set(self.state_dir, self._name, records)
-
-    def _undo(self, files: Sequence[Planned]) -> Refusal | None:
-        made = write_all(files)
-        if isinstance(made, Refusal):
-            return made
-        undo_records.forget(self.state_dir, self._name)
-        return None
-
-
-def write_all(files: Sequence[Planned]) -> dict[Path, list[Path]] | Refusal:
-    """Write every file, or restore those that were written if one fails; the folders made for each file."""
-    made: dict[Path, list[Path]] = {}
-    for number, planned in enumerate(files):
-        try:
-            written = _write(planned)
-        except BaseException:  # Ctrl-C
-            _roll_back(files[: number + 1], made)
-            raise
-        if isinstance(written, Refusal):
-            lost = "".join(f"; {one}" for one in _roll_back(files[:number], made))
-            return replace(written, message=written.message + lost)
-        made[planned.state.path] = written
-    return made
-
-
-def _write(planned: Planned) -> list[Path] | Refusal:
-    if planned.after is not None:
-        return file_access.replace(planned.state, Change(planned.state.content, planned.after))
-    return file_access.delete(planned.state, list(planned.folders)) or []
-
-
-def _content(path: Path) -> bytes | None:
-    state = file_access.read(path)
-    return state.content if isinstance(state, FileState) else None
-
-
-def _roll_back(written: Sequence[Planned], made: Mapping[Path, Sequence[Path]]) -> list[str]:
-    """Restore files; returns why some could not be restored."""
-    lost = []
-    for planned in reversed(written):
-        path = planned.state.path
-        now = file_access.read(path)
-        back = now if isinstance(now, Refusal) else _restored(now, planned, made.get(path, ()))
-        if isinstance(back, Refusal):
-            lost.append(f"{path} could not be restored ({back.message}); try: lmtb adopt --undo")
-    return lost
-
-
-def _restored(now: FileState, planned: Planned, folders: Sequence[Path]) -> list[Path] | Refusal:
-    if now.content == planned.state.content:
-        return []
-    if now.content != planned.after:
-        return Refusal(
-            "changed_meanwhile", f"{now.path} was changed by another program meanwhile", "try again"
-        )
-    return _write(Planned(now, planned.state.content, tuple(folders)))

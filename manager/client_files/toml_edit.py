@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from host.toml_text import check_editable, parse_toml
 from manager.client_files.refusals import FormProblem, SyntaxProblem
 
 Problem = SyntaxProblem | FormProblem
@@ -83,8 +84,8 @@ def without_table(text: str, path: Sequence[str]) -> str | Problem:
 
 def _parsed(text: str) -> Any | SyntaxProblem:
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return parse_toml(text)
+    except (ValueError, RecursionError) as error:  # ValueError: not TOML, or a number of too many digits
         found = _LINE.search(str(error))
         return SyntaxProblem(int(found[1]) if found else None, str(error).partition(" (at ")[0])
 
@@ -164,16 +165,18 @@ def _by_tomlkit(text: str, expected: Sequence[Any], change: Callable[[Any], None
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
     try:
+        check_editable(text)
         document = tomlkit.parse(text)
         change(document)
         changed = tomlkit.dumps(document)
     except (TOMLKitError, KeyError, TypeError, ValueError):
         return _BY_HAND
-    lost = _comments(text) - _comments(changed)
+    lost = comments(text) - comments(changed)
     return changed if _says(changed, *expected) and not lost else _BY_HAND
 
 
-def _comments(text: str) -> Counter[str]:
+def comments(text: str) -> Counter[str]:
+    """The comment lines of a text."""
     return Counter(line.strip() for line in text.splitlines() if line.lstrip().startswith("#"))
 
 
@@ -214,7 +217,10 @@ def _delete(document: Any, path: Sequence[str]) -> None:
 def _says(text: str, *expected: Any) -> bool:
     """Whether a text has one of these values."""
     value = _parsed(text)
-    return not isinstance(value, SyntaxProblem) and value in expected
+    try:
+        return not isinstance(value, SyntaxProblem) and value in expected
+    except RecursionError:  # comparing goes deeper than parsing
+        return False
 
 
 def _with(value: Mapping[str, Any], path: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:

@@ -145,9 +145,7 @@ class ClientFiles:
             with private_files.locked(folder / "lock"):
                 return self._undo(client, planned) if undo else self._write(client, planned)
         except (OSError, UnsafePathError, LockTimeout) as error:
-            return Refusal(
-                "write_failed", f"the state folder cannot be used: {error}", "check with: lmtb doctor"
-            )
+            return file_access.unusable_state(error)
 
     def _path(self, client: Client) -> Path:
         candidates = client.candidates(self.machine)

@@ -25,6 +25,7 @@ from manager.relay import direct_relay
 from manager.relay.direct_relay import DirectRelay
 from manager.relay.writer import Writer
 from manager.route_cache.route_cache import RouteCache
+from manager.routing.client_profiles import ClientProfiles
 from manager.routing.json.scan import check_json
 from manager.routing.request_heads.request_metadata import METHODS
 from manager.routing.state.clients import RecentClients
@@ -62,6 +63,7 @@ class McpRoutes:
         legacy: SessionEndpoint,
         modern: StatelessEndpoint,
         settings: Settings,
+        profiles: ClientProfiles,
         *,
         own_task: OwnTask,
         clients: RecentClients,
@@ -72,6 +74,7 @@ class McpRoutes:
         self._legacy = legacy
         self._modern = modern
         self.settings = settings
+        self._profiles = profiles
         self._own_task = own_task
         self._clients = clients
         self.route_cache = RouteCache(
@@ -81,6 +84,7 @@ class McpRoutes:
             clients=clients,
             forwarder=dispatch.forwarder,
             settings=settings,
+            profiles=profiles,
         )
         self._of_session = SessionRoutes(legacy, dispatch.workspaces, lambda: self.is_draining)
 
@@ -148,7 +152,7 @@ class McpRoutes:
         if not isinstance(inbound.message, Request):
             http_request.respond(202)
             return
-        exchange = exchange_of(http_request.metadata, inbound, inbound.message, None)
+        exchange = exchange_of(http_request.metadata, inbound, inbound.message, None, self._profiles)
         self._note(exchange, http_request.received_at)
         if self._send_at_once(http_request, exchange) is None:
             self._work(http_request, exchange, partial(self._modern.answer, exchange))
@@ -162,7 +166,7 @@ class McpRoutes:
                 self._legacy.heard(known, message)
             http_request.respond(202)
         elif message.method == names.INITIALIZE:
-            exchange = exchange_of(http_request.metadata, inbound, message, None)
+            exchange = exchange_of(http_request.metadata, inbound, message, None, self._profiles)
             self._work(http_request, exchange, partial(self._legacy.initialize, exchange))
         else:
             session = self._legacy.session(identity)
@@ -185,7 +189,7 @@ class McpRoutes:
     def _in_session(
         self, http_request: HttpRequest, inbound: Inbound, message: Request, session: Session
     ) -> None:
-        exchange = exchange_of(http_request.metadata, inbound, message, session)
+        exchange = exchange_of(http_request.metadata, inbound, message, session, self._profiles)
         exchange.headers[headers.SESSION] = session.id
         self._note(exchange, http_request.received_at)
         key = jsonrpc.id_key(message.id)

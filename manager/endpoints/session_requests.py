@@ -27,7 +27,7 @@ from manager.sessions.roots import SessionRoots
 from manager.sessions.round_trips import RoundTrips
 from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
-from protocol import headers, jsonrpc, names
+from protocol import headers, jsonrpc, names, skills
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound
 from protocol.jsonrpc import Notification, Response
@@ -39,6 +39,7 @@ _CAPABILITIES: Final = {
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
+    "extensions": {skills.EXTENSION: skills.CAPABILITY},
     "experimental": {"codex/sandbox-state-meta": {}},
 }
 """Everything that a workspace may offer, as MCP declares capabilities once, before a workspace is chosen."""
@@ -81,6 +82,7 @@ class SessionEndpoint:
         self._preferences = preferences
         self._roots = SessionRoots(session_manager, settings.roots_wait_s)
         self._limit = settings.response_limit
+        self._session_limit = settings.session_limit
 
     # -- the session of a request -------------------------------------------------------------------------
 
@@ -108,7 +110,7 @@ class SessionEndpoint:
         revision = inbound.revision if inbound.revision in LEGACY_REVISIONS else ASSUMED_LEGACY
         session = await self.session_manager.open(revision or ASSUMED_LEGACY, b"", b"{}", own_id)
         if session is None:
-            return too_many()
+            return too_many(self._session_limit)
         logger().info("session.recover", session=short(session.id))
         self.session_manager.get(session.id)  # the handshake is its first use
         return session
@@ -125,7 +127,7 @@ class SessionEndpoint:
         discovered = await self._server_discover.result(exchange)
         session = await self.session_manager.open(negotiate(requested), client, capabilities, mode=mode)
         if session is None:
-            return result_format.refuse(exchange, too_many())
+            return result_format.refuse(exchange, too_many(self._session_limit))
         session.opened_at = began
         exchange.session = session
         exchange.headers[headers.SESSION] = session.id
@@ -178,13 +180,14 @@ class SessionEndpoint:
 
     def _translated(self, exchange: Exchange, session: Session, reply: Reply) -> Plain | Events:
         """Convert a reply for a session client: input requests become requests, the result its format."""
-        if exchange.message.method == names.TOOLS_LIST:
+        is_list = exchange.message.method == names.TOOLS_LIST
+        if is_list:
             self.session_manager.note_tools_list(session)
         if not isinstance(reply, Relayed):
             return reply
         pending = self.session_manager.pending_requests(session)
         messages = RoundTrips(exchange, pending, self._limit).messages(reply)
-        return Events(self._with_list_change(exchange, session, messages))
+        return Events(messages if is_list else self._with_list_change(exchange, session, messages))
 
     async def _with_list_change(
         self, exchange: Exchange, session: Session, messages: AsyncGenerator[bytes]
@@ -225,11 +228,10 @@ class SessionEndpoint:
             session.in_flight.cancel(jsonrpc.id_key(jsonrpc.bytes_of(target)))
 
 
-def too_many() -> Refusal:
+def too_many(limit: int) -> Refusal:
     """The refusal of a session above the limit (47111)."""
-    return Refusal(
-        Reason.TOO_MANY_SESSIONS, "too many sessions", delivered="no", retry_after_ms=_FULL_RETRY_MS
-    )
+    text = f"too many sessions: {limit:,} are open (session_limit in config.toml)"
+    return Refusal(Reason.TOO_MANY_SESSIONS, text, delivered="no", retry_after_ms=_FULL_RETRY_MS)
 
 
 def _is_handshake(inbound: Inbound) -> bool:

@@ -28,7 +28,7 @@ from manager.answers.server_discover import ServerDiscover
 from manager.answers.tasks import undeclared
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.http.stream_endings import StreamEndings
-from protocol import jsonrpc, names, tasks
+from protocol import jsonrpc, names, skills, tasks
 from protocol.errors import Refusal
 from protocol.versions import MODERN_REVISIONS
 
@@ -37,7 +37,7 @@ _CAPABILITIES: Final = {
     "resources": {"listChanged": True},
     "prompts": {"listChanged": True},
     "completions": {},
-    "extensions": {tasks.EXTENSION: {}},
+    "extensions": {tasks.EXTENSION: {}, skills.EXTENSION: skills.CAPABILITY},
 }
 _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 

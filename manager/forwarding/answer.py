@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
+from http_server.byte_budget import SMALL, Room
 from manager.forwarding.body_flow import Flow, Sink
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.faults import log_fault
@@ -26,6 +27,7 @@ BEGIN: Final = 1024
 LINGER_S: Final = 0.1
 """Seconds to wait for the end of a stream after its response, so that its connection can be reused."""
 RETRY_MS: Final = 1000
+T = TypeVar("T")
 
 
 class InterruptedAnswerError(Exception):
@@ -39,6 +41,9 @@ class InterruptedAnswerError(Exception):
 class Answer:
     """An answer whose head has arrived.
 
+    Attributes:
+        client: Whose share of the buffers it takes when it is collected.
+
     Its reader calls `answered` once the response is known, or `fail`, and closes the answer in any case:
     closing it before that cancels the call upstream.
     """
@@ -50,6 +55,8 @@ class Answer:
         self._settings = settings
         self._deadline = call.deadline
         self._refusal: Refusal | None = None  # of the first failure; later ones follow from it
+        self._room: Room | None = None  # once it is collected
+        self.client: Hashable = call  # not the answer itself: a cycle would wait for the garbage collector
         self.identity = call.identity
         self.status = response.head.status
         self.length = response.head.content_length
@@ -62,9 +69,54 @@ class Answer:
         """Read the whole body; return a refusal if it fails."""
         try:
             async with asyncio.timeout_at(self._deadline):
+                if self.length is None:
+                    return await self._read_unmeasured()
+                if self.length <= self._settings.response_limit:
+                    await self._wait_for_room(self.length)
                 return await self._response.read(self._settings.response_limit)
         except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
             return self._failed(failure)
+
+    async def _read_unmeasured(self) -> bytes:
+        """Read a body whose length is not known; it may become as large as is allowed."""
+        pieces: list[bytes] = []
+        size, limit = 0, self._settings.response_limit
+        async for chunk in self._response.chunks():
+            pieces.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise ResponseTooLarge(limit)
+            if size > SMALL:
+                await self._wait_for_room(limit)
+        self.keep_room(size)
+        return b"".join(pieces)
+
+    async def make_room(self, size: int) -> None:
+        """Wait until so many bytes may be collected, until the answer is closed; small ones always may.
+
+        Raises:
+            InterruptedAnswerError: The call timed out.
+        """
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._wait_for_room(size)
+        except TimeoutError as failure:
+            raise InterruptedAnswerError(self._failed(failure)) from failure
+
+    async def _wait_for_room(self, size: int) -> None:
+        if size <= SMALL or self._room is not None:
+            return
+        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._room = self._call.buffers.reserve(self.client, size, partial(_set_result, granted, None))
+        if not self._room.is_granted:
+            self._response.keep_reading(is_wanted=False)
+            await granted
+            self._response.keep_reading(is_wanted=True)
+
+    def keep_room(self, size: int) -> None:
+        """Keep room for what was collected, whose size is known now."""
+        if self._room is not None:
+            self._room.resize(size)
 
     async def begin(self) -> bytes:
         """Wait for the first bytes of the body and return them without consuming them.
@@ -105,7 +157,6 @@ class Answer:
 
         Raises:
             InterruptedAnswerError: The body broke off or the call timed out.
-            ConnectionAbortedError: The client does not read.
             Exception: Anything that the sink raises.
         """
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -135,6 +186,8 @@ class Answer:
 
     def leave(self, outcome: str = "cancelled") -> None:
         """End the call, and cancel it upstream if it is unfinished. Idempotent; the first outcome counts."""
+        if self._room is not None:
+            self._room.release()
         self._call.give_up(outcome)
 
     def answered(self) -> None:
@@ -161,14 +214,14 @@ class Answer:
         self._call.refuse(refusal)
 
 
-def _set_result(done: asyncio.Future[Exception | None], fault: Exception | None) -> None:
+def _set_result(done: asyncio.Future[T], result: T) -> None:
     if not done.done():
-        done.set_result(fault)
+        done.set_result(result)
 
 
 def too_large(limit: int) -> Refusal:
     """The refusal for an answer or event of more than `limit` bytes."""
-    text = f"response too large: more than {limit // 1024} KiB"
+    text = f"response too large: more than {limit // 1024} KiB (response_limit in config.toml)"
     return Refusal(Reason.RESPONSE_TOO_LARGE, text, delivered="unknown")
 
 

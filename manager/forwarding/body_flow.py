@@ -39,12 +39,12 @@ class Sink(Protocol):
 class Flow:
     """Moves one body, beginning with its creation.
 
-    The deadline of the call is the server's: it is extended by the time spent waiting for the client, as long
-    as the client reads anything between two deadlines.
+    The deadline of the call is the server's: it is extended by the time spent waiting for the client, which
+    `http_server/unread_bytes.py` limits.
 
     Args:
         on_end: Called once, with None if the body is complete, else with the failure: TimeoutError if the
-            server is late, ConnectionAbortedError if the client does not read.
+            server is late, ConnectionError if the client is gone.
         call: The call with the deadline; None for a body without one.
     """
 
@@ -54,8 +54,6 @@ class Flow:
         "_paused_at",
         "_response",
         "_sink",
-        "_taken",
-        "_taken_before",
         "_timer",
         "_waited_s",
     )
@@ -71,8 +69,6 @@ class Flow:
         self._sink = sink
         self._on_end: Callable[[Exception | None], None] | None = on_end
         self._call = call
-        self._taken = 0  # bytes that the sink took
-        self._taken_before = 0  # at the last deadline
         self._paused_at: float | None = None  # since when the sink is full
         self._waited_s = 0.0  # for the client, since the last deadline
         self._timer: asyncio.TimerHandle | None = None
@@ -94,7 +90,6 @@ class Flow:
         has_room = True
         try:
             for piece in self._response.take():
-                self._taken += len(piece)
                 has_room = self._sink.put(piece)
         except Exception as fault:  # noqa: BLE001  the caller is the connection to the server, which must not fail with the sink
             self._end(fault)
@@ -129,8 +124,5 @@ class Flow:
                 self._set_deadline(call, waited_s)
             else:
                 self._end(TimeoutError())
-        elif self._taken > self._taken_before:
-            self._taken_before = self._taken
+        else:  # the client's connection has a deadline of its own
             self._set_deadline(call, call.timeout_s)
-        else:
-            self._end(ConnectionAbortedError("the client does not read"))

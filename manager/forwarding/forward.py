@@ -35,6 +35,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
         identity: The request's id as JSON text, which its response must have; empty for a notification.
         target: The request target of the HTTP request line.
         timed: False for a stream that stays open.
+        is_pure: Whether the URL or a header names the workspace alone (`Workspaces.ready`).
         begun: Monotonic time when the work for a client's call began; None if it is not timed.
     """
 
@@ -44,6 +45,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     identity: bytes
     target: bytes = b"/mcp"
     timed: bool = True
+    is_pure: bool = False
     begun: float | None = None
 
 
@@ -63,7 +65,8 @@ class Forwarder:
         """
         figures = workspace.supervisor.figures
         if outgoing.timed and self.admission.is_full(figures):
-            full = Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
+            text = f"overloaded: {self.admission.limit_reached(figures)}"
+            full = Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=RETRY_MS)
             figures.failed(full)
             return full
         call = self._call(figures, outgoing)
@@ -85,7 +88,9 @@ class Forwarder:
         """
         figures = workspace.supervisor.figures
         is_full = self.admission.is_full(figures)
-        instance = None if is_full else self._workspaces.ready_now(workspace, time.monotonic())
+        if is_full:
+            return None
+        instance = self._workspaces.ready_now(workspace, time.monotonic(), is_pure=outgoing.is_pure)
         if instance is None:
             return None
         head = (*outgoing.headers, instance.credentials())
@@ -134,7 +139,7 @@ class Forwarder:
         began = time.monotonic()
         for attempt in (1, 2):
             started = time.monotonic()
-            instance = await self._workspaces.ready(workspace)
+            instance = await self._workspaces.ready(workspace, is_pure=outgoing.is_pure)
             call.waited(Wait.START, time.monotonic() - started)
             if isinstance(instance, Refusal):
                 return instance

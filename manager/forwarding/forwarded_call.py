@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from enum import Enum, auto
 
+from http_server.byte_budget import ByteBudget
 from manager.log import logger
 from manager.settings import Settings
 from manager.supervision.instance import Figures, Owner
@@ -21,15 +22,16 @@ class Wait(Enum):
 
 
 class Admission:
-    """Limits how many calls are in flight, per workspace and in all.
+    """Limits how many calls are in flight, per workspace and in all, and the bytes of large bodies.
 
     Attributes:
+        buffers: The bytes of large requests and responses.
         in_flight: Calls in flight of all workspaces.
         timeouts_s: Seconds that a call may take, by the owner of its server. A workspace server that the
             manager started limits each tool itself, perhaps to more than a registered server is allowed.
     """
 
-    __slots__ = ("_limit", "_workspace_limit", "in_flight", "timeouts_s")
+    __slots__ = ("_limit", "_workspace_limit", "buffers", "in_flight", "timeouts_s")
 
     def __init__(self, settings: Settings) -> None:
         self._limit = settings.in_flight_limit
@@ -39,10 +41,19 @@ class Admission:
             "manager": max(settings.call_timeout_s, settings.call_limit_s),
         }
         self.in_flight = 0
+        self.buffers = ByteBudget(settings.buffer_limit)
 
     def is_full(self, figures: Figures) -> bool:
         """Whether one more call to the workspace with these figures would exceed a limit."""
         return figures.in_flight >= self._workspace_limit or self.in_flight >= self._limit
+
+    def limit_reached(self, figures: Figures) -> str:
+        """Which limit `is_full` has met, and where it is set."""
+        if figures.in_flight >= self._workspace_limit:
+            limit, where, setting = self._workspace_limit, "this project", "workspace_in_flight_limit"
+        else:
+            limit, where, setting = self._limit, "all projects together", "in_flight_limit"
+        return f"{limit:,} requests are in flight in {where} ({setting} in config.toml)"
 
 
 class ForwardedCall:
@@ -101,6 +112,11 @@ class ForwardedCall:
         self.deadline: float | None = None
         figures.calls += is_tool_call
         self._count(1)
+
+    @property
+    def buffers(self) -> ByteBudget:
+        """The bytes of large bodies."""
+        return self._admission.buffers
 
     def waited(self, wait: Wait, seconds: float) -> None:
         """Record the time waited before sending, which counts neither as the manager's nor the server's."""

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from http_server.byte_budget import SMALL
 from manager.forwarding.answer import Answer, InterruptedAnswerError, too_large
 from manager.routing.json import large_members
 from protocol import jsonrpc, sse
@@ -190,9 +191,13 @@ async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answe
     async with contextlib.aclosing(answer.chunks()) as chunks:
         try:
             async for chunk in chunks:
-                for event in decoder.feed(chunk):
+                events = decoder.feed(chunk)
+                if decoder.pending > SMALL:
+                    await answer.make_room(limit)
+                for event in events:
                     if (response := answered(event.data, answer.identity)) is not None:
                         answer.answered()
+                        answer.keep_room(len(event.data))
                         await _drain(chunks)
                         yield response
                         return

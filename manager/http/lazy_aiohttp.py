@@ -1,8 +1,7 @@
 """Provides the names of `aiohttp.web`, and loads aiohttp when the first of them is used.
 
-Modules that use aiohttp can so be imported at start-up without it. The manager needs this because an upgrade
-may replace its files while it runs: it must still be able to answer `status` and `stop`. Import this module
-as `web`.
+Modules that use aiohttp can so be imported at start-up without it: an upgrade may remove their files while
+the manager runs. Import this module as `web`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Loads aiohttp's server for the first connection that needs it; connections wait meanwhile.
+"""Loads aiohttp's server soon after the start; connections that need it earlier wait meanwhile.
 
-aiohttp takes half of the start-up time and a third of the memory, and MCP clients never need it. It is loaded
-in a thread, so that calls go on.
+aiohttp takes half of the start-up time, and MCP clients never need it. It is loaded in a thread, so that
+calls go on.
 """
 
 from __future__ import annotations
@@ -39,11 +39,20 @@ class LazyAiohttpServer:
         """Make a protocol for one connection."""
         if self._runner is not None and self._runner.server is not None:
             return self._runner.server()
-        if self._loading is None:
-            self._loading = asyncio.get_running_loop().create_task(self._load(), name="load aiohttp")
+        self._begin()
         one = _PendingProtocol()
         self._pending.append(one)
         return one
+
+    async def load(self) -> None:
+        """Load it before the first connection needs it."""
+        if self._runner is None:
+            await asyncio.shield(self._begin())
+
+    def _begin(self) -> asyncio.Task[None]:
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._load(), name="load aiohttp")
+        return self._loading
 
     async def close(self) -> None:
         """Close all connections; requests under way may finish first."""
@@ -57,7 +66,7 @@ class LazyAiohttpServer:
             runner = await asyncio.to_thread(self._make_runner)
             await runner.setup()
         except Exception as fault:  # noqa: BLE001  whatever it is, the next request tries again
-            logger().error("pages.failed", fault=repr(fault))
+            logger().error("pages.failed", why=repr(fault), exc_info=fault)
             self._loading = None
         else:
             self._runner = runner

@@ -7,13 +7,14 @@ rules under a cap and a deadline, whoever serves its request.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Hashable
 from typing import Final
 
 from http_server.connection import HttpConnection
 from http_server.connection_state import Event, State
 from http_server.head import Framing, RequestHead
 from http_server.head_reader import ReadHead
-from http_server.refusal import AdmissionRefusal
+from http_server.refusal import STOPPED_READING, AdmissionRefusal
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
@@ -49,6 +50,13 @@ class ClientConnection(HttpConnection[ClientHead]):
     def is_idle(self) -> bool:
         """Whether no request is being answered."""
         return super().is_idle and (self._cached_call is None or not self._cached_call.is_under_way)
+
+    @property
+    def client(self) -> Hashable:
+        """Whose share of the buffers the current request takes: its session's, if it has one."""
+        read, request = self._read, self._request
+        session = request.session if isinstance(request, HttpRequest) else read.session if read else None
+        return self if session is None else session
 
     # -- asyncio.Protocol -----------------------------------------------------------------------------------
 
@@ -104,7 +112,7 @@ class ClientConnection(HttpConnection[ClientHead]):
 
     def _send_cached(self, metadata: RequestMetadata, named_session: str | None, body: bytes) -> bool:
         cache = self._context.route_cache
-        if cache is None or self.parser.buffer:
+        if cache is None or self.parser.buffer or self._room is not None:
             return False
         session, group = cache.lookup(metadata, named_session)
         if group is None:
@@ -178,6 +186,11 @@ class ClientConnection(HttpConnection[ClientHead]):
             self.move(Event.DELEGATE_DONE)
             self.await_request()
             self.read_requests()
+
+    def close_stopped(self) -> None:
+        """Log that the client does not read, and close its connection."""
+        self._context.log.note(STOPPED_READING)
+        super().close_stopped()
 
     # -- refusals -------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from http_server.byte_budget import ByteBudget
 from http_server.connections import Connections as OpenConnections
 from http_server.deadline import Deadlines
 from http_server.limits import Limits
@@ -27,12 +28,19 @@ class Connections(OpenConnections):
         rules: of admission.
         log: of refusals.
         peer_check: whether the peer of a connection is served; None to serve all.
+        buffers: the bytes of large requests and responses; without a limit where None is given.
     """
 
     def __init__(
-        self, rules: AdmissionRules, limits: Limits, log: RefusalLog, peer_check: PeerCheck | None = None
+        self,
+        rules: AdmissionRules,
+        limits: Limits,
+        log: RefusalLog,
+        peer_check: PeerCheck | None = None,
+        buffers: ByteBudget | None = None,
     ) -> None:
         super().__init__(limits)
+        self.buffers = buffers or ByteBudget()
         self.rules = rules
         self.log = log
         self.peer_check = peer_check
@@ -51,7 +59,8 @@ class Connections(OpenConnections):
             route_cache: of calls.
         """
         loop = asyncio.get_running_loop()
-        server = ServerContext(ClientHeadReader(self.rules), self.rules.body_cap, self, Deadlines(loop))
+        heads = ClientHeadReader(self.rules)
+        server = ServerContext(heads, self.rules.body_cap, self, Deadlines(loop), self.buffers)
         context = ConnectionContext(
             server=server,
             limits=self.limits,

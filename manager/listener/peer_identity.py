@@ -1,15 +1,16 @@
-"""Decides whether the peer of a connection is served: only processes of the manager's own user.
-
-The lookup of a socket's owner (`host/peer_uid.py`) is passed in.
-"""
+"""Decides whether the peer of a connection is served: only processes of the manager's own user."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import sys
 from collections.abc import Callable
 from typing import Final
 
+from host.peer_uid import tcp_peer_uid
+from manager.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal
 
 PeerCheck = Callable[[asyncio.BaseTransport], bool]
@@ -50,3 +51,15 @@ def lookup_works(peer_uid: PeerUid, own_uid: int) -> bool:
         socket.create_connection(server.getsockname()[:2]) as client,
     ):
         return peer_uid(server.getsockname()[:2], client.getsockname()[:2]) == own_uid
+
+
+def same_user_check() -> PeerCheck | None:
+    """The check for this platform and user; None where users cannot be told apart."""
+    if sys.platform == "win32":
+        return None
+    works = lookup_works(tcp_peer_uid, os.getuid())
+    if not works:
+        logger().warning(
+            "peer check unavailable", why="the owner of a local connection cannot be looked up here"
+        )
+    return SameUser(tcp_peer_uid, os.getuid(), lookup_works=works)

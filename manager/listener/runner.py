@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from http_server.byte_budget import ByteBudget
 from http_server.limits import Limits
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_server import LazyAiohttpServer
@@ -39,9 +40,10 @@ class Runner:
         *,
         limits: Limits = Limits(),  # noqa: B008  a frozen value
         peer_check: PeerCheck | None = None,
+        buffers: ByteBudget | None = None,
     ) -> None:
         """`make_app` is called once, in a thread, for the first request that aiohttp serves."""
-        self.connections = Connections(rules, limits, RefusalLog(), peer_check)
+        self.connections = Connections(rules, limits, RefusalLog(), peer_check, buffers)
         self._aiohttp = LazyAiohttpServer(lambda: port_runner(make_app(), self.connections))
 
     async def listen(
@@ -61,6 +63,10 @@ class Runner:
         factory = self.connections.factory(self._aiohttp.protocol, serve, route_cache)
         loop = asyncio.get_running_loop()
         return [await loop.create_server(factory, sock=sock) for sock in sockets]
+
+    async def load(self) -> None:
+        """Load aiohttp before the first request needs it."""
+        await self._aiohttp.load()
 
     async def cleanup(self) -> None:
         """Close all connections; requests under way may finish first."""

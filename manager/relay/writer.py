@@ -71,7 +71,7 @@ class Writer:
     async def _write(self, reply: AnyReply) -> None:
         match reply:
             case Plain():
-                await self._write_body(reply.body, reply.status)
+                self._write_body(reply.body, reply.status)
             case Events():
                 await self._write_messages(reply.messages)
             case Relayed():
@@ -83,15 +83,14 @@ class Writer:
 
     # -- one message -------------------------------------------------------------------------------
 
-    async def _write_body(self, body: bytes, status: int = 200) -> None:
+    def _write_body(self, body: bytes, status: int = 200) -> None:
         """Write one message as JSON, or as an event (without the status) if a stream is open."""
         exchange = self._exchange
         is_json = exchange.accepts_json or not exchange.accepts_events or status != 200
         if (is_json or not body) and self._choose_json():
             self._http_request.respond(status, body, exchange.headers)
             return
-        await self._send(body, answers=True)
-        self._end_stream()
+        self._put_last(body)
 
     # -- messages of the manager -------------------------------------------------------------------
 
@@ -100,7 +99,7 @@ class Writer:
         async with aclosing(messages):  # a disconnect ends the generator at once
             async for message in messages:
                 if begins_as_result(message) or is_response(message):
-                    await self._write_body(message)
+                    self._write_body(message)
                     return
                 if self._exchange.accepts_events:
                     await self._send(message)
@@ -144,9 +143,9 @@ class Writer:
     async def _relay_collected(self, answer: Answer) -> None:
         body = await response_of(answer, self._limit)
         if isinstance(body, Refusal):
-            await self._write_body(result_format.refusal(self._exchange, body))
+            self._write_body(result_format.refusal(self._exchange, body))
         else:
-            await self._write_body(body, answer.status)
+            self._write_body(body, answer.status)
 
     async def _relay_body(self, answer: Answer) -> None:
         """Write a large JSON body piece by piece; if it breaks off, close the connection."""
@@ -177,8 +176,9 @@ class Writer:
             return
         if not relay.events.is_answered:
             answer.fail(problem)
-            await self._send(result_format.refusal(self._exchange, problem), answers=True)
-        self._end_stream()
+            self._put_last(result_format.refusal(self._exchange, problem))
+        else:
+            self._end_stream()
 
     def _listen(self, answer: Answer, ending: Ending) -> None:
         out = self._open_stream()
@@ -223,12 +223,21 @@ class Writer:
             self._stream.begin(out)
         return out
 
-    async def _send(self, message: bytes, *, answers: bool = False) -> None:
+    async def _send(self, message: bytes) -> None:
         out = self._open_stream()
         if self._stream is not None:
-            await self._stream.send(message, answers=answers)
+            await self._stream.send(message)
         else:
             await out.write(sse.encode(sse.single_line(message)))
+
+    def _put_last(self, message: bytes) -> None:
+        """Write the response and end the stream, without a wait, which would keep several copies."""
+        out = self._open_stream()
+        if self._stream is not None:
+            self._stream.put(message, answers=True)
+        else:
+            out.put(sse.encode(sse.single_line(message)))
+        self._end_stream()
 
     def _end_stream(self) -> None:
         assert self._events is not None  # noqa: S101  narrows the type: the callers have opened it

@@ -82,7 +82,7 @@ class CachedRoute:
 
     Attributes:
         metadata: the metadata of their heads.
-        located: their workspace, and how it was resolved.
+        located: their workspace, and how it was resolved; `is_pure` is read with every call.
         instance: the workspace server that gets them.
         folder: the client's text that named the workspace; None if the client named its id.
         match: returns the values in a call's body, None if the body does not match.
@@ -111,6 +111,7 @@ class CachedRoute:
         "figures",
         "folder",
         "instance",
+        "is_pure",
         "is_streamed",
         "located",
         "match",
@@ -141,6 +142,7 @@ class CachedRoute:
         """
         self.metadata = metadata
         self.located = located
+        self.is_pure = located.is_pure
         self.instance = instance
         self.folder = folder
         self.figures = located.workspace.supervisor.figures

@@ -25,6 +25,7 @@ from manager.relay.direct_relay import DirectRelay
 from manager.route_cache.bound_route import BoundRoute
 from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute, SessionProfile
 from manager.route_cache.route_group import RouteGroup
+from manager.routing.client_profiles import ClientProfiles
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session, SessionTable
@@ -74,6 +75,7 @@ class RouteCache:
         clients: RecentClients,
         forwarder: Forwarder,
         settings: Settings,
+        profiles: ClientProfiles,
     ) -> None:
         self.groups: dict[tuple[RequestMetadata, SessionProfile | None], RouteGroup] = {}
         self.longest = settings.body_limit
@@ -86,6 +88,7 @@ class RouteCache:
         self._sessions = sessions
         self._clients = clients
         self._forwarder = forwarder
+        self._profiles = profiles
 
     # -- a call --------------------------------------------------------------------------------------------
 
@@ -143,7 +146,7 @@ class RouteCache:
             return False
         if self._admission.is_full(route.figures):
             return False
-        return self._workspaces.ready_now(workspace, now) is route.instance
+        return self._workspaces.ready_now(workspace, now, is_pure=route.is_pure) is route.instance
 
     def begin(self, route: CachedRoute, identity: bytes, now: float) -> ForwardedCall:
         """Count and record a call of this route that begins at monotonic time `now`."""
@@ -164,7 +167,7 @@ class RouteCache:
     ) -> DirectRelay:
         """Parse a call that was sent, and let the direct relay continue it."""
         route = bound.route
-        exchange = _exchange(route.metadata, http_request.body, bound.session)
+        exchange = _exchange(route.metadata, http_request.body, bound.session, self._profiles)
         assert exchange is not None  # noqa: S101  the body matched a pattern, so it is valid
         exchange.decided(route.located)
         relay = self._host.relay_directly(http_request, exchange, SentCall(route.located, call), patience_s)
@@ -214,9 +217,9 @@ class RouteCache:
         located = look_up_cached(self._workspaces, exchange.claims)
         if located is None or located.workspace is not workspace:
             return None  # likewise, for a cached call, which was parsed only after it was sent
-        instance = self._workspaces.ready_now(workspace, time.monotonic())
+        instance = self._workspaces.ready_now(workspace, time.monotonic(), is_pure=located.is_pure)
         claim = decisive_claim(exchange.claims)
-        patterns = _patterns(metadata, exchange, sent.located)
+        patterns = _patterns(metadata, exchange, sent.located, self._profiles)
         if instance is None or claim is None or patterns is None:
             return None
         request = upstream_request(exchange)
@@ -233,7 +236,7 @@ class RouteCache:
 
 
 def _patterns(
-    metadata: RequestMetadata, exchange: Exchange, located: Located
+    metadata: RequestMetadata, exchange: Exchange, located: Located, profiles: ClientProfiles
 ) -> tuple[Pattern, Pattern | None] | None:
     """The patterns of the client's bodies and of the server's; the latter is None if both are the same.
 
@@ -244,7 +247,7 @@ def _patterns(
     if derived is None:
         return None
     pattern, probe = derived
-    other = _exchange(metadata, probe, exchange.session)
+    other = _exchange(metadata, probe, exchange.session, profiles)
     if other is None or other.claims != exchange.claims:
         return None
     other.decided(located)
@@ -267,11 +270,13 @@ def _without_body(sent: Outgoing) -> tuple[Any, ...]:
     return sent.method, tuple(sent.headers), sent.target, sent.timed
 
 
-def _exchange(metadata: RequestMetadata, body: bytes, session: Session | None) -> Exchange | None:
+def _exchange(
+    metadata: RequestMetadata, body: bytes, session: Session | None, profiles: ClientProfiles
+) -> Exchange | None:
     inbound = classify(metadata.fields, body)
     if not isinstance(inbound, Inbound) or not isinstance(inbound.message, Request):
         return None
-    exchange = exchange_of(metadata, inbound, inbound.message, session)
+    exchange = exchange_of(metadata, inbound, inbound.message, session, profiles)
     if session is not None:
         exchange.headers[headers.SESSION] = session.id
     return exchange

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeVar
+
+from manager.client_overrides import EVERY, Sees
 
 LATER_LIST_S: Final = 2.0
 """Seconds that a list may wait for sources once the client has had its first list."""
 MIN_LIST_S: Final = 0.1
+_Value = TypeVar("_Value")
+_MAX_KNOWN: Final = 256
 Hears = Literal["always", "until stream lost", "never"]
-Sees = Literal["structured", "text"]
 
 
 class ClientProfile(NamedTuple):
@@ -114,14 +117,45 @@ def profile_of(name: str | None) -> ClientProfile:
     )
 
 
-def first_list_s(name: str | None, overrides: Mapping[str, float]) -> float:
-    """Seconds that a client's start may take until its first list.
+class ClientProfiles:
+    """The profiles of clients, with the user's own values.
 
     Args:
-        name: its name in `clientInfo`.
-        overrides: the setting `first_list_s`, by client name.
+        first_list_s: the setting of this name, by client name or pattern in lower case.
+        model_sees: likewise.
     """
-    return overrides.get(name or "", profile_of(name).first_list_s)
+
+    def __init__(
+        self, first_list_s: Mapping[str, float] | None = None, model_sees: Mapping[str, Sees] | None = None
+    ) -> None:
+        self._first_list_s = first_list_s or {}
+        self._model_sees = model_sees or {}
+        self._known: dict[str | None, ClientProfile] = {}
+
+    def of(self, name: str | None) -> ClientProfile:
+        """The profile of the client with this name in its `clientInfo`."""
+        found = self._known.get(name)
+        if found is None:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            found = self._known[name] = self._of(name)
+        return found
+
+    def _of(self, name: str | None) -> ClientProfile:
+        found = profile_of(name)
+        return found._replace(
+            first_list_s=_override(self._first_list_s, name, found.first_list_s),
+            model_sees=_override(self._model_sees, name, found.model_sees),
+        )
+
+
+def _override(values: Mapping[str, _Value], name: str | None, otherwise: _Value) -> _Value:
+    """The user's value for a client: by its name, then by the first pattern, then by `*`."""
+    lowered = (name or "").lower()
+    if lowered in values:
+        return values[lowered]
+    patterns = (one for one in values if one != EVERY and fnmatchcase(lowered, one))
+    return values.get(next(patterns, EVERY), otherwise)
 
 
 def list_wait_s(budget_s: float, since_start_s: float | None) -> float:

@@ -131,8 +131,13 @@ class Notifier:
 
 def _note_change(session: Session) -> None:
     """Note that a client which listed tools, and can hear of changes, has to list them again."""
-    hears = profile_of(session.client_name).hears_list_changed != "never"
-    session.list_due = session.has_listed and hears
+    session.tools_changed = True
+    session.list_due = session.has_listed and hears_of_changes(session)
+
+
+def hears_of_changes(session: Session) -> bool:
+    """Whether the session's client lists again when it is told that its tools changed."""
+    return profile_of(session.client_name).hears_list_changed != "never"
 
 
 def _covers(subscribed: str, uri: str) -> bool:

@@ -67,7 +67,7 @@ class Preferences:
         exchange.decided(located)
         if not isinstance(located, Located):
             return replace(result_format.refuse(exchange, workspace_not_set(located)), lacks_workspace=True)
-        instance = await self._workspaces.ready(located.workspace)
+        instance = await self._workspaces.ready(located.workspace, is_pure=located.is_pure)
         if isinstance(instance, Refusal):
             return result_format.refuse(exchange, instance)
         if not await self._session_manager.subscribe(session, uri, located.workspace.id):

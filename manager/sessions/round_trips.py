@@ -76,6 +76,8 @@ class RoundTrips:
         if isinstance(self._answer, Refusal):
             self._response = self._answer
             return
+        if self._exchange.session is not None:
+            self._answer.client = self._exchange.session.id
         async with aclosing(messages_of(self._answer, self._limit)) as messages:
             async for message in messages:
                 if isinstance(message, bytes):

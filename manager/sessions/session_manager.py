@@ -11,17 +11,19 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
 from manager.log import logger, short
 from manager.routing.state.session_table import Session, SessionTable, workspaces_of
-from manager.sessions.notifier import Notifier
+from manager.sessions.notifier import Notifier, hears_of_changes
 from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.streams import Streams
 from manager.settings import Settings
-from manager.store import SessionRow, Store
+from manager.state_file.store import Store
+from manager.state_file.tables import SessionRow
 from protocol import jsonrpc
 
 FLUSH_S = 30.0
@@ -30,6 +32,8 @@ MAX_CLIENT_TEXT = 200
 MAX_CAPABILITIES = 16 * 1024
 """Bytes of a client's capabilities; larger ones count as none."""
 MAX_SUBSCRIPTIONS = 256
+LOGGED_ONE_BY_ONE: Final = 20
+"""If more sessions than these expire at once, one line counts them."""
 
 
 @dataclass(slots=True)
@@ -112,7 +116,7 @@ class SessionManager:
             identity: the id of a lost session that the client still uses; by default a new id.
             mode: headers of the tool mode that the client chose for the session.
         """
-        expired = self.sweep() if self.sessions.is_full else []
+        expired = self._drop(self.sessions.make_room(self._now())) if self.sessions.is_full else []
         if self.sessions.is_full:
             return None
         info = jsonrpc.members_of(client) if client else {}
@@ -193,10 +197,12 @@ class SessionManager:
             return
 
     def note_tools_list(self, session: Session) -> None:
-        """Note that the session was answered a tool list."""
+        """Note that the session was answered a tool list, which may have changed on its way."""
         if not session.has_listed:
             self.notifier.interest_changed()  # from now on, it has to hear of changes
-        session.has_listed, session.list_due = True, False
+        session.has_listed = True
+        session.list_due = session.tools_changed and hears_of_changes(session)
+        session.tools_changed = False
         if session.id in self._runtimes:
             self._runtimes[session.id].relisted.set()
 
@@ -236,10 +242,15 @@ class SessionManager:
 
     def sweep(self) -> list[Session]:
         """Remove and return the sessions that have expired."""
-        expired = self.sessions.sweep(self._now())
+        return self._drop(self.sessions.sweep(self._now()))
+
+    def _drop(self, expired: list[Session]) -> list[Session]:
         for session in expired:
             self._release(session)
-            logger().info("session", expired=short(session.id))
+            if len(expired) <= LOGGED_ONE_BY_ONE:
+                logger().info("session", expired=short(session.id))
+        if len(expired) > LOGGED_ONE_BY_ONE:
+            logger().info("session", expired=f"{len(expired)} sessions")
         return expired
 
     async def flush(self) -> None:

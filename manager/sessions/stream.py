@@ -115,17 +115,16 @@ class Stream:
 
     # -- events -------------------------------------------------------------------------------------------
 
-    async def send(self, data: bytes, *, answers: bool = False) -> bool:
+    async def send(self, data: bytes) -> bool:
         """Send one message and wait until the write buffer has room.
 
         Args:
             data: the message as JSON text.
-            answers: whether this is the response to the stream's request.
 
         Returns:
             Whether a connection took it. It is buffered for replay in either case.
         """
-        event = self._event(data, answers=answers)
+        event = self._event(data)
         if self.sink is None:
             return False
         try:
@@ -134,9 +133,13 @@ class Stream:
             return False
         return True
 
-    def put(self, data: bytes) -> bool:
-        """Like `send`, without waiting."""
-        event = self._event(data)
+    def put(self, data: bytes, *, answers: bool = False) -> bool:
+        """Like `send`, without waiting.
+
+        Args:
+            answers: whether this is the response to the stream's request.
+        """
+        event = self._event(data, answers=answers)
         return self.sink is not None and _try_put(self.sink, event)
 
     def end(self) -> None:

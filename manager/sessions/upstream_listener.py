@@ -89,7 +89,7 @@ class UpstreamListener:
                     self._receive(event.data, on_notification)
             return True
         finally:
-            await response.aclose()
+            response.abandon()
 
     def _receive(self, data: bytes, on_notification: OnNotification) -> None:
         match jsonrpc.parse(data):

@@ -14,15 +14,19 @@ from typing import Final
 
 import msgspec
 
+from manager.answers.exchange import Located
 from manager.sessions.notifier import Notifier
 from manager.sessions.upstream_listener import UpstreamListener
 from manager.supervision.instance import Instance
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names
+from protocol.errors import Refusal
 
 UPDATE_S: Final = 0.5
 """Seconds between updates of the streams; a change of interest triggers one immediately."""
+ACKNOWLEDGED_S: Final = 0.3
+"""Seconds that a list waits until changes of it are listened to. That takes a few milliseconds."""
 DEBOUNCE_S: Final = 0.05
 """Least seconds between updates that changes of interest trigger: each looks at all sessions."""
 
@@ -61,6 +65,29 @@ class UpstreamSubscriptions:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def listen_first(self, located: Located) -> Refusal | None:
+        """Listen to the server of a workspace before a session gets a list of it; start it if needed.
+
+        Returns:
+            Why the server cannot be used, if so.
+        """
+        workspace = located.workspace
+        if self._is_acknowledged(workspace.id):
+            return None
+        ready = await self._workspaces.ready(workspace, is_pure=located.is_pure)
+        if isinstance(ready, Refusal):
+            return ready
+        self._update()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ACKNOWLEDGED_S):
+                if listeners := self._listeners.get(workspace.id):
+                    await listeners[-1].decided.wait()
+        return None
+
+    def _is_acknowledged(self, workspace: str) -> bool:
+        listeners = self._listeners.get(workspace, [])
+        return any(one.honoured is not None and not one.is_over for one in listeners)
 
     async def honours(self, workspace: str, uri: str, seconds: float) -> bool | None:
         """Whether the workspace server acknowledged the subscription of a resource.

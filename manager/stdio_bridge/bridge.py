@@ -32,7 +32,12 @@ _REQUEST_COST: Final = 64 * 1024
 """Bytes that each request counts in addition to its size."""
 _CANCEL_AGAIN_S: Final = (0.5, 2.0)
 """Seconds after which a cancellation is repeated: it may overtake its request on another connection."""
-_FULL: Final = Refusal(Reason.OVERLOADED, "too many requests at once", delivered="no", retry_after_ms=1000)
+_FULL: Final = Refusal(
+    Reason.OVERLOADED,
+    f"too many requests at once: more than {MAX_PENDING_BYTES // 2**20} MiB wait in lmtb connect (fixed)",
+    delivered="no",
+    retry_after_ms=1000,
+)
 
 
 class Bridge:

@@ -20,7 +20,7 @@ def main() -> int:
     """Start the manager. Returns its exit code if it exits at once, 0 if it serves or a signal killed it."""
     descriptor = os.open(Path(sys.argv[1]), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-m", "manager", "serve"],
+        [sys.executable, "-I", "-m", "manager", "serve", "--background"],
         stdin=subprocess.DEVNULL,
         stdout=descriptor,
         stderr=descriptor,

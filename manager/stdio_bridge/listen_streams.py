@@ -54,7 +54,7 @@ async def listen(
             if is_stream(response):
                 await _forward(response, write, acknowledged=honoured)
             else:
-                await response.aclose()
+                response.abandon()
         except (ResponseLost, Unreachable, UpstreamFailure):
             continue
 

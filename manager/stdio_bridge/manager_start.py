@@ -13,14 +13,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from host.disk_errors import worded
 from host.private_files import UnsafePathError, make_private
 from manager import exit_codes
 from manager.paths import Paths
 
 UNIT: Final = "lm-tools-bridge.service"
-LOG_NAME: Final = "manager.log"
-MAX_LOG: Final = 1024 * 1024
-"""Bytes; a larger log is renamed to `manager.old.log` at the next start."""
 PAUSE_S: Final = 2.0
 """Least seconds between two attempts."""
 FAILED_S: Final = 30.0
@@ -52,12 +50,10 @@ class ManagerStarter:
         code = exit_codes.OK if self._process is None else self._process.poll()
         if code is None:
             return None
-        if now < self._next:
-            return self._problem
         if code != exit_codes.OK:
             self._process, self._next = None, now + FAILED_S
             self._problem = f"the manager does not start (exit code {code}); its log is {self.log}"
-        else:
+        elif now >= self._next:
             self._next = now + PAUSE_S
             self.is_service = self._by_systemd()
             self._problem = None if self.is_service else self._in_background()
@@ -66,7 +62,7 @@ class ManagerStarter:
     @property
     def log(self) -> Path:
         """The log of a manager that is started in the background."""
-        return self._paths.logs_dir / LOG_NAME
+        return self._paths.log_file
 
     def _by_systemd(self) -> bool:
         """Start the systemd unit. False if there is none, or if `LMTB_` variables are set, which it lacks."""
@@ -84,8 +80,6 @@ class ManagerStarter:
     def _in_background(self) -> str | None:
         try:
             make_private(self.log.parent)
-            if self.log.exists() and self.log.stat().st_size > MAX_LOG:
-                self.log.replace(self.log.with_suffix(".old.log"))
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-m", "manager.stdio_bridge.detached", str(self.log)],
                 # do not keep the current folder, which may be unmounted or removed later
@@ -96,5 +90,5 @@ class ManagerStarter:
                 stderr=subprocess.DEVNULL,
             )
         except (OSError, UnsafePathError) as error:
-            return f"the manager cannot be started: {error}"
+            return f"the manager cannot be started: {worded(error)}"
         return None

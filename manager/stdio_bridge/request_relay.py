@@ -28,14 +28,14 @@ from manager.stdio_bridge.responses import (
 from manager.stdio_bridge.session import OWN_ID, Opened, RefusedError, Session
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
-from protocol import jsonrpc, names
+from protocol import jsonrpc, names, skills
 from protocol.errors import Reason, Refusal
 from protocol.inbound import HEADER_MISMATCH
 from protocol.jsonrpc import Notification, Request, Response
 
 _REPEATABLE: Final = frozenset(
     {names.INITIALIZE, names.DISCOVER, names.PING, names.LISTEN, names.TOOLS_LIST, names.RESOURCES_LIST,
-     names.TEMPLATES_LIST, names.PROMPTS_LIST}
+     names.TEMPLATES_LIST, names.PROMPTS_LIST, skills.LIST, skills.GET, skills.READ_DIRECTORY}
 )  # fmt: skip
 """Methods without side effects, which may be sent twice."""
 _MOST_PAGES: Final = 100
@@ -104,10 +104,10 @@ class RequestRelay:
                 response = await self._manager.send(self._message(pending, opened))
                 retry_s = None if late else retry_after(response)
                 if retry_s is not None:
-                    await response.aclose()
+                    response.abandon()
                     await asyncio.sleep(retry_s)
                 elif response.head.status == _GONE and pending.revision is None and opened and not late:
-                    await response.aclose()
+                    response.abandon()
                     await self._renew(opened)
                 elif await self._forward_response(pending, response, may_relist=not relisted):
                     return

@@ -43,7 +43,7 @@ async def events_of(response: UpstreamResponse) -> AsyncGenerator[sse.Event]:
     except (UpstreamFailure, sse.EventTooLarge) as failure:
         raise ResponseLost(str(failure)) from failure
     finally:
-        await response.aclose()
+        response.abandon()
 
 
 async def body_of(response: UpstreamResponse) -> bytes:

@@ -153,10 +153,10 @@ class Session:
         """Open the stream once and forward its messages until it ends."""
         response = await self._manager.send_in_background(_server_stream_request(opened, self._last_event))
         if response.head.status == _GONE:
-            await response.aclose()
+            response.abandon()
             await self.renew(opened)
         if not is_stream(response):
-            await response.aclose()
+            response.abandon()
             return
         if self._may_have_missed:
             await self.notify_all_changed()

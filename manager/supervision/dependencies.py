@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from manager.installation import Installation
 from manager.settings import Settings
-from manager.store import Store
+from manager.state_file.store import Store
 from manager.supervision.fork_server_supervisor import ForkServerSupervisor
 from protocol.internal.launch import Folders
 
@@ -31,6 +32,12 @@ class Dependencies:
     folders: Folders | None = None
     port: int = 0
     fork_server: ForkServerSupervisor | None = None
+    installation: Installation | None = None
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
+
+    @property
+    def installation_problem(self) -> str | None:
+        """Why no server can be started, if that is the installation."""
+        return None if self.installation is None else self.installation.problem

@@ -21,27 +21,24 @@ MAX_VARIABLES: Final = 256 * 1024
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a workspace server inherits: an allow-list, and secrets (`LMTB_SECRET_…`).
-
-    The server does not pass secrets on to its own child processes.
-    """
+    """The variables that a workspace server inherits: an allow-list, in which nothing is secret."""
     return {
         name: value
         for name, value in environ.items()
-        if (name in _INHERITED or name.startswith(("LC_", "LMTB_SECRET_"))) and not value.startswith("()")
+        if (name in _INHERITED or name.startswith("LC_")) and not value.startswith("()")
     }
 
 
 def configuration_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a server's configuration can name beside those that the server inherits.
+    """The variables that the server and its configuration can name beside those that the server inherits.
 
-    The launch instructions carry them: what only a configuration may use is in no process's environment.
-    Variables that are not UTF-8 or too long are left out.
+    The launch instructions carry them: secrets (`LMTB_SECRET_…`), and what only a configuration may use, are
+    in no process's environment. Variables that are not UTF-8 or too long are left out, secrets last.
     """
     passed_on = inherited(environ)
     found: dict[str, str] = {}
     left = MAX_VARIABLES
-    for name, value in environ.items():
+    for name, value in sorted(environ.items(), key=lambda one: not one[0].startswith(SECRETS)):
         size = len(name) + len(value)
         if name in passed_on or value.startswith("()") or size > min(left, MAX_VARIABLE):
             continue

@@ -18,14 +18,16 @@ from typing import IO, Final
 
 import msgspec
 
+from host.oom import end_before_others
+from host.open_files import restore_limit
 from manager.supervision import environment
 from manager.supervision.process import (
     Process,
     ProcessSpec,
-    open_log,
     start_time,
     write_launch_line,
 )
+from manager.supervision.server_log import open_log
 from protocol import names
 from protocol.internal import fork_server
 from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
@@ -61,6 +63,8 @@ class ForkServer:
         finally:
             theirs.close()
             os.close(output)
+        restore_limit(popen.pid)
+        end_before_others(popen.pid)
         self.process = Process(popen.pid, start_time(popen.pid) or "", popen)
         self._forks: dict[str, asyncio.Future[tuple[int, int] | None]] = {}
         self._exits: dict[str, asyncio.Future[int | None]] = {}
@@ -170,7 +174,5 @@ class ForkServer:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the fork server, without secrets: `/proc` shows it for all forked servers."""
-    named = environment.inherited(environ).items()
-    shown = {name: value for name, value in named if not name.startswith(environment.SECRETS)}
-    return {**shown, names.INSTANCE_VARIABLE: names.FORK_SERVER_INSTANCE}
+    """The environment of the fork server; `/proc` shows it for all forked servers."""
+    return {**environment.inherited(environ), names.INSTANCE_VARIABLE: names.FORK_SERVER_INSTANCE}

@@ -10,8 +10,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from manager import __version__
+from manager.log import logger
 from manager.routing.state.timings import Timings
 from manager.supervision.process import Process
+from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.pool import Pool
 from manager.upstream.response import ResponseHead
 from protocol import headers, names
@@ -54,7 +57,7 @@ class Figures:
         self.last_error = refusal.message
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Instance:
     """One run of a workspace server. Times are monotonic seconds.
 
@@ -73,13 +76,20 @@ class Instance:
     workspace_file: str | None = None
     process: Process | None = None
     pid: int | None = None
+    is_adopted: bool = False
     pool: Pool = field(init=False)
     health: bytes = b"{}"
     last_ok: float | None = None
     latency_s: float | None = None
 
     def __post_init__(self) -> None:
-        self.pool = Pool(self.host, self.port, verify=self.verify, verify_path=names.HEALTH_PATH.encode())
+        self.pool = Pool(
+            self.host,
+            self.port,
+            verify=self.verify,
+            verify_path=names.HEALTH_PATH.encode(),
+            on_out_of_step=self._report_out_of_step,
+        )
 
     @property
     def is_alive(self) -> bool:
@@ -87,12 +97,42 @@ class Instance:
         return self.process is None or self.process.is_alive
 
     def verify(self, head: ResponseHead, body: bytes) -> bool:
-        """Whether a health answer comes from this instance: it must repeat the nonce."""
-        answer = launch.decode_health(body) if head.status == 200 else None
-        return answer is not None and answer.ok and answer.nonce == self.nonce
+        """Whether a health answer comes from this instance: it must repeat the nonce.
+
+        Raises:
+            UpstreamFailure: it is this instance, which says that it is not well.
+        """
+        answer = launch.decode_health(body)
+        if answer is None or answer.nonce != self.nonce:
+            return False
+        if head.status != 200 or not answer.ok:
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "unhealthy")
+        return True
+
+    @property
+    def version(self) -> str | None:
+        """The version of its program, as of the last health answer."""
+        answer = launch.decode_health(self.health)
+        return None if answer is None else answer.version
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it was adopted from a manager of another version, and runs that version."""
+        return self.is_adopted and self.version not in {None, __version__}
+
+    def _report_out_of_step(self) -> None:
+        logger().warning(
+            "server.out_of_step",
+            workspace=self.workspace,
+            port=self.port,
+            message="an answer came that nobody asked for; no connection is reused for ten minutes",
+        )
 
     async def check(self, deadline_s: float, now: float) -> bytes:
         """Request its health on a new connection and keep the answer.
+
+        Our own servers describe themselves only to those who know their secret, which they get after they
+        proved their identity.
 
         Returns:
             The health answer's JSON text.
@@ -100,10 +140,11 @@ class Instance:
         Raises:
             UpstreamFailure: it did not answer in time, or another process answered.
         """
-        _, body = await self.pool.probe(deadline_s)
+        secret = (self.credentials(),) if self.owner == "manager" else ()
+        _, body = await self.pool.probe(deadline_s, secret)
         self.health, self.last_ok = body, now
         return body
 
     def credentials(self) -> tuple[bytes, bytes]:
-        """The header that every route except health requires."""
+        """The header that every route except health requires, and without which health only identifies."""
         return headers.SECRET.encode(), self.secret.encode()

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manager.port import reserve
-from manager.store import InstanceRow
+from manager.state_file.tables import InstanceRow
 from manager.supervision import environment, leftovers, process
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
+from manager.supervision.leftover_files import remove_leftover_files
 from manager.upstream.failures import UpstreamFailure
 from protocol.internal import launch
 
@@ -58,7 +59,7 @@ class Launcher:
             if failed is not None and instance is not None:
                 failed = await self._discard(instance, failed)
         if failed is not None:
-            return failed
+            return await self._explained(failed)
         assert instance is not None  # noqa: S101  narrows the type: it answered
         return instance
 
@@ -69,6 +70,9 @@ class Launcher:
         """
         instance = self._instance(row.instance, row.port, row.nonce, row.secret)
         found = process.Process.adopt(row.pid, row.started) if row.pid else None
+        if found is None and row.pid:  # who has its port now may know the nonce, but must not get the secret
+            await self.forget(instance)
+            return None
         try:
             body = await instance.check(
                 self._dependencies.settings.health_timeout_s * 2, self._dependencies.now()
@@ -79,21 +83,20 @@ class Launcher:
                 await found.wait()
             await self.forget(instance)
             return None
-        if found is None and not row.started:
-            found = _process_from_health(body)
-        if (
-            found is None
-        ):  # another process answers; any local user could have read the nonce from a health answer
+        found = found or _process_from_health(body)
+        if found is None:
             await self.forget(instance)
             return None
-        instance.process, instance.pid = found, found.pid
+        instance.process, instance.pid, instance.is_adopted = found, found.pid, True
         await self._save(instance)
         return instance
 
     async def forget(self, instance: Instance) -> None:
-        """Clean up after an exited server: close connections, kill its leftovers, delete its ledger entry."""
+        """Clean up after an exited server: its connections, processes, files and ledger entry."""
         await instance.pool.close()
         await asyncio.to_thread(leftovers.kill_leftovers, instance.id)
+        if (folders := self._dependencies.folders) is not None:
+            await asyncio.to_thread(remove_leftover_files, Path(folders.runtime))
         await self._dependencies.store.drop_instance(self._workspace, instance.id)
 
     def close(self) -> None:
@@ -101,6 +104,14 @@ class Launcher:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+
+    async def _explained(self, failed: FailedStart) -> FailedStart:
+        """A failed start, with the cause if that is the installation."""
+        installation = self._dependencies.installation
+        if installation is not None:
+            await installation.check()
+        problem = self._dependencies.installation_problem
+        return failed if problem is None else FailedStart(problem, failed.exit_code)
 
     def _prepare(self) -> Instance:
         settings = self._dependencies.settings
@@ -117,7 +128,10 @@ class Launcher:
     async def _spawn(self, instance: Instance) -> None:
         dependencies = self._dependencies
         assert self._listener is not None  # noqa: S101  narrows the type: `_prepare` made it
-        await self._save(instance)  # before the start: a ledger entry without a process does no harm
+        # before the start: a ledger entry without a process does no harm, a process without one stays behind
+        if not await self._save(instance):
+            cure = "free disk space, or make the state folder writable"
+            raise OSError(f"nothing can be saved, so a later manager would not find it; {cure}")
         instructions = launch.LaunchInstructions(
             workspace=self._workspace,
             root=self._root,
@@ -173,12 +187,12 @@ class Launcher:
         now = self._dependencies.now()
         return Instance(identity, self._workspace, (self._root,), port, nonce, secret, now)
 
-    async def _save(self, instance: Instance) -> None:
+    async def _save(self, instance: Instance) -> bool:
         pid, started = (instance.process.pid, instance.process.started) if instance.process else (0, "")
         row = InstanceRow(
             self._workspace, instance.id, pid, started, instance.nonce, instance.secret, instance.port
         )
-        await self._dependencies.store.save_instance(row)
+        return await self._dependencies.store.save_instance(row)
 
 
 def _process_from_health(body: bytes) -> process.Process | None:

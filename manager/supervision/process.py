@@ -21,8 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from host.oom import end_before_others
+from host.open_files import restore_limit
 from host.pidfd import open_pidfd
 from manager.supervision import environment
+from manager.supervision.server_log import open_log
 from protocol import names
 
 if sys.platform == "linux":
@@ -30,10 +33,9 @@ if sys.platform == "linux":
 
 _PIPE_BYTES: Final = 1024 * 1024
 _PIPE_DEFAULT: Final = 64 * 1024
-_LOG_LIMIT: Final = 1024 * 1024
 _POLL_S: Final = 0.5
 _REPORT_S: Final = 2.0
-TAIL_LINES: Final = 20
+_DELETED: Final = " (deleted)"
 _unreaped: Final[list[subprocess.Popen[bytes]]] = []
 """Child processes that no `Process` waits for any more. `spawn` reaps those that have exited."""
 
@@ -153,15 +155,42 @@ class Process:
         elif self._exited is not None:
             await asyncio.wait({self._exited}, timeout=_REPORT_S)
             self.exit_code = self._exited.result() if self._exited.done() else None
+        elif sys.platform != "win32":
+            self.exit_code = self._reaped_child()
         self._gone = True
         self.release()
         return self.exit_code
 
-    def terminate(self) -> None:
-        """Send SIGTERM. The server then stops its own child processes."""
+    def _reaped_child(self) -> int | None:
+        """The exit code of an adopted process that this process started before it became this program."""
+        try:
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # an earlier process started it
+            return None
+        self._kill_group()  # before the leader is reaped, as above
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+    @property
+    def folder(self) -> str | None:
+        """Its working folder by its name of now; None if deleted, or if the system does not tell."""
+        try:
+            folder = os.readlink(f"/proc/{self.pid}/cwd")  # noqa: PTH115  a text of the kernel
+        except OSError:
+            return None
+        return None if folder.endswith(_DELETED) else folder
+
+    def terminate(self, *, at_once: bool = False) -> None:
+        """Send SIGTERM. The server finishes its calls and stops its child processes.
+
+        Args:
+            at_once: send a second signal, so that it waits for neither.
+        """
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
+                if at_once:
+                    os.kill(self.pid, signal.SIGINT)  # another number, so that both arrive
 
     def kill_group(self) -> None:
         """Send SIGKILL to the process group."""
@@ -180,15 +209,20 @@ class Process:
             self._pidfd = None
 
     def usage(self) -> tuple[int, float] | None:
-        """Resident memory in bytes and CPU time in seconds; None if the system does not tell."""
-        import psutil  # noqa: PLC0415  slow to load, and rarely needed
+        """As `usage_of` this process."""
+        return usage_of(self.pid)
 
-        try:
-            process = psutil.Process(self.pid)
-            times = process.cpu_times()
-            return process.memory_info().rss, times.user + times.system
-        except psutil.Error:
-            return None
+
+def usage_of(pid: int) -> tuple[int, float] | None:
+    """Resident memory in bytes and CPU time in seconds of a process; None if the system does not tell."""
+    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
+    try:
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        return process.memory_info().rss, times.user + times.system
+    except psutil.Error:
+        return None
 
 
 def spawn(spec: ProcessSpec) -> Process:
@@ -212,6 +246,8 @@ def spawn(spec: ProcessSpec) -> Process:
         )
     finally:
         os.close(output)
+    restore_limit(popen.pid)
+    end_before_others(popen.pid)
     assert popen.stdin is not None  # noqa: S101  narrows the type: a pipe was asked for
     write_launch_line(popen.stdin, spec.launch_line)
     return Process(popen.pid, start_time(popen.pid) or "", popen)
@@ -227,27 +263,6 @@ def write_launch_line(pipe: IO[bytes], launch_line: bytes) -> None:
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     with contextlib.suppress(BrokenPipeError), pipe:
         pipe.write(launch_line)
-
-
-def open_log(log: Path) -> int:
-    """Open the log file for a server's output and return its descriptor, which the caller closes."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        if log.exists() and log.stat().st_size > _LOG_LIMIT:
-            log.replace(log.with_suffix(".old.log"))
-        return os.open(log, flags, 0o600)
-    except OSError:  # a full or read-only disk must not prevent the start
-        return os.open(os.devnull, os.O_WRONLY)
-
-
-def tail(log: Path) -> list[str]:
-    """The last 20 lines of a log file; empty if it cannot be read."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 16 * 1024))
-            return file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
-    except OSError:
-        return []
 
 
 async def _readable(descriptor: int) -> None:

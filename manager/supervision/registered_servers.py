@@ -11,7 +11,7 @@ import contextlib
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from manager.filesystem import FolderExaminer
 from manager.log import logger, short
@@ -26,15 +26,15 @@ from manager.routing.state.registrations import (
 )
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.supervision import process
+from manager.supervision.departures import Departures
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
+from manager.supervision.real_paths import RealPaths
+from manager.supervision.refusals import server_left, server_offline
 from manager.upstream.failures import UpstreamFailure
-from protocol.errors import Reason, Refusal
+from protocol.errors import Refusal
 from protocol.internal import launch
 from protocol.internal.registration import Allocate, Heartbeat
-
-MAX_REAL_PATHS: Final = 4096
-"""Entries in the cache of folders' real paths."""
 
 
 class RegisteredServers:
@@ -42,7 +42,6 @@ class RegisteredServers:
 
     def __init__(self, dependencies: Dependencies, examiner: FolderExaminer) -> None:
         self._dependencies = dependencies
-        self._examiner = examiner
         self.registrations = Registrations()
         self.leases = PortLeases()
         self._instances: dict[str, Instance] = {}
@@ -50,13 +49,14 @@ class RegisteredServers:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watched: set[int] = set()
-        self._real_paths: dict[str, str] = {}
+        self._real_paths = RealPaths(examiner)
+        self._departures = Departures()
 
     # -- used by the control plane ----------------------------------------------------------------------
 
     async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         """Register a server or renew its registration. A new address is health-checked at once."""
-        folders = tuple([await self._real(folder) for folder in message.workspace_folders])
+        folders = tuple([await self._real_paths.of(folder) for folder in message.workspace_folders])
         message = replace(message, workspace_folders=folders)
         now = self._dependencies.now()
         outcome = self.registrations.heartbeat(message, now, lambda: secrets.token_urlsafe(32))
@@ -68,6 +68,16 @@ class RegisteredServers:
         if outcome.record.state in {State.STARTING, State.SUSPECT, State.UNHEALTHY}:
             self._own(self._check_health(outcome.record), f"check registered server {outcome.record.port}")
         return outcome
+
+    def renew(self, session_id: str) -> bool:
+        """Renew a registration that nothing has to be checked of; False if it needs a complete heartbeat.
+
+        The process is not looked at: its exit is watched.
+        """
+        record = self.registrations.get(session_id)
+        if record is None or record.pid not in self._watched:
+            return False
+        return self.registrations.renew(session_id, self._dependencies.now())
 
     def bye(self, session_id: str) -> None:
         """Remove a server and its port lease."""
@@ -103,28 +113,40 @@ class RegisteredServers:
             )
         ]
 
-    async def ready(self, root: str) -> Instance | Refusal | None:
-        """Return the server of this root, after a health check if it is suspect; None if there is none."""
+    async def ready(
+        self, root: str, *, urgent: bool = False, is_pure: bool = False
+    ) -> Instance | Refusal | None:
+        """Return the server of this root, after a health check if it is suspect; None if there is none.
+
+        Args:
+            urgent: for a handshake, which a server that left does not prevent.
+            is_pure: likewise, for a request whose URL or header names the workspace: it has no handshake.
+        """
         record = self.registrations.for_root(root)
         if record is None:
-            return None
+            return self._without_server(root, urgent=urgent, is_pure=is_pure)
         if record.state is State.SUSPECT:
             await self._check_health(record)
             record = self.registrations.for_root(root)
             if record is None or record.state is State.SUSPECT:
-                return _offline(root, "unhealthy")
+                return server_offline(workspace_id(root), "unhealthy", retry_after_ms=1000)
         instance = self._instance(record)
         if not instance.is_alive:
             self._apply(self.registrations.exited(record.pid))
-            return None
+            return await self.ready(root, urgent=urgent, is_pure=is_pure)
         return instance
 
-    def ready_now(self, root: str) -> Instance | bool:
+    def ready_now(self, root: str, *, is_pure: bool = False) -> Instance | bool:
         """As `ready` without waiting. Returns True if the caller has to wait, False if there is no server.
 
         Does not check whether the process runs.
+
+        Args:
+            is_pure: whether a server of the manager's own may take the place of one that left.
         """
         known = self._ready_now.get(root)
+        if known is None and self._departures.since(root) is not None:
+            return not is_pure
         if known is None:
             record = self.registrations.for_root(root)
             is_ready = record is not None and record.state is State.READY
@@ -136,6 +158,18 @@ class RegisteredServers:
         """The ready server of this root, without a health check; None if there is none."""
         record = self.registrations.for_root(root)
         return self._instance(record) if record is not None and record.state is State.READY else None
+
+    def left_at(self, root: str) -> float | None:
+        """Monotonic time when this root lost its registered server (`Departures.since`)."""
+        return self._departures.since(root)
+
+    def now(self) -> float:
+        """Monotonic seconds, by which `left_at` is measured."""
+        return self._dependencies.now()
+
+    def known(self, record: Registration) -> Instance | None:
+        """The instance of a record, with the last health answer; None before the first check."""
+        return self._instances.get(record.session_id)
 
     def changed_event(self) -> asyncio.Event:
         """The event that every change of a registration sets. The waiter clears it."""
@@ -163,6 +197,15 @@ class RegisteredServers:
                 instance.process.release()
 
     # -- internals ------------------------------------------------------------------------------------------
+
+    def _without_server(self, root: str, *, urgent: bool, is_pure: bool) -> Refusal | None:
+        """The refusal for clients of a server that left or became unhealthy, None for all others."""
+        if urgent:
+            self._departures.forget(root)
+            self._ready_now.clear()
+        if is_pure or self._departures.since(root) is None:
+            return None
+        return server_left(workspace_id(root), root, is_unhealthy=self.registrations.is_unhealthy(root))
 
     def _instance(self, record: Registration) -> Instance:
         known = self._instances.get(record.session_id)
@@ -200,7 +243,7 @@ class RegisteredServers:
             if failure.cause == "identity_mismatch":
                 self._apply(self.registrations.health_answered(record, None))
             else:
-                self._apply(self.registrations.health_unanswered(record))
+                self._apply(self.registrations.health_unanswered(record, failure.cause))
         else:
             answer = launch.decode_health(body)
             self._apply(self.registrations.health_answered(record, answer.nonce if answer else None))
@@ -233,6 +276,7 @@ class RegisteredServers:
             if change.after is State.GONE:
                 self._drop(change.session_id)
             self._changed.set()
+        self._departures.update(self.registrations.take_changed_roots(), self._dependencies.now())
 
     def _drop(self, session_id: str) -> None:
         old = self._instances.pop(session_id, None)
@@ -246,26 +290,3 @@ class RegisteredServers:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    async def _real(self, folder: str) -> str:
-        """A folder with symbolic links resolved. Cached, because heartbeats come every second."""
-        known = self._real_paths.get(folder)
-        if known is not None:
-            return known
-        found = await self._examiner.real_path(folder)
-        if found is None:
-            return folder
-        if len(self._real_paths) >= MAX_REAL_PATHS:
-            self._real_paths.clear()
-        self._real_paths[folder] = found
-        return found
-
-
-def _offline(root: str, cause: str) -> Refusal:
-    return Refusal(
-        Reason.WORKSPACE_SERVER_OFFLINE,
-        f"resolved MCP server is offline: {cause}",
-        delivered="no",
-        retry_after_ms=1000,
-        details={"workspace": workspace_id(root), "cause": cause},
-    )

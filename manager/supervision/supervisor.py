@@ -1,32 +1,29 @@
 """Supervises one workspace's server: starts it on demand, watches its health, restarts and stops it.
 
-`routing/state/lifecycle.py` has the states, `launcher.py` starts the process. Servers that registered
-themselves are not supervised (`registered_servers.py`).
+`routing/state/lifecycle.py` has the states, `launcher.py` starts the process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from pathlib import Path
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from manager.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
-from manager.store import InstanceRow
-from manager.supervision import process
+from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.health_poll import HealthPoll
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.launcher import FailedStart, Launcher
-from manager.upstream.failures import UpstreamFailure
-from protocol import names
-from protocol.errors import Reason, Refusal
-from protocol.internal import launch
+from manager.supervision.lifeline import hold_lifeline
+from manager.supervision.refusals import server_offline
+from manager.supervision.server_log import LastOutput
+from protocol.errors import Refusal
 
 KILL_AFTER_S: Final = 9.0
 """Seconds from SIGTERM to SIGKILL. A server needs up to 8 s to stop children that ignore SIGTERM."""
-LIFELINE_RETRY_S: Final = 1.0
 
 
 class Supervisor:
@@ -42,18 +39,22 @@ class Supervisor:
         self._dependencies = dependencies
         self._log = logger(workspace=workspace)
         self._launcher = Launcher(workspace, root, dependencies)
+        self.output = LastOutput(self._launcher.log_file)
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._discarded: Instance | None = None
+        self._leaving: set[Instance] = set()
         self._closed = False
 
     @property
-    def log_file(self) -> Path:
-        """File with the server's output."""
-        return self._launcher.log_file
+    def moved_to(self) -> str | None:
+        """Where the workspace's folder is now, if it was renamed under its server; None if unknown."""
+        if self.instance is None or self.instance.process is None:
+            return None
+        return None if (folder := self.instance.process.folder) == self.root else folder
 
     # -- used by callers --------------------------------------------------------------------------------
 
@@ -84,8 +85,10 @@ class Supervisor:
             return self.instance
         if self._closed or self._stopping is not None:
             return self.offline("stopped", retry_after_ms=1000)
-        cause = "crash_looping" if self.lifecycle.state is State.CRASH_LOOPING else "start_timeout"
-        return self.offline(cause, retry_after_ms=1000)
+        if self.lifecycle.state is State.CRASH_LOOPING:
+            return self.offline("crash_looping", retry_after_ms=1000)
+        await self.output.refresh()
+        return self.offline("start_timeout", retry_after_ms=1000)
 
     def ready_now(self) -> Instance | None:
         """Return the server, or None if the caller has to wait. Does not check whether the process runs."""
@@ -109,18 +112,12 @@ class Supervisor:
 
     def offline(self, cause: str, *, retry_after_ms: int | None = None) -> Refusal:
         """The refusal 47102 for a server that cannot be used; after a crash with its last output lines."""
-        details: dict[str, Any] = {"workspace": self.workspace, "cause": cause}
+        lines: Sequence[str] = ()
+        error = None
         if cause in {"crash_looping", "start_timeout"}:
-            if self.figures.last_error is not None:
-                details["lastError"] = self.figures.last_error
-            if lines := process.tail(self.log_file):
-                details["stderrTail"] = lines
-        return Refusal(
-            Reason.WORKSPACE_SERVER_OFFLINE,
-            f"resolved MCP server is offline: {cause}",
-            delivered="no",
-            retry_after_ms=retry_after_ms,
-            details=details,
+            lines, error = self.output.lines, self.figures.last_error
+        return server_offline(
+            self.workspace, cause, last_error=error, last_lines=lines, retry_after_ms=retry_after_ms
         )
 
     async def adopt(self, row: InstanceRow) -> bool:
@@ -176,6 +173,8 @@ class Supervisor:
                 exits = self.lifecycle.fast_exits
                 self._log.error("workspace.crash_looping", exits=exits, last_exit=self.last_exit)
                 return
+            if self._dependencies.installation_problem is not None:
+                return
 
     async def _wait_for_wake(self, seconds: float) -> None:
         self._wake.clear()
@@ -192,6 +191,7 @@ class Supervisor:
                 self._record_exit(never_ready=True)
         if isinstance(outcome, FailedStart):
             self.last_exit, self.figures.last_error = outcome.exit_code, outcome.why
+            await self.output.refresh()
             self._log.error("workspace.start_failed", why=outcome.why)
             return
         self._serve(outcome)
@@ -206,9 +206,17 @@ class Supervisor:
     def _serve(self, instance: Instance) -> None:
         self.instance = instance
         self.lifecycle.answered()
-        self._watching = self._own(self._watch(instance), "watch")
-        self._own(self._poll_health(instance), "health")
-        self._own(self._hold_lifeline(instance), "lifeline")
+        watching = self._own(self._watch(instance), "watch")
+        self._watching.add(watching)
+        watching.add_done_callback(self._watching.discard)
+        self._own(self._health_poll(instance).run(), "health")
+        lifeline = hold_lifeline(
+            instance,
+            lambda: self.instance is instance,
+            lambda: self._hand_over(instance),
+            self._dependencies.sleep,
+        )
+        self._own(lifeline, "lifeline")
 
     def _own(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{what} {self.workspace}")
@@ -219,7 +227,12 @@ class Supervisor:
     async def _watch(self, instance: Instance) -> None:
         """Handle the exit of the process. An unexpected exit is followed by a restart."""
         assert instance.process is not None  # noqa: S101  narrows the type: only started ones are watched
-        self.last_exit = await instance.process.wait()
+        code = await instance.process.wait()
+        if instance in self._leaving:
+            await self._launcher.forget(instance)
+            self._leaving.discard(instance)
+            return
+        self.last_exit = code
         was_requested = self.lifecycle.state is State.STOPPING
         self.instance, self.figures.tasks = None, 0
         self._record_exit()
@@ -230,53 +243,33 @@ class Supervisor:
         if not was_requested:
             self.figures.last_error = f"exited with code {self.last_exit}"
             self._log.warning("workspace.exited", pid=instance.pid, code=self.last_exit)
+            await self.output.refresh()
         await self._launcher.forget(instance)
         unwanted = was_requested or self._closed or self._stopping is not None
         if not unwanted and self.lifecycle.state is not State.CRASH_LOOPING:
             self._ensure_started()
 
-    async def _poll_health(self, instance: Instance) -> None:
-        settings, dependencies = self._dependencies.settings, self._dependencies
-        while self.instance is instance:
-            pause = settings.health_interval_s * dependencies.rng.uniform(0.9, 1.1)
-            before = dependencies.now()
-            await dependencies.sleep(pause)
-            asked = dependencies.now()
-            if asked - before > pause + settings.health_timeout_s:
-                continue  # this process was suspended: the server could not have answered in time
-            try:
-                health = launch.decode_health(await instance.check(settings.health_timeout_s, asked))
-            except UpstreamFailure as failure:
-                self._missed(instance, failure.cause)
-            else:
-                instance.latency_s = dependencies.now() - asked
-                self.figures.tasks = 0 if health is None else health.tasks
-                if self.instance is instance and self.lifecycle.state is not State.STOPPING:
-                    self.lifecycle.answered()
+    def _health_poll(self, instance: Instance) -> HealthPoll:
+        return HealthPoll(
+            instance,
+            self.lifecycle,
+            self.figures,
+            self._dependencies,
+            is_current=lambda: self.instance is instance,
+            on_hung=lambda: self.replace(instance, "hung"),
+            log=self._log,
+        )
 
-    def _missed(self, instance: Instance, cause: str) -> None:
-        if self.instance is not instance or self.lifecycle.state is State.STOPPING:
+    def _hand_over(self, instance: Instance) -> None:
+        """Somebody else stops the server. It finishes its calls, while another one takes new ones."""
+        if self.instance is not instance or self._closed or self._stopping is not None:
             return
-        was = self.lifecycle.state
-        self.lifecycle.missed(self._dependencies.now())
-        if self.lifecycle.state is not was:
-            self._log.warning("workspace.health", state=self.lifecycle.state.value, cause=cause)
-        if self.lifecycle.hung_for(self._dependencies.now()) >= self._dependencies.settings.hung_restart_s:
-            self.replace(instance, "hung")
-
-    async def _hold_lifeline(self, instance: Instance) -> None:
-        """Keep one request open. When it closes, the server knows that this manager is gone."""
-        while self.instance is instance:
-            with contextlib.suppress(UpstreamFailure):
-                response = await instance.pool.request(
-                    b"GET", names.LIFELINE_PATH.encode(), (instance.credentials(),), b""
-                )
-                try:
-                    async for _ in response.chunks():
-                        pass
-                finally:
-                    await response.aclose()
-            await self._dependencies.sleep(LIFELINE_RETRY_S)
+        self._log.info("workspace.leaving", pid=instance.pid)
+        self._leaving.add(instance)
+        self.instance = None
+        self.lifecycle.stop()
+        self._record_exit()
+        self._ensure_started()
 
     # -- stopping --------------------------------------------------------------------------------------
 
@@ -284,13 +277,19 @@ class Supervisor:
         if self._starting is not None:
             await self._cancel({self._starting})
         self.lifecycle.stop()
-        instance, watching = self.instance, self._watching
-        if watching is not None:
-            if instance is not None and instance.process is not None:
-                instance.process.terminate()
-                await asyncio.wait({watching}, timeout=KILL_AFTER_S)
+        ending = [*self._leaving, *([self.instance] if self.instance is not None else [])]
+        # those that call have been given their time, here or by the manager's own stop
+        at_once = self.figures.in_flight > 0 or bool(self._leaving)
+        for instance in ending:
+            if instance.process is not None:
+                instance.process.terminate(at_once=at_once)
+        if self._watching:
+            await asyncio.wait(self._watching, timeout=KILL_AFTER_S)
+        for instance in ending:
+            if instance.process is not None:
                 instance.process.kill_group()
-            await asyncio.wait({watching})
+        if self._watching:
+            await asyncio.wait(self._watching)
         await self._cancel(self._tasks)
         self._launcher.close()
 

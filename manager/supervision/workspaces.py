@@ -18,10 +18,10 @@ from manager.log import logger
 from manager.routing.workspace.cwd import NoCwd, parse_cwd
 from manager.routing.workspace.matching import KnownRoot, Match, match
 from manager.routing.workspace.workspace_id import workspace_id
-from manager.store import Loaded, WorkspaceRow
-from manager.supervision.cwd_refusals import invalid_cwd, is_utf8
+from manager.state_file.tables import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
+from manager.supervision.refusals import is_utf8, refused_cwd, workspace_gone
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.supervisor import Supervisor
 from protocol.errors import Reason, Refusal
@@ -34,6 +34,7 @@ SHOWN_WORKSPACES: Final = 10
 MAX_CACHED_FOLDERS: Final = 1024
 """Entries in the cache of ambient folders. They come with every request; an entry is valid `ROOT_CHECK_S`."""
 
+_UNKNOWN_STATE: Final = (CwdProblemKind.UNREADABLE, CwdProblemKind.BUSY)
 _NEVER: Final = (float("-inf"), None)
 
 
@@ -45,6 +46,7 @@ class Workspace:
         identity: (device, inode) at the last root check; None if the folder was missing.
         seen_at: time of that check, in monotonic seconds.
         used_at: time of the last use, in monotonic seconds.
+        moved_to: where the folder was when it was missing from its place; None if unknown.
         root_check: the root check that runs in the background.
     """
 
@@ -54,6 +56,7 @@ class Workspace:
     identity: FolderIdentity | None = None
     seen_at: float = float("-inf")
     used_at: float = 0.0
+    moved_to: str | None = None
     root_check: asyncio.Task[bool] | None = None
 
 
@@ -71,7 +74,7 @@ class Workspaces:
     ) -> None:
         self._dependencies = dependencies
         self._examiner = examiner
-        self._registered_servers = registered_servers
+        self.registered_servers = registered_servers
         self._home = home
         self._windows = windows
         self._by_id: dict[str, Workspace] = {}
@@ -98,14 +101,25 @@ class Workspaces:
         """The workspace of a folder as a client wrote it.
 
         Returns:
-            The workspace (a marked folder becomes a known workspace), a refusal (`invalid_cwd` or
-            `workspace_not_matched`), or None for an empty text or an unexpanded placeholder.
+            The workspace (a marked folder becomes a known workspace), a refusal (`invalid_cwd`,
+            `workspace_not_matched`, or `overloaded` while too many folders hang), or None for an empty text
+            or an unexpanded placeholder.
         """
         now = self._dependencies.now()
         if ambient and isinstance(text, str) and (known := self.cached(text)) is not None:
             return known
-        found = await self._find(text, ambient=ambient)
-        if ambient and isinstance(text, str) and isinstance(found, Workspace):
+        candidates = parse_cwd(text, ambient=ambient, windows=self._windows)
+        if isinstance(candidates, NoCwd):
+            return None
+        if isinstance(candidates, CwdProblem):
+            return refused_cwd(candidates, str(text))
+        facts = await self._examiner.examine(candidates.paths)
+        if isinstance(facts, CwdProblem):
+            return refused_cwd(facts, str(text))
+        found = await self._find(facts, str(text))
+        # a link may lead elsewhere by the next call, so what it leads to is not kept
+        is_real = any(str(Path(path)) == facts.folder for path in candidates.paths)
+        if ambient and isinstance(text, str) and isinstance(found, Workspace) and is_real:
             if len(self._recent) >= MAX_CACHED_FOLDERS:
                 self._recent.clear()
             self._recent[text] = (now, found)
@@ -116,17 +130,9 @@ class Workspaces:
         looked_at, workspace = self._recent.get(text, _NEVER)
         return workspace if self._dependencies.now() - looked_at < ROOT_CHECK_S else None
 
-    async def _find(self, text: object, *, ambient: bool) -> Workspace | Refusal | None:
-        candidates = parse_cwd(text, ambient=ambient, windows=self._windows)
-        if isinstance(candidates, NoCwd):
-            return None
-        if isinstance(candidates, CwdProblem):
-            return invalid_cwd(candidates, str(text))
-        facts = await self._examiner.examine(candidates.paths)
-        if isinstance(facts, CwdProblem):
-            return invalid_cwd(facts, str(text))
+    async def _find(self, facts: FolderFacts, text: str) -> Workspace | Refusal:
         if not is_utf8(facts.folder):  # JSON cannot name it: neither launch instructions nor answers
-            return invalid_cwd(CwdProblem(CwdProblemKind.MALFORMED), str(text))
+            return refused_cwd(CwdProblem(CwdProblemKind.MALFORMED), text)
         found = await self._match(facts)
         if found is None:
             return self._unmatched(facts.folder, {"cwd": facts.folder})
@@ -135,7 +141,7 @@ class Workspaces:
     async def find_or_wait(self, text: object) -> Workspace | Refusal | None:
         """As `find`, but wait up to `match_wait_s` for a server of an unmatched folder to register."""
         deadline = self._dependencies.now() + self._dependencies.settings.match_wait_s
-        changed = self._registered_servers.changed_event()
+        changed = self.registered_servers.changed_event()
         while True:
             changed.clear()  # before the search: a registration during the search must not be missed
             found = await self.find(text, ambient=False)
@@ -160,7 +166,7 @@ class Workspaces:
     async def _match(self, facts: FolderFacts) -> Match | None:
         known = [KnownRoot(one.root, one.id, one.identity) for one in self._by_id.values()]
         known += [
-            KnownRoot(place, workspace_id(root), None) for place, root in self._registered_servers.roots()
+            KnownRoot(place, workspace_id(root), None) for place, root in self.registered_servers.roots()
         ]
         home = await self._examiner.identify(str(self._home)) if self._home is not None else None
         while True:
@@ -185,10 +191,8 @@ class Workspaces:
         identity = found.workspace_id or workspace_id(found.root)
         workspace = self._by_id.get(identity)
         if workspace is None:
-            root = next(
-                (root for _, root in self._registered_servers.roots() if workspace_id(root) == identity),
-                found.root,
-            )
+            registered = (root for _, root in self.registered_servers.roots())
+            root = next((one for one in registered if workspace_id(one) == identity), found.root)
             workspace = self._add(identity, root)
             await self._dependencies.store.save_workspace(WorkspaceRow(identity, root))
             logger().info("workspace.known", workspace=identity)
@@ -207,25 +211,24 @@ class Workspaces:
 
     # -- the server of a workspace ----------------------------------------------------------------------
 
-    async def ready(self, workspace: Workspace, *, urgent: bool = False) -> Instance | Refusal:
+    async def ready(
+        self, workspace: Workspace, *, urgent: bool = False, is_pure: bool = False
+    ) -> Instance | Refusal:
         """Return the server of a workspace; start it if needed.
 
-        Args:
-            urgent: for a handshake (`Supervisor.ready`).
+        `Supervisor.ready` says what `urgent` means, `RegisteredServers.ready` what `is_pure` means.
         """
         workspace.used_at = self._dependencies.now()
         if not await self._is_there(workspace):
+            workspace.moved_to = workspace.supervisor.moved_to or workspace.moved_to
             await workspace.supervisor.stop()
-            return Refusal(
-                Reason.WORKSPACE_GONE, f"workspace gone: {workspace.root}", delivered="no",
-                details={"workspace": workspace.id},
-            )  # fmt: skip
-        registered = await self._registered_servers.ready(workspace.root)
+            return workspace_gone(workspace.id, workspace.root, workspace.moved_to)
+        registered = await self.registered_servers.ready(workspace.root, urgent=urgent, is_pure=is_pure)
         if registered is not None:
             return registered
         return await workspace.supervisor.ready(urgent=urgent)
 
-    def ready_now(self, workspace: Workspace, now: float) -> Instance | None:
+    def ready_now(self, workspace: Workspace, now: float, *, is_pure: bool = False) -> Instance | None:
         """Return the server, or None if the caller has to wait (`ready`). `now` is in monotonic seconds."""
         workspace.used_at = now
         age = now - workspace.seen_at
@@ -234,7 +237,7 @@ class Workspaces:
         if age > ROOT_RECHECK_S and (workspace.root_check is None or workspace.root_check.done()):
             check = self._check_root(workspace)
             workspace.root_check = asyncio.create_task(check, name=f"check root {workspace.id}")
-        registered = self._registered_servers.ready_now(workspace.root)
+        registered = self.registered_servers.ready_now(workspace.root, is_pure=is_pure)
         if isinstance(registered, bool):
             return None if registered else workspace.supervisor.ready_now()
         return registered
@@ -248,7 +251,7 @@ class Workspaces:
         if (fresh and workspace.identity is not None) or await self._check_root(workspace):
             return True
         facts = await self._examiner.examine((workspace.root,))
-        if isinstance(facts, CwdProblem) and facts.kind is CwdProblemKind.UNREADABLE:
+        if isinstance(facts, CwdProblem) and facts.kind in _UNKNOWN_STATE:
             return workspace.supervisor.is_serving
         return isinstance(facts, FolderFacts) and facts.folder == workspace.root
 
@@ -262,28 +265,30 @@ class Workspaces:
         for row in loaded.workspaces:
             self._add(row.id, row.root)
         await asyncio.gather(*(self._check_root(workspace) for workspace in self))
-        adoptions = [
-            workspace.supervisor.adopt(row)
-            for row in loaded.instances
-            if (workspace := self._by_id.get(row.workspace)) is not None
-        ]
-        await asyncio.gather(*adoptions)
+        found = ((self._by_id.get(row.workspace), row) for row in loaded.instances)
+        await asyncio.gather(*(one.supervisor.adopt(row) for one, row in found if one is not None))
+
+    async def forget(self, workspace: Workspace) -> None:
+        """Remove a workspace whose folder is gone from the table and the state file."""
+        del self._by_id[workspace.id]
+        await self._dependencies.store.drop_workspace(workspace.id)
 
     async def stop_idle(self, busy: Collection[str]) -> None:
         """Stop servers that had no call, no task and no active session for `workspace_idle_s`.
 
         Args:
-            busy: ids of workspaces with an active session or an open listen stream.
+            busy: ids of workspaces with an active session or an open listen stream, which do not keep servers
+                of another version running.
         """
-        limit = self._dependencies.settings.workspace_idle_s
-        now = self._dependencies.now()
+        limit, now = self._dependencies.settings.workspace_idle_s, self._dependencies.now()
         idle: list[Supervisor] = []
         for workspace in self:
             supervisor = workspace.supervisor
-            figures = supervisor.figures
-            if workspace.id in busy or figures.in_flight or figures.streams or figures.tasks:
+            figures, instance = supervisor.figures, supervisor.instance
+            is_used = workspace.id in busy or figures.streams
+            if figures.in_flight or figures.tasks or (is_used and not (instance and instance.is_outdated)):
                 workspace.used_at = now
-            elif limit and supervisor.instance is not None and now - workspace.used_at >= limit:
+            elif limit and instance is not None and now - workspace.used_at >= limit:
                 logger().info("workspace.idle", workspace=workspace.id)
                 idle.append(supervisor)
         # concurrently: ten servers that ignore SIGTERM must not delay the watchdog
@@ -291,6 +296,5 @@ class Workspaces:
 
     async def close(self, *, keep: bool = False) -> None:
         """Stop all servers that the manager started; with `keep` leave them running for the next manager."""
-        checks = [one.root_check for one in self if one.root_check is not None]
-        await asyncio.gather(*checks, return_exceptions=True)
+        await asyncio.gather(*(one.root_check for one in self if one.root_check), return_exceptions=True)
         await asyncio.gather(*(workspace.supervisor.close(keep=keep) for workspace in self))

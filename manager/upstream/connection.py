@@ -2,7 +2,7 @@
 
 Every failure says whether the server may have read the request. Redirects, cookies, compression, HEAD,
 upgrades, TLS, retries and deadlines are not supported. `pool.py` chooses the connection for a request. A
-caller that is cancelled or calls `aclose()` closes the connection at once, which cancels the call at the
+caller that is cancelled or calls `abandon()` closes the connection at once, which cancels the call at the
 server.
 """
 
@@ -32,6 +32,8 @@ PIECE = 256 * 1024
 BEGUN = 16 * 1024
 
 _NOTHING = memoryview(b"")
+# What some servers send before they close an idle connection.
+_IDLE_TIMEOUT = b"HTTP/1.1 408 "
 _TRIM = headers.RESULT_TRIM.lower().encode()
 
 
@@ -61,6 +63,7 @@ class Connection(asyncio.Protocol):
         on_idle: Called when the connection can carry another request.
         idle_since: Monotonic time.
         broke_off: Whether the server closed it within an exchange.
+        is_out_of_step: Whether the server sent something that answers no request, such as a second answer.
     """
 
     _transport: asyncio.Transport
@@ -70,6 +73,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, on_lost: Callable[[Connection], None]) -> None:
         self.on_idle: Callable[[Connection], None] | None = None
         self.broke_off = False
+        self.is_out_of_step = False
         self._on_lost = on_lost
         self._parser: HttpResponseParser | None = None  # set within a response
         self._response: UpstreamResponse | None = None  # None if idle, or if a handler is set
@@ -165,6 +169,10 @@ class Connection(asyncio.Protocol):
         if self._response is None and self._handler is None:
             self.close(cause)
 
+    def pause_reading(self) -> None:
+        """Pause reading; called by the response while its reader has no room."""
+        self._transport.pause_reading()
+
     def resume_reading(self) -> None:
         """Resume reading; called by the response when its buffer is empty."""
         self._transport.resume_reading()
@@ -213,6 +221,7 @@ class Connection(asyncio.Protocol):
             self.detach_taker()
         response = self._response
         if response is None:  # unsolicited data must not become the answer to the next call
+            self.is_out_of_step = not data.startswith(_IDLE_TIMEOUT)
             self.close("malformed_response")
             return
         is_first = not self._bodiless_bytes and not self._has_head
@@ -243,6 +252,7 @@ class Connection(asyncio.Protocol):
         if self._response is not response:
             return  # its reader has abandoned it
         if self._complete:
+            self.is_out_of_step = failure is not None
             self._finish(response, reusable=failure is None and self._keep_alive)
         elif failure is not None:
             self.close(failure)
@@ -270,6 +280,7 @@ class Connection(asyncio.Protocol):
         if is_full and self._missing:
             self._transport.pause_reading()
         if not self._missing:
+            self.is_out_of_step = is_more
             self._finish(response, reusable=self._keep_alive and not is_more)
 
     def pause_writing(self) -> None:

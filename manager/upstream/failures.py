@@ -16,7 +16,7 @@ class UpstreamFailure(Exception):
     """A request got no complete response.
 
     Attributes:
-        cause: connection_refused, connect_failed, timeout, identity_mismatch, connection_lost,
+        cause: connection_refused, connect_failed, timeout, identity_mismatch, unhealthy, connection_lost,
             truncated_response, malformed_response, head_too_large, pool_closed or abandoned (by the caller).
     """
 

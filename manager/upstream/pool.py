@@ -3,12 +3,16 @@
 The pool has no queue, no retries and no limit of calls in flight; admission and deadlines belong to the
 caller. Each new connection is verified before it carries a call, so another process on an old port never
 receives a byte of one. A verified TCP connection stays with the same process until it closes.
+
+An answer that nobody asked for shows that a server answers twice. Its second answer to one call could reach
+another call with the same id on a reused connection, so for `REUSE_AGAIN_S` every call gets its own one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 
 from host.peer_uid import Address, tcp_peer_uid
@@ -18,8 +22,12 @@ from manager.upstream.request_head import head_before_length, request_head
 from manager.upstream.response import ResponseHead, UpstreamResponse
 
 MAX_IDENTITY_BODY = 64 * 1024
+MAX_DESCRIPTION = 2 * 1024 * 1024
+"""Size of the answer to `probe` with further headers, which comes from a verified server."""
 NOTICED_S = 0.05
 """Seconds after an answer in which a connection is reused without asking the kernel if it is closed."""
+REUSE_AGAIN_S = 600.0
+"""Seconds after an answer that nobody asked for in which no connection is reused."""
 
 
 class Pool:
@@ -31,6 +39,7 @@ class Pool:
         connect_timeout: Seconds for connecting and verifying together.
         max_idle: Most idle connections.
         owner_of: Returns the user id that owns the server's socket, None if unknown.
+        on_out_of_step: Called when the server sent something that answers no request, and reuse ends.
     """
 
     def __init__(
@@ -43,15 +52,19 @@ class Pool:
         connect_timeout: float = 5.0,
         max_idle: int = 256,
         owner_of: Callable[[Address, Address], int | None] = tcp_peer_uid,
+        on_out_of_step: Callable[[], None] = lambda: None,
     ) -> None:
         self._host = host
         self._port = port
         self._host_field = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode("ascii")
+        self._verify_path = verify_path
         self._identity_request = request_head(b"GET", verify_path, self._host_field, (), 0)
         self._verify = verify
         self._owner_of = owner_of
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
+        self._on_out_of_step = on_out_of_step
+        self._reuse_at = 0.0  # monotonic; after an answer that nobody asked for
         self._idle: list[Connection] = []  # oldest first
         self._live: set[Connection] = set()  # all with an open socket, idle ones included
         self._none_live = asyncio.Event()
@@ -73,7 +86,7 @@ class Pool:
     ) -> UpstreamResponse:
         """Send a request and wait for the head of its response.
 
-        Host and Content-Length are added. The caller reads the response to its end or calls its `aclose()`;
+        Host and Content-Length are added. The caller reads the response to its end or calls its `abandon()`;
         cancelling closes the connection.
 
         Raises:
@@ -138,18 +151,21 @@ class Pool:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "connection_lost")
         return connection.begin(head, body)
 
-    async def probe(self, deadline: float) -> tuple[ResponseHead, bytes]:
+    async def probe(
+        self, deadline: float, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> tuple[ResponseHead, bytes]:
         """Request `verify_path` on a new connection and return the verified answer.
 
         The connection replaces the oldest idle one, so that probes do not make the pool grow.
 
         Args:
             deadline: Seconds.
+            headers: For a second request, sent once the server is verified, whose answer is returned.
 
         Raises:
             UpstreamFailure: Always NOT_DELIVERED, because a probe carries no call.
         """
-        connection, head, body = await self._open(deadline)
+        connection, head, body = await self._open(deadline, headers)
         connection.on_idle = self._keep
         if connection.is_open:
             if self._idle:
@@ -174,7 +190,7 @@ class Pool:
         return None
 
     def _keep(self, connection: Connection) -> None:
-        if len(self._idle) < self._max_idle:
+        if len(self._idle) < self._max_idle and (not self._reuse_at or self._may_reuse()):
             self._idle.append(connection)
         else:
             connection.close("connection_lost")
@@ -183,22 +199,41 @@ class Pool:
         self._live.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
+        if connection.is_out_of_step:
+            self._end_reuse()
         if connection.broke_off:
             self._drop_idle()
         if not self._live:
             self._none_live.set()
 
+    def _may_reuse(self) -> bool:
+        return time.monotonic() >= self._reuse_at
+
+    def _end_reuse(self) -> None:
+        is_news = self._may_reuse()
+        self._reuse_at = time.monotonic() + REUSE_AGAIN_S
+        self._drop_idle()
+        if is_news:
+            self._on_out_of_step()
+
     def _drop_idle(self) -> None:
-        """Close the idle connections: a server that broke off a call may be ending and lose the next one."""
+        """Close the idle connections: a server that broke off a call may be ending and lose the next one, and
+        one that answers twice may send its second answer on any of them."""
         while self._idle:
             self._idle.pop().close("connection_lost")
 
-    async def _open(self, seconds: float) -> tuple[Connection, ResponseHead, bytes]:
-        """Open and verify a connection; return it with the answer that verified it."""
+    async def _open(
+        self, seconds: float, headers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> tuple[Connection, ResponseHead, bytes]:
+        """Open and verify a connection; return it with the answer that verified it, or that to `headers`."""
         try:
             async with asyncio.timeout(seconds):
                 connection = await self._connect()
-                return connection, *await self._identify(connection)
+                answer = await self._identify(connection, self._identity_request, MAX_IDENTITY_BODY)
+                if headers and connection.is_open:
+                    asked = request_head(b"GET", self._verify_path, self._host_field, headers, 0)
+                    answer = await self._identify(connection, asked, MAX_DESCRIPTION)
+                return connection, *answer
         except UpstreamFailure as failure:
             raise UpstreamFailure(Blame.NOT_DELIVERED, failure.cause) from failure
         except TimeoutError:
@@ -222,11 +257,13 @@ class Pool:
         self._none_live.clear()
         return connection
 
-    async def _identify(self, connection: Connection) -> tuple[ResponseHead, bytes]:
+    async def _identify(
+        self, connection: Connection, request: bytes, limit: int
+    ) -> tuple[ResponseHead, bytes]:
         genuine = False
         try:
-            response = await connection.exchange(self._identity_request, b"")
-            body = await response.read(MAX_IDENTITY_BODY)
+            response = await connection.exchange(request, b"")
+            body = await response.read(limit)
             genuine = self._verify(response.head, body) and self._belongs_to_us(connection)
         except ResponseTooLarge as answer:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "identity_mismatch") from answer

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from manager.upstream.collected_body import CollectedBody
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from protocol.internal.result_trim import ResultTrim
 
@@ -46,11 +47,16 @@ class ResponseHead(msgspec.Struct, frozen=True, gc=False):
 class Carrier(Protocol):
     """The part of a connection that a response uses."""
 
+    is_out_of_step: bool
+
     def close(self, cause: str) -> None:
         """Close the connection at once."""
 
     def close_idle(self, cause: str) -> None:
         """Close the connection unless it carries a request."""
+
+    def pause_reading(self) -> None:
+        """Read no more from the server until `resume_reading`."""
 
     def resume_reading(self) -> None:
         """Resume reading from the server."""
@@ -112,6 +118,12 @@ class UpstreamResponse:
             self._connection.resume_reading()
         return pieces
 
+    def keep_reading(self, *, is_wanted: bool) -> None:
+        """Read from the server, or not for now."""
+        if self._connection is not None:
+            switch = self._connection.resume_reading if is_wanted else self._connection.pause_reading
+            switch()
+
     @property
     def is_events(self) -> bool:
         """Whether its head has arrived and says that it is an event stream."""
@@ -162,22 +174,21 @@ class UpstreamResponse:
                 connection is closed.
             UpstreamFailure: It broke off.
         """
-        size, announced = 0, self.head.content_length or 0
-        pieces: list[Piece] = []
+        announced = self.head.content_length or 0
+        body = CollectedBody(announced if announced <= limit else 0)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def take_new() -> None:
-            nonlocal size
-            has_ended, new = self.has_ended, self.take()
-            pieces.extend(new)
-            size += sum(map(len, new))
-            if done.done() or not (has_ended or max(size, announced) > limit):
+            has_ended = self.has_ended
+            body.add(self.take())
+            if done.done() or not (has_ended or max(body.size, announced) > limit):
                 return
             done.set_result(None)
             if not has_ended:
                 self.abandon()  # at once, since many pieces can arrive before the reader runs
 
         self.on_data = take_new
+        self.lend()
         take_new()
         try:
             await done
@@ -186,15 +197,11 @@ class UpstreamResponse:
             raise
         finally:
             self.on_data = None
-        if max(size, announced) > limit:
+        if max(body.size, announced) > limit:
             self.abandon()
             raise ResponseTooLarge(limit)
         self._raise_failure()
-        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
-
-    async def aclose(self) -> None:
-        """Like `abandon`."""
-        self.abandon()
+        return body.whole()
 
     def abandon(self) -> None:
         """Drop the response; an unfinished one closes its connection at once. Idempotent."""
@@ -208,6 +215,7 @@ class UpstreamResponse:
 
         A connection that carries another call by now stays open: that call checks its own response.
         """
+        self._carrier.is_out_of_step = True
         self.abandon()
         self._carrier.close_idle("malformed_response")
 

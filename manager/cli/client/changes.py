@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, Literal
 
-import click
-
-from host.command_line import Failure, print_json
-from host.printable import printable
+from host.command_line import Failure, confirm, print_json, say
+from host.terminal.tones import Tone
+from host.terminal.views import Note
+from manager import exit_codes
 from manager.cli.client.context import running_port
 from manager.cli.client.presentation import diff_lines, refusal_json, short, show_diff
 from manager.client_files.change import Unchanged
@@ -20,7 +19,6 @@ from manager.client_files.workbench import ClientFiles, Planned
 Verb = Literal["add", "remove", "undo"]
 Plan = Callable[[Client], Planned | Unchanged | Refusal]
 _DONE: dict[Verb, str] = {"add": "added to", "remove": "removed from", "undo": "restored"}
-_WIDTH = 80
 _NOTHING: dict[Verb, str] = {
     "add": "already configured",
     "remove": "not configured",
@@ -53,13 +51,17 @@ class Changes:
     def run(self, clients: list[Client]) -> None:
         """Do it. Exits with 1 if one client was refused."""
         results = [self._one(client) for client in clients]
+        problems = [result["problem"] for result in results if result["result"] == "refused"]
+        if problems and self._as_json:
+            first = problems[0]
+            text = f"{len(problems)} of {len(results)} clients were refused; the first: {first['message']}"
+            raise Failure(text, first["nextStep"], reason=first["reason"], members={"clients": results})
         if self._as_json:
-            ok = all(result["result"] != "refused" for result in results)
-            print_json({"ok": ok, "clients": results})
+            print_json({"clients": results})
         elif self._verb == "add" and any(result["result"] == "done" for result in results):
             self._say_next_steps(clients)
-        if any(result["result"] == "refused" for result in results):
-            raise SystemExit(1)
+        if problems:
+            raise SystemExit(exit_codes.FAILED)
 
     def _one(self, client: Client) -> dict[str, Any]:
         planned = self._plan(client)
@@ -88,11 +90,8 @@ class Changes:
     def _may(self, planned: Planned) -> bool:
         if self._yes:
             return True
-        if self._as_json or not sys.stdin.isatty():
-            text = "this changes a file, and there is no terminal to ask at"
-            step = "look at the change with --dry-run, then repeat the command with --yes"
-            raise Failure(text, step, reason="not_confirmed")
-        return click.confirm(f"Change {short(planned.state.path)}?")
+        step = "look at the change with --dry-run, then repeat the command with --yes"
+        return confirm(f"Change {short(planned.state.path)}?", "this changes a file", step=step)
 
     def _show(self, planned: Planned) -> None:
         if not self._as_json:
@@ -102,15 +101,15 @@ class Changes:
         if not self._as_json:
             if refusal.reason == "changed_since" and (change := self._files.changed_since(client)):
                 show_diff(self._files.overview(client).file, change.before, change.after)
-            click.echo(f"{client.title}: {printable(refusal.message)}", err=True)
-            click.echo(f"Next step: {printable(refusal.next_step)}", err=True)
+            problem = Note(f"{client.title}: {refusal.message}", Tone.BAD)
+            say(problem, f"Next step: {refusal.next_step}", err=True)
         return {"client": client.id, "result": "refused", "problem": refusal_json(refusal)}
 
     def _say_done(self, client: Client, planned: Planned) -> None:
         done = "deleted the new file" if planned.after is None else _DONE[self._verb]
         self._say(f"{client.title}: {done} {short(planned.state.path)}")
         if self._verb == "add" and client.note:
-            self._say(click.wrap_text(f"note: {client.note}", _WIDTH, "  ", "    "))
+            self._say(f"  note: {client.note}")
         if self._verb != "undo":
             self._say(f"  undo: lmtb client remove --undo {client.id}")
 
@@ -125,4 +124,4 @@ class Changes:
 
     def _say(self, text: str) -> None:
         if not self._as_json:
-            click.echo(printable(text, lines=True))
+            say(text)

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from host.command_line import Failure
+from host.near_names import did_you_mean
 from manager import exit_codes
 from manager.cli.output.manager_access import ask, user_paths
 from manager.client_files.clients import CLIENTS, Client, Machine, client_named
@@ -35,10 +36,15 @@ def client_files(port: int | None) -> ClientFiles:
         port: as given on the command line; else that of the running manager, else the configured one.
     """
     paths = user_paths()
+    endpoint = Endpoint(port or running_port() or _configured_port(paths), program())
+    return ClientFiles(user_machine(), paths.state_dir, endpoint)
+
+
+def user_machine() -> Machine:
+    """This user's environment and home folder."""
     environ = dict(os.environ)
     home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-    endpoint = Endpoint(port or running_port() or _configured_port(paths), program())
-    return ClientFiles(Machine(environ, home, sys.platform), paths.state_dir, endpoint)
+    return Machine(environ, home, sys.platform)
 
 
 def program() -> str:
@@ -53,10 +59,13 @@ def named(names: Sequence[str]) -> list[Client]:
     for name in names:
         client = client_named(name)
         if client is None:
-            known = ", ".join(one.id for one in CLIENTS)
-            step = f"known are {known}; for any other: lmtb client show other"
+            ids = [one.id for one in CLIENTS]
+            step = f"known are {', '.join(ids)}; for any other: lmtb client show other"
             raise Failure(
-                f"no client is named {name}", step, exit_code=exit_codes.USAGE, reason="unknown_client"
+                f"no client is named {name}{did_you_mean(name, ids)}",
+                step,
+                exit_code=exit_codes.USAGE,
+                reason="unknown_client",
             )
         found[client.id] = client
     return list(found.values())

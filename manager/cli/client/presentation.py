@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final
@@ -12,14 +12,22 @@ from typing import Any, Final
 import click
 
 from host.printable import printable
-from manager.cli.output.text import table
+from host.terminal.views import Column, Kind, Table
 from manager.client_files.change import ENTRY_NAME, Entry
 from manager.client_files.clients import Client
 from manager.client_files.refusals import Refusal
+from manager.client_files.secret_texts import masked
 from manager.client_files.workbench import Overview
 
 _LONGEST_LINE: Final = 2000
+_LONGEST_PRIVATE_LINE: Final = 400
 _CONFIGURED: Final = {"current": "yes", "missing": "no", "outdated": "outdated", "not_ours": "other"}
+_COLUMNS: Final = (
+    Column("CLIENT", Kind.NAME),
+    Column("FOUND", Kind.STATE),
+    Column("CONFIGURED", Kind.STATE),
+    Column("FILE", Kind.FOLDER),
+)
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -59,14 +67,13 @@ def refusal_json(refusal: Refusal) -> dict[str, Any]:
     }
 
 
-def client_table(rows: list[tuple[Client, Overview]]) -> str:
+def client_table(rows: list[tuple[Client, Overview]]) -> Table:
     """The table of clients."""
-    heads = ("CLIENT", "FOUND", "CONFIGURED", "FILE")
     cells = [
         (client.id, "yes" if one.installed else "no", configured(one), short(one.file))
         for client, one in rows
     ]
-    return table(heads, cells, flexible=("FILE",))
+    return Table(_COLUMNS, cells)
 
 
 def entry_text(client: Client, entry: Entry) -> str:
@@ -78,21 +85,33 @@ def entry_text(client: Client, entry: Entry) -> str:
     return json.dumps({client.form.container: {ENTRY_NAME: entry}}, indent=2, ensure_ascii=False)
 
 
-def diff_lines(file: Path, before: bytes | None, after: bytes | None) -> Iterator[str]:
-    """A unified diff of a file; None stands for no file."""
+def diff_lines(
+    file: Path, before: bytes | None, after: bytes | None, *, secrets: Collection[str] | None = None
+) -> Iterator[str]:
+    """A unified diff of a file; None stands for no file.
+
+    With `secrets`, these are masked, and neither unchanged nor very long lines are shown: they may have more.
+    """
     name = short(file)
     names = (name if before is not None else "/dev/null", name if after is not None else "/dev/null")
-    for line in unified_diff(_lines(before), _lines(after), *names, lineterm=""):
-        yield printable(line.removesuffix("\r"), lines=True, width=_LONGEST_LINE)
+    context = 3 if secrets is None else 0
+    for line in unified_diff(_lines(before), _lines(after), *names, lineterm="", n=context):
+        shown = line.removesuffix("\r")
+        if secrets is not None:
+            shown = masked(shown, secrets)
+            if len(line) > _LONGEST_PRIVATE_LINE:
+                shown = f"{line[0]} (a line of {len(line) - 1} characters, which is not shown)"
+        yield printable(shown, lines=True, width=_LONGEST_LINE)
 
 
-def show_diff(file: Path, before: bytes | None, after: bytes | None) -> None:
-    """Print a unified diff, in colours on a terminal."""
-    colour = False if os.environ.get("NO_COLOR") else None  # None: as the terminal is
-    for number, line in enumerate(diff_lines(file, before, after)):
+def show_diff(
+    file: Path, before: bytes | None, after: bytes | None, *, secrets: Collection[str] | None = None
+) -> None:
+    """Print a unified diff as `diff_lines` makes it, in colours on a terminal."""
+    for number, line in enumerate(diff_lines(file, before, after, secrets=secrets)):
         head = number < 2
         fg = None if head else _COLOURS.get(line[:1])
-        click.echo(click.style(line, fg=fg, bold=head or None) if fg or head else line, color=colour)
+        click.echo(click.style(line, fg=fg, bold=head or None) if fg or head else line)
 
 
 def _lines(content: bytes | None) -> list[str]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from copy import copy
 from typing import Any, Final
 
 import click
 
-from host.command_line import Command, Failure, json_option, print_json
+from host.command_line import Command, Failure, json_option, print_json, say
 from host.printable import printable
+from host.terminal.tones import Tone
+from host.terminal.views import Note
 from manager.cli.client.changes import Changes
 from manager.cli.client.context import client_files, named
 from manager.cli.client.presentation import as_json as overview_json
 from manager.cli.client.presentation import client_table, configured, entry_text, short
+from manager.cli.completion import suggestions
 from manager.client_files import entries
 from manager.client_files.change import ENTRY_NAME, Entry
 from manager.client_files.clients import CLIENTS, Client
@@ -62,17 +66,17 @@ def list_clients(port: int | None, as_json: bool) -> None:
     rows = [(one, files.overview(one)) for one in CLIENTS]
     if as_json:
         address = files.endpoint.address()
-        print_json({"ok": True, "address": address, "clients": [overview_json(*row) for row in rows]})
+        print_json({"address": address, "clients": [overview_json(*row) for row in rows]})
         return
-    click.echo(client_table(rows))
+    say(client_table(rows))
     problems = [one.refusal for _, one in rows if one.refusal is not None]
     for problem in problems:
-        click.echo(f"\n{printable(problem.message)}\n  -> {printable(problem.next_step)}")
-    click.echo("\nadd one with: lmtb client add CLIENT; any other client: lmtb client show other")
+        say("", problem.message, f"  -> {problem.next_step}")
+    say("", "add one with: lmtb client add CLIENT; any other client: lmtb client show other")
 
 
 @client.command()
-@click.argument("name", metavar="CLIENT")
+@click.argument("name", metavar="CLIENT", shell_complete=suggestions.clients)
 @_port_option
 @json_option
 def show(name: str, port: int | None, as_json: bool) -> None:
@@ -89,16 +93,16 @@ def show(name: str, port: int | None, as_json: bool) -> None:
     wanted = chosen.entry(files.endpoint)
     if as_json:
         about = {**overview_json(chosen, overview), "entry": overview.entry, "wanted": wanted}
-        print_json({"ok": True, "name": ENTRY_NAME, "path": list(chosen.form.path), **about})
+        print_json({"name": ENTRY_NAME, "path": list(chosen.form.path), **about})
         return
-    click.echo(printable(f"{chosen.title}: {short(overview.file)}"))
+    say(f"{chosen.title}: {short(overview.file)}")
     _show_entry(chosen, overview, wanted)
     undo = f"lmtb client remove --undo {chosen.id}" if overview.can_undo else "not available"
-    click.echo(f"\nundo: {undo}")
+    say("", f"undo: {undo}")
 
 
 @client.command()
-@click.argument("names", metavar="[CLIENT]...", nargs=-1)
+@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=suggestions.clients)
 @click.option("--all", "everything", is_flag=True, help="All clients that are installed.")
 @_change_options
 @_port_option
@@ -116,8 +120,10 @@ def add(
     """
     if bool(names) == everything:
         raise click.UsageError("name clients, or use --all; see: lmtb client list")
+    chosen = named(names)
     files = client_files(port)
-    chosen = [one for one in CLIENTS if files.is_installed(one)] if everything else named(names)
+    if everything:
+        chosen = [one for one in CLIENTS if files.is_installed(one)]
     if not chosen:
         text = "no known client is installed"
         raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
@@ -130,7 +136,7 @@ client.add_command(install)
 
 
 @client.command()
-@click.argument("names", metavar="CLIENT...", nargs=-1, required=True)
+@click.argument("names", metavar="CLIENT...", nargs=-1, required=True, shell_complete=suggestions.clients)
 @click.option("--undo", is_flag=True, help="Restore the file byte for byte as it was before the last change.")
 @_change_options
 @json_option
@@ -151,21 +157,21 @@ def _changes(files: ClientFiles, verb: Any, plan: Any, options: Any) -> Changes:
 def _show_entry(chosen: Client, overview: Overview, wanted: Entry) -> None:
     refusal = overview.refusal
     if refusal is not None:
-        click.echo(f"{printable(refusal.message)}\n  -> {printable(refusal.next_step)}")
+        say(Note(refusal.message, Tone.BAD), f"  -> {refusal.next_step}")
     if overview.entry is not None:
-        click.echo(f"configured: {configured(overview)}. The entry is:\n")
+        say(f"configured: {configured(overview)}. The entry is:", "")
         click.echo(printable(entry_text(chosen, overview.entry), lines=True))
     if overview.state != "current":
-        click.echo(f"\n`lmtb client add {chosen.id}` would write:\n")
+        say("", f"`lmtb client add {chosen.id}` would write:", "")
         click.echo(printable(entry_text(chosen, wanted), lines=True))
 
 
 def _show_generic(files: ClientFiles, as_json: bool) -> None:
     address, program = files.endpoint.address(), entries.program(files.endpoint)
     if as_json:
-        print_json({"ok": True, "name": ENTRY_NAME, "http": {"url": address}, "stdio": program})
+        print_json({"name": ENTRY_NAME, "http": {"url": address}, "stdio": program})
         return
-    click.echo(f"A client that supports HTTP needs this address:\n\n  {address}\n")
-    click.echo("Add ?cwd= and the client's variable for the project's folder, if it has one.")
-    click.echo("\nMost clients without HTTP support understand this:\n")
-    print_json({"mcpServers": {ENTRY_NAME: program}})
+    say("A client that supports HTTP needs this address:", "", f"  {address}", "")
+    say("Add ?cwd= and the client's variable for the project's folder, if it has one.")
+    say("", "Most clients without HTTP support understand this:", "")
+    click.echo(json.dumps({"mcpServers": {ENTRY_NAME: program}}, indent=2))

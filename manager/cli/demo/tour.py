@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import click
 
-from host.command_line import Failure
+from host.command_line import Failure, is_json, json_option, print_line, say
 from host.printable import printable
 from manager.cli.demo.project_tools import ProjectToolsTour
 from manager.cli.demo.sandbox import Sandbox
@@ -45,13 +45,17 @@ class Narrator:
     def tell(self, text: str) -> None:
         """Print a sentence."""
         now = time.perf_counter()
-        click.echo(f"{(now - self._last) * 1000:7.0f} ms  {printable(text)}")
+        spent = (now - self._last) * 1000
+        if is_json():
+            print_line({"text": text, "ms": round(spent)})
+        say(f"{spent:7.0f} ms  {printable(text)}")
         self._last = time.perf_counter()
 
 
 @click.command()
 @click.option("--keep", is_flag=True, help="Keep the temporary folder, to look around in it.")
-def demo(keep: bool) -> None:
+@json_option
+def demo(keep: bool, as_json: bool) -> None:
     """Show everything on sample workspaces, then tidy up.
 
     Uses a temporary folder and a manager of its own; yours is not touched. Exit code 0 only if every step did
@@ -65,14 +69,16 @@ def demo(keep: bool) -> None:
         _run_tour(sandbox, narrator)
     except Exception as error:
         for line in sandbox.last_log_lines():
-            click.echo(f"  manager: {printable(line)}", err=True)
+            say(f"  manager: {line}", err=True)
         why = "; ".join(_reasons(error))
         raise Failure(f"the demo failed: {why}", "look closer with: lmtb doctor; lmtb demo --keep") from error
     finally:
         sandbox.close(keep_folder=keep)
         if keep:
-            click.echo(f"kept: {sandbox.folder}")
-    click.echo("\nAll of it worked. Your turn: lmtb up")
+            say(f"kept: {sandbox.folder}")
+    if as_json:
+        print_line({"ok": True, "folder": str(sandbox.folder) if keep else None})
+    say("", "All of it worked. Your turn: lmtb up")
 
 
 def _run_tour(sandbox: Sandbox, narrator: Narrator) -> None:
@@ -80,7 +86,7 @@ def _run_tour(sandbox: Sandbox, narrator: Narrator) -> None:
     address = sandbox.start()
     narrator.tell(f"A manager of their own serves at {address} (pid {sandbox.manager_pid}).")
     asyncio.run(asyncio.wait_for(_tour_with_client(sandbox, narrator, address), LIMIT_S))
-    click.echo(_indented(workspace_table(merged_workspaces(sandbox.status()))))
+    say(workspace_table(merged_workspaces(sandbox.status()), indent=12))
     narrator.tell("That was the status: two servers, one restart.")
     running = len(sandbox.processes())
     code = sandbox.stop()
@@ -111,7 +117,7 @@ async def _tour_with_client(sandbox: Sandbox, narrator: Narrator, address: str) 
 
 
 def _quote(text: str) -> None:
-    click.echo(printable(_indented(click.unstyle(text)), lines=True))
+    say(*_indented(click.unstyle(text)).splitlines())
 
 
 async def _show_handshake(client: Client, narrator: Narrator, folder: Path, notices: list[str]) -> None:

@@ -17,8 +17,9 @@ from typing import Final
 
 from host.peer_uid import tcp_peer_uid
 from manager import __version__
+from manager.cli.doctor.client_checks import PATIENCE_S, clients
 from manager.cli.doctor.findings import Finding, Level, Situation
-from manager.cli.doctor.workspace_checks import client_servers, sources, workspaces
+from manager.cli.doctor.workspace_checks import client_servers, languages, sources, workspaces
 from manager.cli.service import systemctl
 from manager.cli.service.service_files import UNITS
 from manager.paths import Paths
@@ -26,10 +27,15 @@ from manager.port import PortTaken, bind_fixed
 from manager.settings import Settings
 
 
-def all_findings(paths: Paths) -> Iterator[Finding]:
-    """Every finding, in the order in which a person should read them."""
+def all_findings(paths: Paths, waiting: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
+    """Every finding, in the order in which a person should read them.
+
+    `waiting` is told what is done before a check that may take seconds.
+    """
     situation = Situation.of(paths)
     for check in CHECKS:
+        if check is clients:
+            waiting(f"playing the configured clients; one answer may take {PATIENCE_S:g} s")
         yield from check(situation)
 
 
@@ -61,7 +67,7 @@ def _folder(check: str, folder: Path, *, private: bool) -> Finding:
     try:
         status = folder.lstat()
     except FileNotFoundError:
-        return Finding(Level.OK, check, f"{folder} does not exist yet")
+        return _missing_folder(check, folder)
     except OSError as error:
         return Finding(
             Level.FAIL, check, f"{folder}: {error.strerror}", "check owner and mode of its parents"
@@ -75,7 +81,9 @@ def _folder(check: str, folder: Path, *, private: bool) -> Finding:
             Level.FAIL,
             check,
             f"{folder} belongs to another user (uid {status.st_uid})",
-            f"remove {folder}, or run as its owner",
+            f"remove {folder}, or run as its owner"
+            if status.st_uid
+            else f'give it to yourself: sudo chown -R "$USER" {folder}',
         )
     mode = stat.S_IMODE(status.st_mode)
     if mode & (0o077 if private else 0o022):
@@ -85,11 +93,20 @@ def _folder(check: str, folder: Path, *, private: bool) -> Finding:
     return Finding(Level.OK, check, f"{folder} (mode {mode:o})")
 
 
+def _missing_folder(check: str, folder: Path) -> Finding:
+    """Whether a folder could be made below the nearest one that exists."""
+    nearest = next(parent for parent in folder.parents if parent.exists())
+    if os.access(nearest, os.W_OK | os.X_OK):
+        return Finding(Level.OK, check, f"{folder} does not exist yet")
+    text = f"{folder} cannot be made, because {nearest} is not writable"
+    return Finding(Level.FAIL, check, text, f"make {nearest} writable, or set HOME to a folder that is")
+
+
 def _manager(situation: Situation) -> Iterator[Finding]:
     status = situation.status
     if situation.fault is not None:
         yield Finding(
-            Level.FAIL, "manager", situation.fault, "end that manager, then start a new one: lmtb up"
+            Level.FAIL, "manager", situation.fault, "correct what fails above; if all is well: lmtb restart"
         )
     if status is None:
         if situation.fault is None:
@@ -213,7 +230,12 @@ def _ripgrep(_: Situation) -> Iterator[Finding]:
         yield Finding(Level.OK, "ripgrep", program)
     else:
         text = "not found; searches use the built-in engine, which is slower"
-        yield Finding(Level.WARN, "ripgrep", text, "install ripgrep, so that rg is on the manager's PATH")
+        yield Finding(
+            Level.WARN,
+            "ripgrep",
+            text,
+            "install ripgrep on the manager's PATH, or this package with its extra search",
+        )
 
 
 def _systemd(_: Situation) -> Iterator[Finding]:
@@ -223,7 +245,7 @@ def _systemd(_: Situation) -> Iterator[Finding]:
     places = [config / "systemd/user", Path("/etc/systemd/user"), Path("/usr/lib/systemd/user")]
     found = [name for name in UNITS if any((place / name).exists() for place in places)]
     if not found:
-        text = "units are not installed (optional: lmtb service install starts the manager at login)"
+        text = "units are not installed (to start the manager at login: lmtb service install)"
         yield Finding(Level.OK, "systemd", text)
         return
     if len(found) < len(UNITS):
@@ -247,6 +269,8 @@ CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (
     _other_loopback,
     workspaces,
     sources,
+    languages,
+    clients,
     client_servers,
     _peer_lookup,
     _ripgrep,

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+from typing import Final
 
 import click
 
-from host.command_line import json_option, print_json
-from host.printable import printable
+from host.command_line import Failure, json_option, print_json, say
+from host.terminal.tones import Tone
+from host.terminal.views import Note
+from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli import workspace_command
 from manager.cli.doctor.checks import all_findings
 from manager.cli.doctor.findings import Finding, Level
 from manager.cli.output.manager_access import user_paths
 
-_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+_TONES: Final = {Level.OK: Tone.GOOD, Level.WARN: Tone.WARN, Level.FAIL: Tone.BAD}
 
 
 @click.group(invoke_without_command=True)
@@ -24,21 +26,27 @@ _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check the installation, and say what to do.
 
-    Changes nothing. Exits with 1 if a check failed.
+    In a project, also says what each configured client sees there: it makes the client's first requests to
+    the running manager. Changes nothing. Exits with 1 if a check failed.
     """
     if ctx.invoked_subcommand is not None:
         return
     findings = []
-    for finding in all_findings(user_paths()):
-        findings.append(finding)
-        if not as_json:
+    with waiting("checking") as tell:
+        for finding in all_findings(user_paths(), tell):
+            findings.append(finding)
             _print(finding)
     failed = [one for one in findings if one.level is Level.FAIL]
     if as_json:
-        print_json({"ok": not failed, "checks": [one.as_json() for one in findings]})
+        checks = [one.as_json() for one in findings]
+        if failed:
+            text = f"{len(failed)} of {len(findings)} checks failed"
+            step = "follow the hint of each check whose level is fail"
+            raise Failure(text, step, reason="checks_failed", members={"checks": checks})
+        print_json({"checks": checks})
     else:
         warned = sum(1 for one in findings if one.level is Level.WARN)
-        click.echo(f"\n{len(findings)} checks: {len(failed)} failed, {warned} with a warning")
+        say("", f"{len(findings)} checks: {len(failed)} failed, {warned} with a warning")
     if failed:
         raise SystemExit(exit_codes.FAILED)
 
@@ -46,19 +54,15 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 @doctor.command()
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @json_option
-def env(path: Path | None, as_json: bool) -> None:
+def env(path: Path | None, **_: bool) -> None:
     """Compare the environment of a workspace's programs with this shell's.
 
     Shows PATH, some well-known programs, and the names of variables.
     """
-    workspace_command.run("env", workspace_command.root_of(path), *(["--json"] if as_json else []))
+    workspace_command.run("env", workspace_command.root_of(path))
 
 
 def _print(finding: Finding) -> None:
-    level = click.style(f"{finding.level.value.upper():4}", fg=_COLOURS[finding.level])
-    colour = False if os.environ.get("NO_COLOR") else None  # None: as the terminal is
-    click.echo(f"{level}  {finding.check}: {printable(finding.text)}", color=colour)
-    for line in finding.details:
-        click.echo(f"        {printable(line)}")
-    if finding.hint:
-        click.echo(f"      -> {printable(finding.hint)}")
+    head = f"{finding.level.value.upper():4}  {finding.check}: {finding.text}"
+    hint = (f"      -> {finding.hint}",) if finding.hint else ()
+    say(Note(head, _TONES[finding.level]), *(f"        {line}" for line in finding.details), *hint)

@@ -12,11 +12,15 @@ from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.output.overview import merged_workspaces
 from manager.cli.output.responses import objects
 from manager.cli.output.source_problems import source_problems
+from manager.cli.workspace_command import answer_of
 from manager.client_files.project_files import ProjectFiles
 from manager.paths import Paths
-from manager.supervision.process import tail
+from manager.supervision.server_log import tail
 
 _LAST_LINES: Final = 5
+_MAX_LOOKED_AT: Final = 5
+"""Workspaces whose languages are looked at; each takes about a second."""
+_LOOK_S: Final = 10.0
 _FAILING: Final = frozenset({"unhealthy", "crash_looping"})
 _WORKSPACE_ID: Final = re.compile(r"[a-z0-9-]{1,64}")
 
@@ -33,7 +37,7 @@ def workspaces(situation: Situation) -> Iterator[Finding]:
     for row in failing:
         why = row.get("lastError") or row.get("cause") or "no reason known"
         here = shlex.quote(str(row.get("root")))
-        hint = f"the next request restarts it; if it fails again, read its log: lmtb logs --cwd {here}"
+        hint = f"the next request restarts it; if it fails again, read its log: lmtb log --cwd {here}"
         text = f"{row.get('workspace')} ({row.get('root')}) is {row['state']}: {why}"
         yield Finding(Level.FAIL, "workspaces", text, hint, _last_output(row, situation.paths))
 
@@ -51,6 +55,31 @@ def sources(situation: Situation) -> Iterator[Finding]:
     if servers and not found:
         count = sum(len(objects(server, "sources")) for server in servers)
         yield Finding(Level.OK, "sources", f"{count} in running workspaces, all healthy")
+
+
+def languages(situation: Situation) -> Iterator[Finding]:
+    """Language servers of running workspaces: those that are there, are missing, or wait for trust."""
+    if situation.status is None:
+        return
+    for server in objects(situation.status, "instanceDetails")[:_MAX_LOOKED_AT]:
+        root = server.get("root")
+        found = (
+            answer_of("languages", root, "--no-versions", limit_s=_LOOK_S) if isinstance(root, str) else None
+        )
+        rows = objects(found or {}, "servers")
+        if not rows:
+            continue
+        named = {
+            state: [str(row.get("server")) for row in rows if row.get("state") == state]
+            for state in ("installed", "missing", "pending_trust")
+        }
+        here, name = shlex.quote(str(root)), server.get("workspace")
+        if waiting := named["pending_trust"]:
+            text = f"{name}: {', '.join(waiting)} would run project code or belong to the project"
+            yield Finding(Level.WARN, "languages", text, f"to allow them: lmtb trust {here}")
+        text = f"{name}: {', '.join(named['installed']) or 'no language server'}"
+        missing = f"; not installed: {', '.join(named['missing'])}" if named["missing"] else ""
+        yield Finding(Level.OK, "languages", f"{text}{missing} (lmtb languages --cwd {here})")
 
 
 def client_servers(situation: Situation) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from host.command_line import Failure
 from host.private_files import UnsafePathError
+from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
@@ -47,16 +48,21 @@ def explained() -> Iterator[None]:
 
 def ask(target: str) -> dict[str, Any]:
     """The JSON object at a path of the manager's control socket."""
-    with explained():
+    with explained(), waiting("asking the manager"):
         return Control(user_paths().control_socket).get(target)
 
 
 def current_folder(path: Path | None) -> str:
     """The absolute form of a folder given at the command line, by default the current one."""
     try:
-        return str((path or Path()).absolute())
+        folder = str((path or Path()).absolute())
     except FileNotFoundError as error:
         raise Failure("the current folder no longer exists", "change to another one, or use --cwd") from error
+    try:
+        folder.encode()
+    except UnicodeEncodeError as error:
+        raise Failure(f"the path {folder} is not UTF-8", "rename the folder", reason="invalid_cwd") from error
+    return folder
 
 
 def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str, Any]:
@@ -64,7 +70,7 @@ def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str
     folder = current_folder(path)
     payload = {"cwd": folder, **{key: value for key, value in members.items() if value is not None}}
     try:
-        with explained():
+        with explained(), waiting("asking the project's server, which starts if needed"):
             return Control(user_paths().control_socket, SERVER_ANSWER_S).post(target, payload)
     except Failure as failure:
         if failure.reason == "workspace_not_matched":

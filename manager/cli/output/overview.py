@@ -1,47 +1,76 @@
-"""Formats `lmtb status`: the manager in some lines, its workspaces as a table.
+"""Makes `lmtb status`: the manager as facts, its workspaces as a table.
 
 A member that an older or newer manager does not send is shown as a dash.
 """
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from host.printable import printable
-from manager.cli.output.responses import objects
+from host.terminal.quantities import duration, latency
+from host.terminal.tones import Tone, tone_of
+from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from manager import __version__
+from manager.cli.output.own_servers import running_twice
+from manager.cli.output.project_trust import ProjectTrust
+from manager.cli.output.responses import TRUST_PENDING, objects
 from manager.cli.output.source_problems import source_problems
-from manager.cli.output.text import duration, latency, size, table
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
+_COLUMNS: Final = (
+    Column("WORKSPACE", Kind.NAME),
+    Column("STATE", Kind.STATE),
+    Column("PID", Kind.NUMBER, rank=5),
+    Column("PORT", Kind.NUMBER, rank=6),
+    Column("CALLS", Kind.NUMBER, rank=1),
+    Column("ERRORS", Kind.NUMBER, rank=2),
+    Column("P50", Kind.LATENCY, rank=4),
+    Column("P99", Kind.LATENCY, rank=4),
+    Column("RESTARTS", Kind.NUMBER, rank=6),
+    Column("MEMORY", Kind.SIZE, rank=3),
+    Column("CPU", Kind.SECONDS, rank=5),
+    Column("FOLDER", Kind.FOLDER),
+)
 
 
-def overview(answer: Mapping[str, Any], ask: Callable[[str], Mapping[str, Any]]) -> str:
+def overview(
+    answer: Mapping[str, Any],
+    ask: Callable[[str], Mapping[str, Any]],
+    project: ProjectTrust | None = None,
+) -> list[View]:
     """The complete text.
 
     Args:
         answer: the status.
         ask: gets the JSON object at a path of the control socket.
+        project: what waits for trust in the project of the current folder.
     """
     address = answer.get("address") or ask("/status").get("address")
-    rows = merged_workspaces(answer)
+    every = merged_workspaces(answer)
+    rows = [row for row in every if not is_gone(row)]
     running = sum(1 for row in rows if row.get("pid"))
-    lines = [
-        _headline(answer),
-        f"address     {printable(address or 'unknown')}",
-        f"clients     {_connected(answer)}",
-        f"workspaces  {len(rows)} known, {running} running",
+    gone = f", {len(every) - len(rows)} more whose folder is gone" if len(every) > len(rows) else ""
+    facts = [
+        Fact("address", str(address or "unknown")),
+        Fact("clients", _connected(answer)),
+        Fact("workspaces", f"{len(rows)} known, {running} running{gone}"),
     ]
     own = [one for one in _percentiles(answer.get("figures"), "managerMs") if one is not None]
     if own:
-        lines.append(f"own time    {' and '.join(own)} a call (p50 and p99 of the last 5 min)")
-    found = problems(answer)
-    lines += [f"problem     {problem}" for problem in found]
+        shown = " and ".join(latency(one) or "-" for one in own)
+        facts.append(Fact("own time", f"{shown} a call (p50 and p99 of the last 5 min)"))
+    if change := _version_change(answer):
+        facts.append(Fact("version", change, Tone.WARN))
+    found = problems(answer, project)
+    facts += [Fact("problem", problem, Tone.WARN) for problem in found]
     if found:
-        lines.append("next step   lmtb doctor")
-    if rows:
-        lines += ["", workspace_table(rows)]
-    return "\n".join(lines)
+        is_only_trust = project is not None and found == [project.text]
+        facts.append(Fact("next step", project.command if project and is_only_trust else "lmtb doctor"))
+    views: list[View] = [_headline(answer), FactList(facts)]
+    return [*views, "", workspace_table(rows)] if rows else views
 
 
 def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -57,43 +86,56 @@ def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows + [one for rest in servers.values() for one in rest]
 
 
-def workspace_table(rows: list[dict[str, Any]]) -> str:
+def is_gone(row: Mapping[str, Any]) -> bool:
+    """Whether this workspace has no server, and its folder does not exist: it was deleted or moved."""
+    root = row.get("root")
+    if row.get("state") != "stopped" or not isinstance(root, str):
+        return False
+    try:
+        return not stat.S_ISDIR(Path(root).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):  # nobody knows
+        return False
+
+
+def workspace_table(rows: list[dict[str, Any]], *, indent: int = 0) -> Table:
     """Workspaces as a table for people."""
-    heads = (
-        "WORKSPACE",
-        "STATE",
-        "PID",
-        "PORT",
-        "CALLS",
-        "ERRORS",
-        "P50",
-        "P99",
-        "RESTARTS",
-        "MEMORY",
-        "CPU",
-        "FOLDER",
-    )
-    return table(heads, map(_workspace_row, rows), flexible=("WORKSPACE", "FOLDER"))
+    return Table(_COLUMNS, [_workspace_row(row) for row in rows], indent=indent)
 
 
-def problems(status: Mapping[str, Any]) -> list[str]:
-    """The problems, one printable line each."""
+def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> list[str]:
+    """The problems, one text each; of `project` what its files say now, not what its server reported."""
     degraded = status.get("degraded")
     found = [_reason(one) for one in degraded] if isinstance(degraded, list) else []
     for row in merged_workspaces(status):
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"
-            found.append(f"{printable(row.get('workspace'))} is {row['state']}: {printable(why)}")
-        found += [printable(f"{row.get('workspace')}: {problem.text}") for problem in source_problems(row)]
-    return found
+            found.append(f"{row.get('workspace')} is {row['state']}: {why}")
+        if project is not None and row.get("root") == project.root:
+            issues = [one for one in objects(row, "issues") if one.get("code") != TRUST_PENDING]
+            row = {**row, "issues": issues}  # noqa: PLW2901
+        found += [f"{row.get('workspace')}: {problem.text}" for problem in source_problems(row)]
+    found += [project.text] if project is not None and project.names else []
+    return [*found, *running_twice(status)]
 
 
-def _headline(status: Mapping[str, Any]) -> str:
+def _headline(status: Mapping[str, Any]) -> Note:
     about = [f"pid {status.get('pid', 'unknown')}"]
     if up := duration(status.get("uptimeSec")):
         about.append(f"up {up}")
-    version, state = status.get("version", "?"), status.get("state", "running")
-    return printable(f"LM Tools Bridge {version} is {state} ({', '.join(about)})")
+    version, state = status.get("version", "?"), str(status.get("state", "running"))
+    return Note(f"LM Tools Bridge {version} is {state} ({', '.join(about)})", tone_of(state))
+
+
+def _version_change(status: Mapping[str, Any]) -> str | None:
+    """What to do where the manager does not run what is installed."""
+    running, installed = status.get("version"), status.get("installation")
+    if running not in {None, __version__}:
+        return f"the manager runs {running}, this program is {__version__}; to change over: lmtb restart"
+    if isinstance(installed, dict) and installed.get("state") in {"changed", "other_version"}:
+        return "the installed files have changed since the manager started; to change over: lmtb restart"
+    return None
 
 
 def _connected(status: Mapping[str, Any]) -> str:
@@ -104,27 +146,20 @@ def _connected(status: Mapping[str, Any]) -> str:
 def _reason(one: object) -> str:
     if isinstance(one, dict):
         one = one.get("message") or one.get("reason") or one
-    return printable(one)
+    return str(one)
 
 
 def _workspace_row(row: Mapping[str, Any]) -> tuple[object, ...]:
-    numbers = [row.get(name) for name in ("pid", "port", "calls", "errors", "restarts")]
-    *figures, restarts = [number if isinstance(number, int) else None for number in numbers]
-    cpu = row.get("cpuSec")
-    used = f"{cpu:.1f} s" if isinstance(cpu, int | float) else None
     return (
         row.get("workspace"),
-        row.get("state"),
-        *figures,
+        "gone" if is_gone(row) else row.get("state"),
+        *(row.get(name) for name in ("pid", "port", "calls", "errors")),
         *_percentiles(row, "serverMs"),
-        restarts,
-        size(row.get("rssBytes")),
-        used,
-        row.get("root"),
+        *(row.get(name) for name in ("restarts", "rssBytes", "cpuSec", "root")),
     )
 
 
-def _percentiles(figures: object, member: str) -> tuple[str | None, str | None]:
+def _percentiles(figures: object, member: str) -> tuple[object, object]:
     found = figures.get(member) if isinstance(figures, Mapping) else None
     values = found if isinstance(found, Mapping) else {}
-    return latency(values.get("p50")), latency(values.get("p99"))
+    return values.get("p50"), values.get("p99")

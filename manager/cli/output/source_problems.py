@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from host.missing_variables import passing_on
 from manager.cli.output.responses import TRUST_PENDING, issue_text, objects, pending
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
@@ -45,6 +46,24 @@ def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
     for command, messages in pending(server).items():
         things = "1 item waits" if len(messages) == 1 else f"{len(messages)} items wait"
         yield SourceProblem(False, f"{things} for your trust", f"review with: {command}")
+
+
+def shell_hint(source: Mapping[str, Any], shell: Mapping[str, str]) -> str | None:
+    """What to do if a server ended for want of a variable that only the user's shell has.
+
+    Args:
+        source: the source as its workspace server describes it.
+        shell: the environment of this command.
+    """
+    lacking = source.get("lacking")
+    names = [name for name in lacking if name in shell] if isinstance(lacking, list) else []
+    if not names or source.get("state") not in DOWN:
+        return None
+    lines = " and ".join(f'"export {name}=…"' for name in names)
+    return (
+        f"{source.get('id')} asked for {', '.join(names)}, which this shell has and the manager has not: "
+        f"add {lines} to ~/.profile, run lmtb stop, and add to its entry: {passing_on(names)}"
+    )
 
 
 def _step(source: Mapping[str, Any], here: str) -> str:

@@ -5,15 +5,19 @@ The lists are stored, so that even a client's first request gets them without wa
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from host.command_line import Failure
 from host.printable import printable
+from host.terminal.waiting import waiting
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.responses import objects
+from manager.cli.output.source_problems import DOWN, shell_hint
 
 WAIT_S: Final = 60.0
 """Longest wait; a server that needs more, for example to be downloaded, goes on by itself."""
@@ -28,6 +32,11 @@ def warm_sources(root: Path, say: Say) -> None:
 
     Never fails: trust is recorded already.
     """
+    with waiting("waiting for the servers"):
+        _warm(root, say)
+
+
+def _warm(root: Path, say: Say) -> None:
     began = time.monotonic()
     starting: set[str] = set()
     is_first = True
@@ -38,16 +47,34 @@ def warm_sources(root: Path, say: Say) -> None:
             if failure.reason != "no_manager":
                 say(f"Their tools could not be listed yet: {failure}")
             return
-        now = {name for name, source in found.items() if source.get("state") in _STARTING}
+        now = {name for name, source in found.items() if _is_starting(source)}
+        ended = starting - now
+        if is_first:  # some fail at once, such as a program that does not exist
+            ended = {name for name, source in found.items() if source.get("state") in DOWN}
         if is_first and now:
             say(f"Starting {_counted(len(now))} to list the tools. Ctrl-C leaves that to the background.")
-        for name in sorted(starting - now):
+            _start(root, [name for name in now if found[name].get("pid") is None])
+        for name in sorted(ended):
             say(_line(name, found.get(name, {}), time.monotonic() - began))
+            if (hint := shell_hint(found.get(name, {}), os.environ)) is not None:
+                say(f"  {printable(hint)}")
         if not now:
             return
         starting, is_first = now, False
         time.sleep(POLL_S)
     say(f"Still starting: {', '.join(map(printable, sorted(starting)))}. See: lmtb servers")
+
+
+def _is_starting(source: Mapping[str, Any]) -> bool:
+    is_listed = source.get("lastRefresh") is not None or source.get("error")
+    return source.get("state") in _STARTING or (source.get("state") == "ready" and not is_listed)
+
+
+def _start(root: Path, names: list[str]) -> None:
+    """Start servers that do not run: one whose list is stored would start with its first call only."""
+    for name in names:
+        with suppress(Failure):
+            ask_about("/refresh", root, source=name)
 
 
 def _counted(number: int) -> str:
@@ -58,4 +85,6 @@ def _line(name: str, source: Mapping[str, Any], seconds: float) -> str:
     if source.get("state") == "ready":
         count = source.get("toolCount")
         return f"  {printable(name)}: ready after {seconds:.1f} s, tools: {count}"
+    if source.get("state") == "pending_trust":
+        return f"  {printable(name)}: waits for your trust again; why: lmtb servers"
     return f"  {printable(name)}: {printable(source.get('state'))}: {printable(source.get('error') or '')}"

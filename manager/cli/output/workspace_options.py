@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Command
-from host.printable import printable
+from host.command_line import Command, say
+from host.terminal.tones import Tone
+from host.terminal.views import Note
 from manager.cli.output.responses import TRUST_PENDING, issue_text, objects, pending
 
 MAX_ISSUES: Final = 30
@@ -39,16 +40,15 @@ def print_issues(answer: Mapping[str, Any]) -> None:
     """Print the issues of an answer: without duplicates, errors first, items that wait for trust last."""
     lines = list(dict.fromkeys(_lines(objects(answer, "issues"))))
     for line in lines[:MAX_ISSUES]:
-        click.echo(printable(line), err=True)
+        say(Note(line, Tone.BAD if line.startswith("error") else Tone.WARN), err=True)
     if len(lines) > MAX_ISSUES:
-        click.echo(f"… and {len(lines) - MAX_ISSUES} more; all of them with --json", err=True)
+        say(f"… and {len(lines) - MAX_ISSUES} more; all of them with --json", err=True)
     for command, messages in pending(answer).items():
-        click.echo(f"\nWaiting for your trust ({len(messages)}):", err=True)
-        for message in messages[:MAX_ISSUES]:
-            click.echo(f"  {printable(message)}", err=True)
+        say("", Note(f"Waiting for your trust ({len(messages)}):", Tone.WARN), err=True)
+        say(*(f"  {message}" for message in messages[:MAX_ISSUES]), err=True)
         if len(messages) > MAX_ISSUES:
-            click.echo(f"  … and {len(messages) - MAX_ISSUES} more", err=True)
-        click.echo(f"review and allow with: {printable(command)}", err=True)
+            say(f"  … and {len(messages) - MAX_ISSUES} more", err=True)
+        say(f"review and allow with: {command}", err=True)
 
 
 def _lines(issues: list[dict[str, Any]]) -> Iterator[str]:

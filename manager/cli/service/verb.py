@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from host import private_files
-from host.command_line import Failure, json_option, print_json
-from host.printable import printable
+from host.command_line import Failure, confirm, json_option, print_json, say
 from host.private_files import UnsafePathError
+from host.terminal.views import Fact, FactList
 from manager import __version__, exit_codes
 from manager.cli.service import systemctl
 from manager.cli.service.facts import Facts, gather
@@ -25,7 +25,8 @@ def service() -> None:
 
 @service.command()
 @_yes
-def install(yes: bool) -> None:
+@json_option
+def install(yes: bool, as_json: bool) -> None:
     """Install and start the service. Shows what is written, and asks.
 
     The service runs this very program. Install again after moving it or after changing http_port.
@@ -33,19 +34,20 @@ def install(yes: bool) -> None:
     plan = installation(_facts().seen)
     if isinstance(plan, Refused):
         raise Failure(plan.message, plan.next_step, reason=plan.reason)
-    if _confirmed(plan, "Install the service?", yes=yes):
-        carry_out(plan)
-        click.echo("the service is installed and active; check with: lmtb service status")
+    _change(plan, "Install the service?", yes=yes, as_json=as_json)
+    if not plan.is_empty:
+        say("the service is installed and active; check with: lmtb service status")
 
 
 @service.command()
 @_yes
-def uninstall(yes: bool) -> None:
+@json_option
+def uninstall(yes: bool, as_json: bool) -> None:
     """Stop the service and remove its files. Your settings and secrets stay."""
     plan = removal(_facts().seen)
-    if _confirmed(plan, "Remove the service?", yes=yes):
-        carry_out(plan)
-        click.echo("the service is removed; to start the manager without it: lmtb up")
+    _change(plan, "Remove the service?", yes=yes, as_json=as_json)
+    if not plan.is_empty:
+        say("the service is removed; to start the manager without it: lmtb up")
 
 
 @service.command()
@@ -58,7 +60,6 @@ def status(as_json: bool) -> None:
     if as_json:
         print_json(
             {
-                "ok": True,
                 "supervisor": seen.supervisor.value,
                 "installed": bool(seen.found) and len(seen.found) == len(seen.wanted),
                 "current": dict(seen.found) == dict(seen.wanted),
@@ -70,8 +71,7 @@ def status(as_json: bool) -> None:
             }
         )
         return
-    for name, text in _lines(facts, version):
-        click.echo(printable(f"{name:<10} {text}"))
+    say(FactList([Fact(name, text) for name, text in _lines(facts, version)]))
 
 
 def carry_out(plan: Plan) -> None:
@@ -84,7 +84,7 @@ def carry_out(plan: Plan) -> None:
         # the service may be gone or unknown already; what remains is removed all the same
         outcome = _run(command)
         if not outcome.ok:
-            click.echo(printable(f"warning: {' '.join(command)}: {outcome.text}"), err=True)
+            say(f"warning: {' '.join(command)}: {outcome.text}", err=True)
     try:
         for path, content in plan.writes:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,30 +102,46 @@ def carry_out(plan: Plan) -> None:
 
 def _run(command: Command) -> Outcome:
     """Run a command, and say so: it can wait for the manager's port, or for calls in flight."""
-    click.echo(printable(f"{' '.join(command)} ..."), err=True)
+    say(f"{' '.join(command)} ...", err=True)
     return systemctl.run(command)
 
 
 def show(plan: Plan) -> None:
     """Print what a plan will do."""
     for path, content in plan.writes:
-        click.echo(printable(f"write {path}:"))
+        say(f"write {path}:")
         for line in content.decode().splitlines():
             if line and not line.startswith("#"):
-                click.echo(printable(f"    {line}"))
+                say(f"    {line}")
     for command in plan.before:
-        click.echo(printable(f"run {' '.join(command)}"))
+        say(f"run {' '.join(command)}")
     for path in plan.removals:
-        click.echo(printable(f"remove {path}"))
+        say(f"remove {path}")
     for command in plan.after:
-        click.echo(printable(f"run {' '.join(command)}"))
+        say(f"run {' '.join(command)}")
     for note in plan.notes:
-        click.echo(printable(f"note: {note}" if not plan.is_empty else note))
+        say(f"note: {note}" if not plan.is_empty else note)
 
 
-def _confirmed(plan: Plan, question: str, *, yes: bool) -> bool:
+def _change(plan: Plan, question: str, *, yes: bool, as_json: bool) -> None:
+    """Show a plan, ask, and carry it out."""
     show(plan)
-    return not plan.is_empty and (yes or click.confirm(question, abort=True))
+    if not (plan.is_empty or yes or confirm(question, "this changes the service", piped=True)):
+        raise Failure("nothing was changed", "run it again when you have decided", reason="declined")
+    if not plan.is_empty:
+        carry_out(plan)
+    if as_json:
+        print_json({"result": "unchanged" if plan.is_empty else "done", **plan_json(plan)})
+
+
+def plan_json(plan: Plan) -> dict[str, object]:
+    """A plan for programs."""
+    return {
+        "written": [str(path) for path, _ in plan.writes],
+        "removed": [str(path) for path in plan.removals],
+        "commands": [list(command) for command in (*plan.before, *plan.after)],
+        "notes": list(plan.notes),
+    }
 
 
 def _facts() -> Facts:
@@ -147,7 +163,7 @@ def _lines(facts: Facts, version: object) -> list[tuple[str, str]]:
     lines.append(("active", "yes" if seen.is_active else "no"))
     lines.append(("manager", seen.manager or "none is running"))
     if version is not None:
-        same = "the same version as this program" if version == __version__ else _other_version(facts)
+        same = "the same version as this program" if version == __version__ else _other_version()
         lines.append(("version", f"{version}, {same}"))
     return lines
 
@@ -164,6 +180,5 @@ def _installed(facts: Facts) -> str:
     return f"in {folder}, for this program"
 
 
-def _other_version(facts: Facts) -> str:
-    restart = f"systemctl --user restart {SERVICE}" if facts.seen.is_active else "lmtb stop, then lmtb up"
-    return f"but this program is {__version__}; to change over: {restart}"
+def _other_version() -> str:
+    return f"but this program is {__version__}; to change over: lmtb restart"

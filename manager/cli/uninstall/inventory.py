@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from manager.cli.completion.scripts import SHELLS, places
 from manager.paths import Paths
 
 # Names, not whole folders: an override may have put them into a folder that has other files, too.
@@ -64,6 +65,7 @@ def groups(paths: Paths, home: Path) -> list[Group]:
             (*_existing(runtime, _RUNTIME), *dict.fromkeys(outside)),
             (runtime, state),
         ),
+        Group("completion", "completion scripts of shells", tuple(_completion(home))),
         Group("secrets", "stored tokens and logins", _existing(state, ["secrets"]), (state,), is_secret=True),
     ]
     return [group for group in every if group.entries]
@@ -84,6 +86,11 @@ def removal_command(prefix: Path) -> str:
     if (prefix / "pipx_metadata.json").exists():
         return f"pipx uninstall {_PROGRAM}"
     return f"{sys.executable} -m pip uninstall {_PROGRAM}"
+
+
+def _completion(home: Path) -> Iterator[Path]:
+    for shell in SHELLS:
+        yield from (path for path in places(shell, os.environ, home) if path.is_file())
 
 
 def _existing(folder: Path, patterns: Iterable[str]) -> tuple[Path, ...]:

@@ -7,12 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
-from host.command_line import Failure
+from host.command_line import Failure, json_option, print_json, say
 from host.printable import printable
 from manager.cli.output.manager_access import user_paths
 from manager.cli.service.facts import gather
@@ -30,13 +31,20 @@ _SECRETS_S: Final = 60.0
 @click.command()
 @click.option("--yes", is_flag=True, help="Do not ask; keeps secrets unless --secrets is given.")
 @click.option("--secrets", "with_secrets", is_flag=True, help="Remove stored tokens and logins, too.")
-def uninstall(yes: bool, with_secrets: bool) -> None:
+@json_option
+def uninstall(yes: bool, with_secrets: bool, as_json: bool) -> None:
     """Remove everything that this program made.
 
     That is the service, its entries in the files of clients, logs, state, sockets, and, if you say so,
     secrets. Lists each group and asks. Stops the manager first. Your settings, your projects and the program
     itself stay.
     """
+    if as_json and not yes:
+        raise Failure(
+            "this removes files, and with --json nothing is asked",
+            "repeat it with --yes",
+            reason="not_confirmed",
+        )
     paths = user_paths()
     service = removal(gather().seen)
     wants_service = not service.is_empty and _wants_service(service, yes=yes)
@@ -46,39 +54,45 @@ def uninstall(yes: bool, with_secrets: bool) -> None:
     chosen = [one.name for one in every if _is_wanted(one, yes=yes, secrets=with_secrets)]
     if wants_service:
         carry_out(service)
+    removed = ["service"] if wants_service else []
     for title in entries.remove() if wants_entries else ():
-        click.echo(f"removed: the entry of {title}")
+        say(f"removed: the entry of {title}")
+        removed.append(f"the entry of {title}")
     if chosen:
         _stop_manager(paths)
     _remove(chosen, paths)
-    if not (chosen or wants_service or wants_entries):
-        click.echo("nothing was removed")
-    _say_what_remains(paths, entries)
+    removed += chosen
+    if not removed:
+        say("nothing was removed")
+    left = list(_what_remains(paths, entries))
+    if as_json:
+        print_json({"removed": removed, "left": left})
+    say("", "what remains:", *(f"  {line}" for line in left))
 
 
 def _wants_service(plan: Plan, *, yes: bool) -> bool:
-    click.echo("service (starts the manager at login):")
+    say("service (starts the manager at login):")
     show(plan)
     return yes or click.confirm("Remove the service?")
 
 
 def _wants_entries(entries: ClientEntries, *, yes: bool) -> bool:
-    click.echo("clients (entries that connect them to this server):")
+    say("clients (entries that connect them to this server):")
     for client, plan in entries.planned:
-        click.echo(printable(f"  {client.title}: {plan.state.path}"))
+        say(printable(f"  {client.title}: {plan.state.path}"))
     return yes or click.confirm("Remove these entries?")
 
 
 def _is_wanted(group: Group, *, yes: bool, secrets: bool) -> bool:
-    click.echo(f"{group.name} ({group.meaning}):")
+    say(f"{group.name} ({group.meaning}):")
     for entry in group.entries:
-        click.echo(printable(f"  {entry}"))
+        say(printable(f"  {entry}"))
     if not group.is_secret:
         return yes or click.confirm(f"Remove {group.name}?")
     if secrets:
         return True
     if yes:
-        click.echo("  kept; to remove them: lmtb uninstall --secrets")
+        say("  kept; to remove them: lmtb uninstall --secrets")
         return False
     if not click.confirm("Remove secrets? They cannot be restored."):
         return False
@@ -115,7 +129,7 @@ def _remove(chosen: list[str], paths: Paths) -> None:
     for group in groups(paths, Path.home()):
         if group.name in chosen:
             _remove_group(group)
-            click.echo(f"removed: {group.name}")
+            say(f"removed: {group.name}")
 
 
 def _remove_group(group: Group) -> None:
@@ -139,7 +153,7 @@ def _empty_keyring(paths: Paths) -> None:
         done = _secrets(paths, "delete", key)
         if done is None or done.returncode:
             why = "no answer" if done is None else done.stderr.strip()
-            click.echo(printable(f"warning: the secret {key} is not deleted: {why}"), err=True)
+            say(f"warning: the secret {key} is not deleted: {why}", err=True)
 
 
 def _secrets(paths: Paths, *words: str) -> subprocess.CompletedProcess[str] | None:
@@ -167,11 +181,10 @@ def _keys(listed: str) -> list[str]:
     return [key for key in keys if isinstance(key, str)]
 
 
-def _say_what_remains(paths: Paths, entries: ClientEntries) -> None:
-    click.echo("\nwhat remains:")
+def _what_remains(paths: Paths, entries: ClientEntries) -> Iterator[str]:
     if service := gather().seen.found:
-        click.echo(printable(f"  the service: {next(iter(service)).parent}"))
+        yield f"the service: {next(iter(service)).parent}"
     for group in groups(paths, Path.home()):
-        click.echo(printable(f"  {group.name}: {', '.join(map(str, group.entries))}"))
-    for line in (*entries.left(), *remains(paths)):
-        click.echo(printable(f"  {line}"))
+        yield f"{group.name}: {', '.join(map(str, group.entries))}"
+    yield from entries.left()
+    yield from remains(paths)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from protocol import names
+
+CODE_STEP: Final = (
+    "For code use lm_findSymbol, lm_references and lm_fileOutline rather than searching its text, and call"
+    " lm_getDiagnostics after edits."
+)
+_CODE_TOOL: Final = "lm_references"
+"""A tool that is there if a language server is."""
 
 
 def payload(
@@ -48,10 +55,18 @@ def next_steps(workspace: str, discovery: Mapping[str, Any], *, bound: bool) -> 
         else f"Call a tool through {call}; repeat the handle in every call.",
         f"Read {names.TEMPLATE_SCHEMA} for the full schema of a tool's arguments.",
     ]
+    if _CODE_TOOL in {tool["name"] for tool in discovery["bridgedTools"]}:
+        steps.append(CODE_STEP)
     if discovery["partial"] or discovery["issues"]:
         steps.append("Some things are missing or old (see issues); list the tools again later.")
-    if any(one["category"] == "trust" for one in discovery["issues"]):
-        steps.append("Ask the user to run lmtb trust for this folder if they want its own tools to run.")
+    waiting = [one for one in discovery["issues"] if one["category"] == "trust"]
+    if waiting:
+        commands = (one.get("details") for one in waiting if one["code"] == "TRUST_PENDING")
+        command = next(filter(None, commands), "lmtb trust")
+        steps.append(
+            "What waits for trust (see issues) cannot be used yet. If it is needed, ask the user to review it"
+            f" and to run: {command}"
+        )
     return steps
 
 

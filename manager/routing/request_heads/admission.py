@@ -17,6 +17,7 @@ from http_server.head import RequestHead
 from http_server.refusal import AdmissionRefusal, body_too_large
 from manager.routing.json.scan import check_json
 from protocol import jsonrpc
+from protocol.errors import Reason
 
 __all__ = [
     "ANSWER_HEADERS",
@@ -93,7 +94,7 @@ class AdmissionRules:
         """The refusal of a head over either cap."""
         limit = f"{self.head_cap // 1024} KiB or {self.field_cap} fields"
         return AdmissionRefusal(
-            431, f"the request's head is larger than {limit}; send fewer or shorter headers"
+            431, f"the request's head is larger than {limit}, a fixed limit; send fewer or shorter headers"
         )
 
 
@@ -125,7 +126,9 @@ def is_mcp_target(target: str) -> bool:
 def refusal_body(refusal: AdmissionRefusal, method: str, target: str) -> bytes:
     """Render the body: a JSON-RPC error without an id for a POST to an MCP route, else `{"error": text}`."""
     if method == "POST" and is_mcp_target(target):
-        return jsonrpc.error(None, refusal.code, refusal.reason)
+        wait_ms = refusal.retry_after_ms
+        data = None if wait_ms is None else {"reason": Reason.OVERLOADED.word, "retryAfterMs": wait_ms}
+        return jsonrpc.error(None, refusal.code, refusal.reason, data)
     return json.dumps({"error": refusal.reason}).encode()
 
 

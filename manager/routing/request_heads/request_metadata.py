@@ -18,8 +18,7 @@ from protocol import headers
 EVENTS: Final = "text/event-stream"
 JSON: Final = "application/json"
 METHODS: Final = ("DELETE", "GET", "POST")
-PATHS: Final = ("/mcp", "/mcp/", "/w/{workspace_id}/mcp")
-"""The MCP routes. Each supports all `METHODS`."""
+"""The HTTP methods of every MCP route."""
 
 _KNOWN: Final = (
     headers.SESSION,

@@ -22,6 +22,9 @@ CONNECTED_S: Final = 5 * 60.0
 GONE_S: Final = 15 * 60.0
 """Seconds of silence without an open stream after which a client counts as gone."""
 
+PLAYED: Final = "+lmtb-doctor"
+"""The end of the version in `clientInfo` of a client that `lmtb doctor` plays; it is not in the overview."""
+
 
 class ClientState(Enum):
     """Whether a client is connected, silent for some minutes, or gone."""
@@ -57,7 +60,7 @@ class ClientRow(msgspec.Struct, frozen=True):
 
 def client_rows(sessions: Iterable[Session], recent: RecentClients, now: float) -> list[ClientRow]:
     """The clients of both eras, most recently seen first, at monotonic time `now`."""
-    of_sessions = _joined([_session_row(one, now) for one in sessions])
+    of_sessions = _joined([_session_row(one, now) for one in sessions if not _is_played(one.client_version)])
     known = {(row.name, row.version) for row in of_sessions}
     others: dict[object, ClientRow] = {}
     for row in (row for client in recent.clients() for row in _recent_rows(client, recent, now)):
@@ -120,6 +123,8 @@ def _joined_row(one: ClientRow, other: ClientRow) -> ClientRow:
 def _recent_rows(client: Client, recent: RecentClients, now: float) -> Iterator[ClientRow]:
     """A client's rows, one for each project. Sessions that are not in their table were ended."""
     name, version = name_and_version(client)
+    if _is_played(version):
+        return
     for last in recent.last_of_projects(client):
         is_open = recent.is_listening(client, last.workspace)
         is_stateless = client.era == Era.MODERN.value
@@ -134,6 +139,10 @@ def _recent_rows(client: Client, recent: RecentClients, now: float) -> Iterator[
             state=_state(last.at, now, is_open=is_open) if is_stateless else ClientState.GONE,
             streaming=is_open,
         )
+
+
+def _is_played(version: str | None) -> bool:
+    return version is not None and version.endswith(PLAYED)
 
 
 def name_and_version(client: Client) -> tuple[str | None, str | None]:

@@ -73,6 +73,8 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
 }
 """The allowed transitions. A missing entry is a bug (`KeyError`)."""
 
+SLOW_S: Final = 300.0
+"""Silence after which a server that seems to be slow counts as one that hangs."""
 FAST_EXIT_S: Final = 10.0
 """An exit less than this long after the start counts as a fast exit."""
 FAST_EXITS: Final = 5
@@ -89,6 +91,7 @@ class Lifecycle:
     state: State = State.STOPPED
     misses: int = 0
     first_miss_at: float | None = None
+    silent_since: float | None = None
     started_at: float | None = None
     fast_exits: int = 0
     restarts: int = 0
@@ -98,25 +101,32 @@ class Lifecycle:
         """A process is being started."""
         self._move(Event.START)
         self.started_at = now
-        self.misses, self.first_miss_at = 0, None
+        self._heard()
 
     def answered(self) -> None:
         """It answered a health request with its nonce."""
         self._move(Event.ANSWERED)
-        self.misses, self.first_miss_at = 0, None
+        self._heard()
 
-    def missed(self, now: float) -> None:
-        """It did not answer a health request in time."""
+    def missed(self, now: float, *, is_slow: bool = False) -> None:
+        """It did not answer a health request in time.
+
+        Args:
+            is_slow: whether it works on the answer. Then it is only suspect, for up to `SLOW_S` of silence.
+        """
         if self.state is State.STARTING:
             return
         self._move(Event.MISSED)
+        self.silent_since = now if self.silent_since is None else self.silent_since
+        if is_slow and now - self.silent_since < SLOW_S:
+            return
         self.misses += 1
         self.first_miss_at = now if self.first_miss_at is None else self.first_miss_at
         if self.misses >= self.misses_allowed:
             self._move(Event.GAVE_UP)
 
     def hung_for(self, now: float) -> float:
-        """Seconds since the first of consecutive misses; 0 while it answers."""
+        """Seconds since the first of consecutive misses while it was not slow; 0 while it answers."""
         return 0.0 if self.first_miss_at is None else now - self.first_miss_at
 
     def exited(self, now: float, chance: float, *, never_ready: bool = False) -> None:
@@ -124,7 +134,7 @@ class Lifecycle:
         was_requested = self.state is State.STOPPING
         uptime = now - (self.started_at if self.started_at is not None else now)
         self._move(Event.EXITED)
-        self.misses, self.first_miss_at = 0, None
+        self._heard()
         if was_requested:
             return
         self.restarts += 1
@@ -151,6 +161,9 @@ class Lifecycle:
     def is_serving(self) -> bool:
         """Whether calls may go to it."""
         return self.state is State.READY or self.state is State.SUSPECT
+
+    def _heard(self) -> None:
+        self.misses, self.first_miss_at, self.silent_since = 0, None, None
 
     def _move(self, event: Event) -> None:
         self.state = TRANSITIONS[self.state][event]

@@ -79,6 +79,8 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 
 _CAUSES: Final = {Event.MISMATCHED: "identity_mismatch", Event.UNANSWERED: "no_answer"}
 _CAN_SERVE: Final = frozenset({State.READY, State.STANDBY, State.SUSPECT})
+_RENEWABLE: Final = frozenset({State.READY, State.STANDBY})
+_Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,9 @@ class Registrations:
         self._records: dict[str, Registration] = {}
         self._heartbeat_at: dict[str, float] = {}  # time of the last heartbeat, without suspended time
         self._queues: dict[str, list[str]] = {}  # session ids by root, in order of becoming ready
+        self._nonces_at: dict[tuple[_Address, str | None], set[str]] = {}  # session ids
+        self._serving_at: dict[_Address, set[str]] = {}  # session ids of those that can serve
+        self._changed_roots: set[str] = set()  # whose queue was made or removed
         self._touched: dict[str, tuple[State | None, Registration]] = {}
         self._last_now: float | None = None
         self._suspended_s = 0.0
@@ -165,6 +170,19 @@ class Registrations:
             self._claim(record)
         return HeartbeatOutcome(old is None, self._records[record.session_id], tuple(self._changes()))
 
+    def renew(self, session_id: str, now: float) -> bool:
+        """Note a heartbeat that changes nothing of a server that can serve.
+
+        Returns:
+            False if it needs a complete heartbeat: it is unknown, or its health has to be checked.
+        """
+        record = self._records.get(session_id)
+        if record is None or record.state not in _RENEWABLE:
+            return False
+        self._heartbeat_at[session_id] = self._without_suspension(now)
+        self._records[session_id] = replace(record, last_seen=now)
+        return True
+
     def health_answered(self, asked: Registration, echoed: str | None) -> list[StateChange]:
         """Record a health answer.
 
@@ -175,21 +193,21 @@ class Registrations:
         """
         if not self.is_current(asked):
             return []
-        for record in self._at(asked.address):
-            if record.nonce == echoed:
-                self._apply(record.session_id, Event.CONFIRMED)
-            elif record.session_id == asked.session_id or record.state in _CAN_SERVE:
-                self._apply(record.session_id, Event.MISMATCHED)
+        # not all at this address: a heartbeat of each of them would look at each of them
+        concerned = {asked.session_id, *self._serving(asked.address), *self._named(asked.address, echoed)}
+        for session_id in sorted(concerned):
+            is_confirmed = self._records[session_id].nonce == echoed
+            self._apply(session_id, Event.CONFIRMED if is_confirmed else Event.MISMATCHED)
         return self._changes()
 
-    def health_unanswered(self, asked: Registration) -> list[StateChange]:
-        """Note that a health question, asked of this record, had no answer; the third in a row tells."""
+    def health_unanswered(self, asked: Registration, cause: str = "") -> list[StateChange]:
+        """Note that a health question, asked of this record, had no good answer; the third in a row tells."""
         if not self.is_current(asked):
             return []
         record = self._records[asked.session_id]
         self._store(replace(record, misses=record.misses + 1))
         if record.misses + 1 >= MISSES_ALLOWED:
-            self._apply(asked.session_id, Event.UNANSWERED)
+            self._apply(asked.session_id, Event.UNANSWERED, "unhealthy" if cause == "unhealthy" else None)
         return self._changes()
 
     def bye(self, session_id: str) -> list[StateChange]:
@@ -223,6 +241,15 @@ class Registrations:
         line = self._queues.get(root)
         return self._records[line[0]] if line else None
 
+    def take_changed_roots(self) -> dict[str, bool]:
+        """The roots that got a server or lost their last one since the last call: whether they have one."""
+        changed, self._changed_roots = self._changed_roots, set()
+        return {root: root in self._queues for root in changed}
+
+    def is_unhealthy(self, root: str) -> bool:
+        """Whether a server of this root is registered, but gets no calls because it is unhealthy."""
+        return any(one.root == root and one.state is State.UNHEALTHY for one in self._records.values())
+
     def get(self, session_id: str) -> Registration | None:
         """The server of this id, in whatever state."""
         return self._records.get(session_id)
@@ -244,20 +271,24 @@ class Registrations:
         self._last_now = now
         return now - self._suspended_s
 
-    def _at(self, address: tuple[str, int]) -> list[Registration]:
-        return [record for record in self._records.values() if record.address == address]
+    def _serving(self, address: _Address) -> set[str]:
+        """The servers at an address that can serve."""
+        return set(self._serving_at.get(address, ()))
+
+    def _named(self, address: _Address, nonce: str | None) -> set[str]:
+        """The servers at an address that registered with this nonce."""
+        return set(self._nonces_at.get((address, nonce), ()))
 
     def _claim(self, record: Registration) -> None:
         """Make the server at a new address, and the previous one there, prove their identity again."""
         self._apply(record.session_id, Event.MOVED)
-        for other in self._at(record.address):
-            if other.session_id != record.session_id:
-                self._apply(other.session_id, Event.CONTESTED)
+        for other in sorted(self._serving(record.address) - {record.session_id}):
+            self._apply(other, Event.CONTESTED)
 
-    def _apply(self, session_id: str, event: Event) -> None:
+    def _apply(self, session_id: str, event: Event, why: str | None = None) -> None:
         record = self._records[session_id]
         state = TRANSITIONS.get((record.state, event), record.state)
-        cause = _CAUSES.get(event, record.cause) if state is State.UNHEALTHY else None
+        cause = why or _CAUSES.get(event, record.cause) if state is State.UNHEALTHY else None
         misses = 0 if event in (Event.CONFIRMED, Event.MOVED) else record.misses
         self._store(replace(record, state=state, cause=cause, misses=misses))
 
@@ -271,7 +302,18 @@ class Registrations:
             del self._records[record.session_id], self._heartbeat_at[record.session_id]
         else:
             self._records[record.session_id] = record
+        self._update_addresses(old, record)
         self._update_queues(old, record)
+
+    def _update_addresses(self, old: Registration | None, new: Registration) -> None:
+        """Update who is at which address, with which nonce, and who of them can serve."""
+        if old is not None:
+            _discard(self._nonces_at, (old.address, old.nonce), old.session_id)
+            _discard(self._serving_at, old.address, old.session_id)
+        if new.state is not State.GONE:
+            self._nonces_at.setdefault((new.address, new.nonce), set()).add(new.session_id)
+        if new.state in _CAN_SERVE:
+            self._serving_at.setdefault(new.address, set()).add(new.session_id)
 
     def _update_queues(self, old: Registration | None, new: Registration) -> None:
         """Update the queues of the roots: who can serve joins at the end, who cannot leaves."""
@@ -281,7 +323,10 @@ class Registrations:
             self._queues[left].remove(new.session_id)
             if not self._queues[left]:
                 del self._queues[left]
+                self._changed_roots.add(left)
         if joined is not None and joined != left:
+            if joined not in self._queues:
+                self._changed_roots.add(joined)
             self._queues.setdefault(joined, []).append(new.session_id)
         for root in {left, joined}:
             for place, session_id in enumerate(self._queues.get(root, ()) if root else ()):
@@ -295,6 +340,14 @@ class Registrations:
             for session_id, (before, record) in touched.items()
             if before is not record.state
         ]
+
+
+def _discard(index: dict[Any, set[str]], key: object, session_id: str) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.discard(session_id)
+        if not found:
+            del index[key]
 
 
 def _recorded(

@@ -1,6 +1,6 @@
 """Table of client sessions (MCP 2025-11-25 and older): binding, preferences and expiry of each.
 
-`manager/sessions/streams.py` has their streams, `manager/store.py` stores them.
+`manager/sessions/streams.py` has their streams, `manager/state_file/store.py` stores them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Final
 
 MIN_ID: Final = 1
 MAX_ID: Final = 128
+FIRST_USE_S: Final = 10.0
+"""How long a new session may be unused before it can make room for another."""
 
 
 class InFlight(dict[bytes, Callable[[], object]]):
@@ -56,7 +58,8 @@ class Session:
         in_flight: its requests that are not answered yet.
         shown: hash of the tool list that it got last.
         has_listed: whether it was answered a tool list.
-        list_due: whether its tools changed since then, so that it has to list them again.
+        tools_changed: whether its tools changed since it asked for them last.
+        list_due: whether it has to list its tools again because they changed.
         unannounced: whether a list changed while no stream was open for the notification.
         streaming: whether its server stream is open.
         implied_workspace: id of the workspace that its URL or its roots mean, without a handshake.
@@ -82,6 +85,7 @@ class Session:
     in_flight: InFlight = field(default_factory=InFlight)
     shown: bytes | None = None
     has_listed: bool = False
+    tools_changed: bool = False
     list_due: bool = False
     unannounced: bool = False
     streaming: bool = False
@@ -149,6 +153,24 @@ class SessionTable:
     def remove(self, identity: str) -> Session | None:
         """Remove a session and return it."""
         return self._by_id.pop(identity, None)
+
+    def make_room(self, now: float) -> list[Session]:
+        """Remove and return expired sessions; if none has, the oldest that were never used.
+
+        A hundredth of the limit at once, so that a flood of sessions does not cost a search for each.
+        """
+        expired = self.sweep(now)
+        if expired:
+            return expired
+        unused = [one for one in self if self._is_idle_and_unused(one, now)]
+        oldest = sorted(unused, key=lambda one: one.seen)[: max(1, self._limit // 100)]
+        for session in oldest:
+            del self._by_id[session.id]
+        return oldest
+
+    def _is_idle_and_unused(self, session: Session, now: float) -> bool:
+        is_busy = session.used or session.streaming or session.in_flight
+        return not is_busy and now - session.seen >= FIRST_USE_S
 
     def sweep(self, now: float) -> list[Session]:
         """Remove and return expired sessions: idle too long, or never used after `initialize`."""

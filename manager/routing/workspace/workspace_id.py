@@ -7,6 +7,7 @@ import ntpath
 import posixpath
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 _SLUG_LENGTH: Final = 40
@@ -14,6 +15,7 @@ _HASH_LENGTH: Final = 12
 _FALLBACK: Final = "workspace"
 
 
+@lru_cache(maxsize=4096)  # a status asks for those of all registered servers
 def workspace_id(real_path: str) -> str:
     """The id of the workspace at `real_path`: readable slug, `-`, 12 hex digits of the path's SHA-256.
 

@@ -1,0 +1,91 @@
+"""Acquires what the daemon needs before it serves: private folders, the lock, the listening socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from typing import Final
+
+from host.disk_errors import worded
+from host.private_files import UnsafePathError, make_private
+from manager import __version__, exit_codes, systemd
+from manager.lock import Lock, LockHolder
+from manager.log import logger
+from manager.paths import Paths
+from manager.port import PortTaken, bind_fixed
+from manager.replacement import taken_over_lock
+from manager.settings import Settings
+
+HOST: Final = "127.0.0.1"
+
+
+async def acquire_lock(paths: Paths) -> Lock | int:
+    """Make the private folders and take the lock; an exit code if that fails, which is logged."""
+    try:
+        for folder in (paths.runtime_dir, paths.control_socket.parent):
+            make_private(folder)
+        with contextlib.suppress(OSError):  # then the manager serves from memory; the store logs that
+            for folder in (paths.state_dir, paths.logs_dir):
+                make_private(folder)
+        lock = await _lock(paths)
+    except UnsafePathError as error:
+        return _refused(f"{error.path} {error.reason}", error.hint)
+    except OSError as error:
+        hint = f"make {paths.runtime_dir} writable, or set LMTB_RUNTIME_DIR to a folder that is"
+        why = f"the lock and the control socket cannot be made in {paths.runtime_dir}: {worded(error)}"
+        return _refused(why, hint)
+    if isinstance(lock, LockHolder):
+        _other_manager(lock)
+        return exit_codes.OK
+    return lock
+
+
+async def acquire_port(settings: Settings) -> socket.socket | int:
+    """The listening socket, from systemd or bound; an exit code if that fails, which is logged."""
+    try:
+        return await _listener(settings)
+    except OSError as error:
+        return _refused(f"{HOST}:{settings.http_port}: {error}", "choose another http_port")
+
+
+def _other_manager(holder: LockHolder) -> None:
+    log, why = logger(), f"another manager serves already: {holder}"
+    if holder.version in {None, __version__}:
+        log.warning("start.refused", why=why)
+    else:
+        log.warning("start.refused", why=why, hint=f"to change over to version {__version__}: lmtb restart")
+
+
+async def _lock(paths: Paths) -> Lock | LockHolder:
+    """The lock, or its holder, which gets up to 1 s to write its address if it is just starting."""
+    held = taken_over_lock()
+    for _ in range(20):
+        lock = Lock.acquire(paths.lock_file, held)
+        held = None
+        if isinstance(lock, Lock) or lock.address is not None:
+            break
+        await asyncio.sleep(0.05)
+    return lock
+
+
+async def _listener(settings: Settings) -> socket.socket | int:
+    found = systemd.http_socket() or await bind_fixed(
+        HOST,
+        settings.http_port,
+        sleep=asyncio.sleep,
+        monotonic=time.monotonic,
+        on_wait=lambda taken: logger().warning("start.waiting", why=str(taken)),
+    )
+    if isinstance(found, systemd.UnusableSockets):
+        return _refused(found.reason, found.hint)
+    if isinstance(found, PortTaken):
+        code = exit_codes.HOPELESS if found.kind == "listener" else exit_codes.PORT_BUSY
+        return _refused(str(found), "lmtb doctor tells more", code)
+    return found
+
+
+def _refused(why: str, hint: str, code: int = exit_codes.HOPELESS) -> int:
+    logger().error("start.refused", why=why, hint=hint)
+    return code

@@ -1,0 +1,1 @@
+"""The verb completion, and what a shell completes beyond verbs and options."""

@@ -1,0 +1,70 @@
+"""The verb completion: prints or installs the script by which a shell completes words of `lmtb`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from host import private_files
+from host.command_line import Failure, confirm, json_option, print_json, say
+from manager.cli.client.presentation import short, show_diff
+from manager.cli.completion.scripts import SHELLS, Shell, next_step, places, script
+from manager.cli.output.manager_access import user_paths
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.option("--install", is_flag=True, help="Write it to where the shell looks for it. Shows it, and asks.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@json_option
+def completion(shell: Shell, install: bool, yes: bool, as_json: bool) -> None:
+    """Complete verbs, options, and names of tools, servers, clients and secrets in a shell.
+
+    Prints the shell's script. To try it in bash: eval "$(lmtb completion bash)". Completion starts nothing;
+    names of tools and servers are those of a workspace's server that runs.
+    """
+    if not install:
+        if as_json:
+            print_json({"shell": shell, "script": script(shell)})
+        else:
+            click.echo(script(shell), nl=False)
+        return
+    user_paths()  # fails with the next step if there is no home folder
+    wanted = places(shell, os.environ, Path.home())
+    changed = [path for path, text in wanted.items() if _content(path) != text.encode()]
+    if changed:
+        _write({path: wanted[path] for path in changed}, yes=yes, as_json=as_json)
+    step = next_step(shell, next(iter(wanted)).parent)
+    if as_json:
+        result = "done" if changed else "unchanged"
+        print_json(
+            {"shell": shell, "result": result, "files": [str(path) for path in wanted], "nextStep": step}
+        )
+    say(f"{'installed' if changed else 'already installed'}: {', '.join(short(path) for path in wanted)}")
+    say(f"Next step: {step}")
+
+
+def _write(files: dict[Path, str], *, yes: bool, as_json: bool) -> None:
+    for path, text in files.items():
+        if not as_json:
+            show_diff(path, _content(path), text.encode())
+    if not (
+        yes or confirm(f"Write {'these files' if len(files) > 1 else 'this file'}?", "this writes files")
+    ):
+        raise Failure("nothing was written", "run it again when you have decided", reason="declined")
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            private_files.write(path, text.encode(), 0o644)
+        except OSError as error:
+            step = "check the disk and its folder, or source the script yourself"
+            raise Failure(f"{path}: {error.strerror}", step, reason="write_failed") from error
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None

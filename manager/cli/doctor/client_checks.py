@@ -1,0 +1,139 @@
+"""Checks the clients for doctor: plays each one in the current folder, and reports what it would see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from host.command_line import Failure
+from manager.cli.client.context import user_machine
+from manager.cli.doctor.configuration_checks import Problem, leads_to, problems_of_entry, problems_of_files
+from manager.cli.doctor.findings import Finding, Level, Situation
+from manager.cli.doctor.introductions import INTRODUCTIONS
+from manager.cli.doctor.played_client import PlayedClient, TooLate, Unanswered
+from manager.cli.doctor.seen_tools import Place, Tools, late, summary, too_late, twice
+from manager.cli.output.manager_access import current_folder
+from manager.cli.output.responses import objects
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.client_files.clients import CLIENTS
+from manager.client_files.configured_entries import ClientConfiguration, Configured, configuration_of
+from manager.client_files.folder_trust import uses_servers
+from manager.routing.client_profiles import ClientProfile, profile_of
+
+PATIENCE_S: Final = 10.0
+"""Longest wait for one answer; some clients wait a minute."""
+_INSPECT_S: Final = 30.0
+
+
+def clients(situation: Situation) -> Iterator[Finding]:
+    """What each client sees whose files name our manager."""
+    try:
+        place = _place(situation)
+    except Failure as problem:
+        text = f"not checked: {problem.message}"
+        yield Finding(Level.WARN, "clients", text, "change to another one; then again: lmtb doctor")
+        return
+    found = [
+        configuration_of(one, place.machine, place.root or place.folder, situation.port) for one in CLIENTS
+    ]
+    found = [one for one in found if one.entries or one.refusals]
+    if not found:
+        text = "none is configured to use this manager"
+        yield Finding(Level.OK, "clients", text, "see what is installed: lmtb client list")
+    elif situation.status is None:
+        titles = ", ".join(one.client.title for one in found)
+        text = f"{titles}: only the files are checked, because no manager is running"
+        yield Finding(Level.WARN, "clients", text, "lmtb up; then again: lmtb doctor")
+    with ThreadPoolExecutor(max_workers=len(CLIENTS)) as pool:
+        for findings in pool.map(lambda one: list(_client(situation, place, one)), found):
+            yield from findings
+
+
+def _place(situation: Situation) -> Place:
+    machine = user_machine()
+    folder = Path(current_folder(None))
+    try:
+        answer = Control(situation.paths.control_socket).post("/resolve", {"cwd": str(folder)})
+        root: Path | None = Path(str(answer["match"]["workspaceFolders"][0]))
+    except (NoManager, ManagerFault, ControlRefusal, KeyError, IndexError, TypeError):
+        root = None
+    return Place(machine, folder, root)
+
+
+def _client(situation: Situation, place: Place, found: ClientConfiguration) -> Iterator[Finding]:
+    """The findings for one client: one if all is well, else one for each problem."""
+    title, port = found.client.title, situation.port
+    path = place.machine.environ.get("PATH")
+    problems = list(problems_of_files(found))
+    for entry in found.entries:
+        problems += problems_of_entry(found.client.id, entry, port, path)
+    if found.entries and not uses_servers(found.client, place.machine, place.root or place.folder):
+        text = f"it does not trust {place.folder}, and uses no servers in a folder that it does not trust"
+        problems.append(Problem(Level.WARN, text, "start it there, and choose to trust the folder"))
+    usable = [one for one in found.entries if one.is_ours and not one.is_disabled]
+    usable = [one for one in usable if one.address is None or (port is not None and leads_to(one, port))]
+    said = ""
+    if situation.status is not None and usable:
+        said, more = _played(situation, place, found, usable[0])
+        problems += more
+    for level, text, hint in problems:
+        yield Finding(level, title, text, hint)
+    if said:
+        yield Finding(Level.OK, title, said)
+
+
+def _played(
+    situation: Situation, place: Place, found: ClientConfiguration, entry: Configured
+) -> tuple[str, list[Problem]]:
+    """What the client sees, empty if nothing, and its problems."""
+    introduction = INTRODUCTIONS[found.client.id]
+    profile = profile_of(introduction.name)
+    wait_s = _wait_s(entry, profile)
+    root = "file://" + quote(os.fsencode(place.folder))
+    address = _address(situation, place, found, entry)
+    player = PlayedClient(introduction, address, entry.headers, root, PATIENCE_S, profile.reads_all_pages)
+    try:
+        seen = player.play()
+    except TooLate as reason:
+        return "", [too_late(reason, wait_s, _tools(situation, place), place)]
+    except Unanswered as reason:
+        return "", [Problem(Level.FAIL, f"{entry.where}: {reason}", "look at: lmtb log")]
+    tools = _tools(situation, place) if seen.workspace else Tools()
+    problems = [*late(seen, wait_s, tools, profile, place), *twice(seen, found)]
+    if seen.workspace is None and place.root is not None and found.client.sends_folder:
+        text = f"{entry.where}: {place.root} is not found, so it sees the manager's own tools only"
+        hint = f"lmtb client add {found.client.id}; or let the model name the folder"
+        problems.append(Problem(Level.WARN, text, hint))
+    return summary(seen, tools, place), problems
+
+
+def _address(situation: Situation, place: Place, found: ClientConfiguration, entry: Configured) -> str:
+    """Where the client connects to. `lmtb connect` sends the folder in which it is started."""
+    if entry.address is not None:
+        return entry.address
+    words = entry.entry.get("args")
+    words = list(map(str, words)) if isinstance(words, list) else []
+    started_in = place.folder if found.client.sends_folder else place.machine.home
+    folder = words[words.index("--cwd") + 1] if "--cwd" in words[:-1] else str(started_in)
+    return f"http://127.0.0.1:{situation.port}/mcp?cwd={quote(os.fsencode(folder))}"
+
+
+def _wait_s(entry: Configured, profile: ClientProfile) -> float:
+    """How long the client waits for connecting and the first list."""
+    if entry.entry.get("required") is True:
+        given = entry.entry.get("startup_timeout_sec", 30)
+        return float(given) if isinstance(given, int | float) else 30.0
+    return profile.first_list_s
+
+
+def _tools(situation: Situation, place: Place) -> Tools:
+    control = Control(situation.paths.control_socket, _INSPECT_S)
+    try:
+        answer = control.post("/inspect", {"cwd": str(place.folder)})
+    except (NoManager, ManagerFault, ControlRefusal):
+        return Tools()
+    return Tools(tuple(objects(answer, "tools")), tuple(objects(answer, "sources")))

@@ -1,0 +1,82 @@
+"""The verb languages: lists the language servers of a project, and what the missing ones need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from host.command_line import Failure, json_option, print_json, say
+from host.terminal.views import Column, Kind, Note, Table
+from manager.cli.output.manager_access import user_paths
+from manager.cli.output.responses import objects
+from manager.cli.output.workspace_options import cwd_option
+from manager.cli.workspace_command import answer_of, root_of
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+
+LIMIT_S: Final = 30.0
+_MIB: Final = 1024 * 1024
+_COLUMNS: Final = (
+    Column("LANGUAGE", Kind.TEXT),
+    Column("SERVER", Kind.NAME),
+    Column("STATE", Kind.STATE),
+    Column("FOR", Kind.TEXT, rank=2),
+    Column("VERSION", Kind.NAME, rank=1),
+    Column("MEMORY", Kind.SIZE, rank=3),
+    Column("PROGRAM", Kind.DETAIL),
+)
+
+
+@click.command()
+@cwd_option
+@json_option
+@click.pass_context
+def languages(ctx: click.Context, as_json: bool) -> None:
+    """List the language servers for a project's languages, and what to install or trust for the others.
+
+    Starts none of them. MEMORY is that of servers that run.
+    """
+    root = root_of(ctx.obj)
+    found = answer_of("languages", root, limit_s=LIMIT_S)
+    if found is None:
+        text = f"the languages of {root} cannot be told"
+        raise Failure(text, "look closer with: lmtb doctor", reason="no_answer")
+    running = {str(one.get("name")): one for one in _running(root)}
+    servers = [{**one, "running": running.get(str(one.get("server")))} for one in objects(found, "servers")]
+    if as_json:
+        print_json({"root": root, "enabled": found.get("enabled"), "servers": servers})
+        return
+    if not found.get("enabled"):
+        say(Note("Language servers are switched off in workspace.toml."))
+    elif not servers:
+        say("No file of this project is in a language that a known language server reads.")
+    else:
+        say(Table(_COLUMNS, [_cells(one) for one in servers]))
+
+
+def _running(root: str) -> Iterator[Mapping[str, Any]]:
+    """The language servers that the project's workspace server has started."""
+    try:
+        status = Control(user_paths().control_socket).get("/mcp/status")
+    except (NoManager, ManagerFault, ControlRefusal):
+        return
+    for server in objects(status, "instanceDetails"):
+        if server.get("root") == root:
+            for source in objects(server, "sources"):
+                yield from objects(source, "languageServers")
+
+
+def _cells(one: Mapping[str, Any]) -> tuple[object, ...]:
+    running = one.get("running") or {}
+    memory = running.get("memoryMiB")
+    failed = running.get("state") in {"backoff", "failed"}
+    return (
+        ", ".join(map(str, one.get("languages") or ())),
+        one.get("server"),
+        running["state"] if failed else one.get("state"),
+        ", ".join(map(str, one.get("roles") or ())),
+        one.get("version"),
+        None if memory is None else memory * _MIB,
+        (running.get("error") if failed else None) or one.get("reason") or one.get("program"),
+    )

@@ -1,0 +1,1 @@
+"""The verb top: a live view of calls, servers and clients."""

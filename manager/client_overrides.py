@@ -1,0 +1,90 @@
+"""Reads settings that may differ by client, such as `my-agent=20, other=5`. Pure.
+
+A pattern such as `my-*` names several clients; a value without a name is for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeVar, cast
+
+_Value = TypeVar("_Value")
+
+Sees = Literal["structured", "text", "both"]
+"""What of a tool result a client shows to its model."""
+EVERY: Final = "*"
+MAX_SECONDS: Final = 3600.0
+_SEES: Final = ("structured", "text", "both")
+
+
+def normal_text(value: Any, read: Callable[[str], object]) -> str:
+    """A setting as text, `client=value, …`, from a text, a number or a TOML table of clients.
+
+    Args:
+        value: what the configuration says.
+        read: reads one value.
+
+    Raises:
+        ValueError: the setting cannot be read; the message says why and what would be right.
+    """
+    if isinstance(value, Mapping):
+        pairs = [(str(name).strip(), _plain(one)) for name, one in value.items()]
+    else:
+        pairs = _pairs(_plain(value))
+    for name, one in pairs:
+        if not name or set(name) & set("=,"):
+            raise ValueError(f"{name!r} is no name of a client")
+        read(one)
+    return ", ".join(f"{name}={one}" for name, one in pairs)
+
+
+def by_client(text: str, read: Callable[[str], _Value]) -> dict[str, _Value]:
+    """The values of a setting by the name or pattern of the client, in lower case.
+
+    Args:
+        text: as `normal_text` returns it.
+        read: reads one value.
+    """
+    return {name.lower(): read(one) for name, one in _pairs(text)}
+
+
+def seconds(text: str) -> float:
+    """Seconds, or `ValueError`."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found <= MAX_SECONDS:
+        raise ValueError(
+            f"{text!r} is no number of seconds up to {MAX_SECONDS:g}; "
+            "write 20 for all clients, or my-agent=20, other=5"
+        )
+    return found
+
+
+def sees(text: str) -> Sees:
+    """What of a result a client shows to its model, or `ValueError`."""
+    if text not in _SEES:
+        raise ValueError(
+            f"{text!r} is none of {', '.join(_SEES)}; write one of them for all clients, or my-agent=text"
+        )
+    return cast("Sees", text)
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Names and values of `client=value, …`."""
+    found = []
+    for one in text.split(","):
+        name, sign, value = one.partition("=")
+        if sign:
+            found.append((name.strip(), value.strip()))
+        elif one.strip():
+            found.append((EVERY, one.strip()))
+    return found
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{value!r} is neither a text nor a number")
+    return value.strip() if isinstance(value, str) else f"{value:.12g}"

@@ -1,0 +1,122 @@
+"""Runs blocking look-ups on disk in threads, so that a disk that hangs delays only who asks for it.
+
+A hanging network mount blocks its thread for an unlimited time. So every look-up has a daemon thread of its
+own: one bad mount would fill a pool, and the pool's threads would delay the exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Hashable
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+DEADLINE_S: Final = 2.0
+"""How long a caller waits for the disk."""
+SLOW_S: Final = 0.25
+"""A look-up that takes longer no longer counts as running, but as hanging: the next one begins."""
+MAX_RUNNING: Final = 32
+MAX_HANGING: Final = 128
+"""Together they keep the wait for a thread at 1 s when all hang: 128 / 32 x 0.25 s."""
+MAX_REMEMBERED: Final = 4096
+
+_Answer = TypeVar("_Answer")
+
+
+class NoAnswer(Enum):
+    """Why there is no answer."""
+
+    TIMED_OUT = "timed out"
+    """The disk did not answer within the deadline."""
+    BUSY = "busy"
+    """Too many look-ups hang; this one was not begun."""
+
+
+class _Lane:
+    """A share of the threads: at most so many that run, and so many that hang."""
+
+    def __init__(self, max_hanging: int) -> None:
+        self._turn = asyncio.Semaphore(MAX_RUNNING)
+        self._hanging = 0
+        self._max_hanging = max_hanging
+
+    async def run(self, work: Callable[[], _Answer]) -> tuple[_Answer, bool] | NoAnswer:
+        """The answer, and whether the disk was quick."""
+        async with self._turn:
+            if self._hanging >= self._max_hanging:
+                return NoAnswer.BUSY
+            answer = _in_thread(work)
+            quick, _ = await asyncio.wait((answer,), timeout=SLOW_S)
+        if quick:
+            return answer.result(), True
+        self._hanging += 1
+        try:
+            return await answer, False
+        finally:
+            self._hanging -= 1
+
+
+class DiskLookups:
+    """Runs look-ups for the event loop, with a deadline.
+
+    Equal look-ups share one thread, so a client that retries on a hanging folder holds one thread. Look-ups
+    that were answered quickly before have threads of their own: folders that hang do not delay folders in
+    use. Belongs to one event loop; needs no closing.
+    """
+
+    def __init__(self, *, deadline_s: float = DEADLINE_S, max_hanging: int = MAX_HANGING) -> None:
+        self._deadline_s = deadline_s
+        self._known, self._unknown = _Lane(max_hanging), _Lane(max_hanging)
+        self._quick: set[Hashable] = set()
+        self._running: dict[Hashable, asyncio.Task[Any]] = {}
+
+    async def run(self, key: Hashable, work: Callable[[], _Answer]) -> _Answer | NoAnswer:
+        """Run `work` in a thread; an equal `key` means equal work. Raises what `work` raises."""
+        task = self._running.get(key)
+        if task is None:
+            task = self._running[key] = asyncio.create_task(self._look_up(key, work), name="disk look-up")
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        # `wait` does not cancel the task on a timeout or a cancellation: other callers may share it
+        done, _ = await asyncio.wait((task,), timeout=self._deadline_s)
+        if done:
+            answer: _Answer | NoAnswer = task.result()
+            return answer
+        return NoAnswer.TIMED_OUT
+
+    async def _look_up(self, key: Hashable, work: Callable[[], _Answer]) -> _Answer | NoAnswer:
+        lane = self._known if key in self._quick else self._unknown
+        found = await lane.run(work)
+        if isinstance(found, NoAnswer):
+            return found
+        answer, was_quick = found
+        if not was_quick:
+            self._quick.discard(key)
+        elif key not in self._quick:
+            if len(self._quick) >= MAX_REMEMBERED:
+                self._quick.clear()
+            self._quick.add(key)
+        return answer
+
+
+def _in_thread(work: Callable[[], _Answer]) -> asyncio.Future[_Answer]:
+    """Run `work` in its own daemon thread and return the future of its result."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_Answer] = loop.create_future()
+
+    def report(settle: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
+            loop.call_soon_threadsafe(lambda: None if future.done() else settle())
+
+    def run() -> None:
+        try:
+            answer = work()
+        except Exception as error:  # noqa: BLE001  raised to the callers, not in this thread
+            fault = error
+            report(lambda: future.set_exception(fault))
+        else:
+            report(lambda: future.set_result(answer))
+
+    threading.Thread(target=run, name="folder", daemon=True).start()
+    return future

@@ -1,0 +1,92 @@
+"""Asks one workspace server regularly for its health, and tells a slow server from one that hangs.
+
+`routing/state/lifecycle.py` decides what a missed answer means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from manager.routing.state.lifecycle import Lifecycle, State
+from manager.routing.state.slowness import ProcessorTime, is_slow
+from manager.supervision import processor_time
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.instance import Figures, Instance
+from manager.upstream.failures import UpstreamFailure
+from protocol.internal import launch
+
+LATE_S: Final = 0.5
+"""A deadline that is noticed so much too late says that this process had to wait, not the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPoll:
+    """The health requests to one instance.
+
+    Attributes:
+        instance: the server.
+        lifecycle: gets the outcomes.
+        figures: gets the number of tasks.
+        dependencies: settings, clock, sleep.
+        is_current: whether the instance is still the one that is supervised.
+        on_hung: is called when the server has to be replaced.
+        log: the log of its workspace.
+        time_of: reads the processor time of a process; None if unknown.
+    """
+
+    instance: Instance
+    lifecycle: Lifecycle
+    figures: Figures
+    dependencies: Dependencies
+    is_current: Callable[[], bool]
+    on_hung: Callable[[], None]
+    log: Any
+    time_of: Callable[[int], ProcessorTime | None] = processor_time.of_process
+
+    async def run(self) -> None:
+        """Ask until the instance is no longer current."""
+        settings, dependencies = self.dependencies.settings, self.dependencies
+        while self.is_current():
+            pause = settings.health_interval_s * dependencies.rng.uniform(0.9, 1.1)
+            before = dependencies.now()
+            await dependencies.sleep(pause)
+            if dependencies.now() - before > pause + settings.health_timeout_s:
+                continue  # this process was suspended: the server could not have answered in time
+            await self._ask(settings.health_timeout_s)
+
+    async def _ask(self, deadline_s: float) -> None:
+        asked, had = self.dependencies.now(), self._time()
+        try:
+            health = launch.decode_health(await self.instance.check(deadline_s, asked))
+        except UpstreamFailure as failure:
+            seconds = self.dependencies.now() - asked
+            if seconds > deadline_s + LATE_S:
+                return  # the answer may have been there
+            slow = failure.cause == "timeout" and is_slow(had, self._time(), seconds)
+            self._missed("slow" if slow else failure.cause, slow=slow)
+            return
+        self.instance.latency_s = self.dependencies.now() - asked
+        self.figures.tasks = 0 if health is None else health.tasks
+        if self._counts():
+            was = self.lifecycle.state
+            self.lifecycle.answered()
+            if self.lifecycle.state is not was:
+                self.log.info("workspace.health", state=self.lifecycle.state.value, was=was.value)
+
+    def _missed(self, cause: str, *, slow: bool) -> None:
+        if not self._counts():
+            return
+        was, now = self.lifecycle.state, self.dependencies.now()
+        self.lifecycle.missed(now, is_slow=slow)
+        if self.lifecycle.state is not was:
+            self.log.warning("workspace.health", state=self.lifecycle.state.value, cause=cause)
+        if self.lifecycle.hung_for(now) >= self.dependencies.settings.hung_restart_s:
+            self.on_hung()
+
+    def _counts(self) -> bool:
+        return self.is_current() and self.lifecycle.state is not State.STOPPING
+
+    def _time(self) -> ProcessorTime | None:
+        return None if self.instance.pid is None else self.time_of(self.instance.pid)

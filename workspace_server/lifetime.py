@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 DRAIN_S: Final = 30.0
@@ -28,6 +28,7 @@ class Lifetime:
         self._drain_s = drain_s
         self._lifelines = 0
         self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._listeners: set[Callable[[], None]] = set()
         self._calls: set[asyncio.Task[Any]] = set()
         self._cancelled: set[asyncio.Task[Any]] = set()
@@ -50,6 +51,12 @@ class Lifetime:
         self._stop.set()
         for listener in tuple(self._listeners):
             listener()
+
+    def signal(self, name: str) -> None:
+        """Handle a signal: the first begins to stop, the second ends calls and processes at once."""
+        if self.stopping:
+            self._hurry.set()
+        self.stop(name)
 
     def on_stop(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` when stopping begins, or now if it has. Returns a function that removes it."""
@@ -97,13 +104,23 @@ class Lifetime:
     async def until_stopped(self) -> None:
         """Wait until stopping begins, and then for the calls in flight, at most the drain time."""
         await self._stop.wait()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._drain_s):
-                await self._idle.wait()
-        except TimeoutError:
-            self._cancelled = set(self._calls)
-            for task in self._cancelled:
+                await self.unless_hurried(self._idle.wait())
+        self._cancelled = set(self._calls)
+        for task in self._cancelled:
+            task.cancel()
+
+    async def unless_hurried(self, work: Coroutine[Any, Any, object]) -> None:
+        """Run `work`, and cancel it at the second signal."""
+        task, hurry = asyncio.ensure_future(work), asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait({task, hurry}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hurry.cancel()
+            if not task.done():
                 task.cancel()
+            await asyncio.gather(task, hurry, return_exceptions=True)
 
     def _count_down(self) -> None:
         self._timer = self._loop.call_later(self._grace_s, self.stop, "no manager holds the lifeline")

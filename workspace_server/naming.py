@@ -24,12 +24,14 @@ longer one it keeps the first and the last 30."""
 _KEPT_FIRST: Final = 10
 _KEPT_LAST: Final = 30
 SCRIPT_SOURCES: Final = ("script", "script_user", "script_system")
-BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin")
+BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin", "language_servers")
 """Ids of the sources whose tools have no namespace, by precedence. An id is also the prefix of aliases."""
 RESERVED_NAMESPACES: Final = frozenset(BARE_RANK)
 RESERVED_NAMES: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
 RESERVED_PREFIXES: Final = ("lm_", "lmToolsBridge")
 INTERNAL_PREFIX: Final = "openllm_"
+_OWN_KINDS: Final = frozenset({"builtin", "language-server"})
+"""Kinds of sources that may use reserved names, because this program defines their tools."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -134,7 +136,7 @@ def _bare(
     named = []
     for source, items in sorted((pair for pair in listings if pair[0].namespace is None), key=_rank):
         for item in items:
-            if source.kind != "builtin" and _is_reserved(item.name, internal_prefix):
+            if source.kind not in _OWN_KINDS and _is_reserved(item.name, internal_prefix):
                 message = f'The name "{item.name}" is reserved; the tool of source "{source.id}" is left out'
                 details = f"source {source.id}"
                 issues.append(Issue("warning", "names", "TOOL_NAME_RESERVED", message, item.name, details))

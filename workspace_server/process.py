@@ -88,7 +88,7 @@ async def serve(launch: LaunchInstructions, sock: socket.socket) -> None:
     async with serving(launch, sock) as (life, parts):
         for number in (signal.SIGTERM, signal.SIGINT):
             with suppress(NotImplementedError):
-                loop.add_signal_handler(number, life.stop, signal.Signals(number).name)
+                loop.add_signal_handler(number, life.signal, signal.Signals(number).name)
         parts.start()
         await life.until_stopped()
         log.info("stopping", cause=life.cause)
@@ -102,7 +102,8 @@ async def serving(launch: LaunchInstructions, sock: socket.socket) -> AsyncItera
     connections = make_connections(launch, version(), parts.calls, life)
     try:
         await connections.listen(sock)
+        life.on_stop(connections.stop_listening)
         yield life, parts
         await connections.close()
     finally:
-        await parts.close()
+        await life.unless_hurried(parts.close())

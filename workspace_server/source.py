@@ -15,7 +15,7 @@ from protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.tool import CallOutcome, RpcError, SourceOfferings, Tool
 
-SourceKind = Literal["builtin", "script", "stdio", "remote", "language-server", "editor"]
+SourceKind = Literal["builtin", "script", "skill", "stdio", "remote", "language-server", "editor"]
 SourceState = Literal[
     "starting",  # has not answered yet
     "connecting",  # a remote server that has not answered yet
@@ -57,6 +57,7 @@ class Source(ABC):
         error: why it does not answer, for a person; None while all is well.
         stale: whether the source knows that its list may be out of date.
         trust_path: the path to trust, in the state `pending_trust`.
+        trust_hint: how the user prevents that it waits for trust again, if that is known.
         project_file: the file of the project that configures the source, relative to its root, if any.
         timeout_s: limit of one request in seconds; None for the server's default.
         nowait_tools: the source's own names of the tools that `call_nowait` runs.
@@ -75,6 +76,7 @@ class Source(ABC):
     error: str | None = None
     stale: bool = False
     trust_path: str = ""
+    trust_hint: str = ""
     project_file: str | None = None
     timeout_s: float | None = None
     nowait_tools: frozenset[str] = frozenset()
@@ -136,6 +138,17 @@ class Source(ABC):
             A function that ends the subscription, or None if the source does not support subscriptions.
         """
         return None
+
+    async def check_files(self) -> None:  # noqa: B027  most sources have no such files
+        """Check files that only requests about resources and skills depend on. Never raises."""
+
+    def directory(self, uri: str) -> Sequence[Mapping[str, Any]] | None:
+        """The children of one of its directories, as `Resource` objects sorted by URI; else None."""
+        return None
+
+    def pending_names(self) -> Sequence[str]:
+        """The names of what waits for trust and is no tool."""
+        return ()
 
     async def refresh(self) -> None:
         """Drop what is cached, and try a source that is down at once."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
@@ -26,6 +26,8 @@ class Tool:
         keywords: words for `tool_search` only.
         timeout_s: limit of one call in seconds; None for the server's default.
         requires_approval: whether a person approves every call unless the user allowed the tool.
+        harmless: arguments with which a call changes nothing, so that nobody has to approve it; an argument
+            that a call leaves out counts with its default. Empty: each call needs approval.
         rate_limited: whether calls are rate limited.
         fingerprint: identifies the content that runs; an approval holds for this content only.
         task: whether a call may become a task, for clients that support tasks.
@@ -37,6 +39,7 @@ class Tool:
     keywords: tuple[str, ...] = ()
     timeout_s: float | None = None
     requires_approval: bool = False
+    harmless: Mapping[str, Any] = field(default_factory=dict)
     rate_limited: bool = False
     fingerprint: str = ""
     task: TaskUse = "forbidden"
@@ -52,13 +55,22 @@ class Tool:
         schema: Mapping[str, Any] = self.definition["inputSchema"]
         return schema
 
+    def is_harmless(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a call with these arguments changes nothing, by `harmless`."""
+        known = self.input_schema.get("properties", {})
+        return bool(self.harmless) and all(
+            arguments.get(name, known.get(name, {}).get("default")) == value
+            for name, value in self.harmless.items()
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One prompt, resource or resource template as its source defines it.
+    """One prompt, resource, resource template or skill as its source defines it.
 
     Attributes:
-        name: the key of requests for it: a prompt's name, a resource's `uri`, a template's `uriTemplate`.
+        name: the key of requests for it: a prompt's name, a resource's or skill's `uri`, a template's
+            `uriTemplate`.
         definition: its object in the list with every member the source gave, unknown ones included.
         original: the source's own name for it.
     """
@@ -70,11 +82,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class SourceOfferings:
-    """The prompts, resources and resource templates of a source, each in the order of its list."""
+    """The prompts, resources, resource templates and skills of a source, each in the order of its list."""
 
     prompts: tuple[Entry, ...] = ()
     resources: tuple[Entry, ...] = ()
     templates: tuple[Entry, ...] = ()
+    skills: tuple[Entry, ...] = ()
 
 
 class ToolResult(msgspec.Struct, frozen=True):

@@ -11,13 +11,13 @@ import importlib
 import secrets
 import socket
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from host.private_folder import temporary_folder
 from protocol import headers, inbound, jsonrpc, names
 from protocol.internal.launch import Folders, LaunchInstructions
 from protocol.versions import MODERN_REVISIONS
@@ -38,8 +38,12 @@ def run() -> None:
         with suppress(ImportError):  # not on every platform
             importlib.import_module(module)
     try:
-        with tempfile.TemporaryDirectory(prefix="lmtb-") as folder:
-            asyncio.run(_run(Path(folder)))
+        folder = temporary_folder()
+        folder.open()
+        try:
+            asyncio.run(_run(folder.path))
+        finally:
+            folder.close()
     except Exception as fault:  # noqa: BLE001  the servers load what is missing themselves
         log.fault("warm_up_failed", fault)
     _clear_caches()

@@ -47,6 +47,11 @@ class Call(msgspec.Struct, frozen=True):
         """What holds for calls of its way."""
         return RULES[self.way]
 
+    @property
+    def model_sees(self) -> str:
+        """What of its result the client shows to its model; empty if the result is not for a model."""
+        return "" if self.depth else self.request.header.get(headers.MODEL_SEES, "")
+
     def wrapped(self, name: str, arguments: msgspec.Raw) -> Call:
         """The call inside this call of `execute_tool`."""
         way = Way.WRAPPED if self.way is Way.AWAITED else self.way

@@ -23,12 +23,14 @@ from workspace_server.calls import (
     nested_call,
     nested_search,
     outcomes,
+    result_channels,
     source_wait,
     task_creation,
     unknown_tool,
 )
 from workspace_server.calls.arguments import CheckedCall
 from workspace_server.calls.call import Call, call_of
+from workspace_server.calls.call_record import CallRecord
 from workspace_server.calls.deadline import run_limited
 from workspace_server.calls.gates import approvals
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, InvalidAnswer
@@ -66,6 +68,9 @@ class Calls:
         gate: decides which calls may run: approvals and rate limits.
         suspended_calls: the calls that wait for input from their clients; by default a restart forgets them.
         tasks: the calls that go on as tasks; by default there are none.
+
+    Attributes:
+        record: the calls that run, and the last ones.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class Calls:
         self.toolset = toolset
         self.tasks = tasks or Tasks()
         self.suspended_calls = suspended_calls or SuspendedCalls(RequestStates("w"))
+        self.record = CallRecord(time.monotonic)
         self._gate = gate or Gate()
         self._search = SearchTool()
 
@@ -168,7 +174,8 @@ class Calls:
                 return approval.result
             case Admitted() as admitted:
                 outcome = await self._run_admitted(checked, admitted.context)
-                return outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
+                answer = outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
+                return result_channels.for_model(answer, offered.definition, call.model_sees)
 
     async def _run_admitted(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
         work = partial(self._run_traced, checked)
@@ -181,7 +188,8 @@ class Calls:
 
     async def _run_traced(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
         started = time.monotonic()
-        outcome = await self._run_source(checked, context)
+        run = partial(self._run_source, checked, context)
+        outcome = await self.record.recorded(checked.offered.name, context.client, run)
         outcomes.trace(checked.call, checked.offered, outcome, time.monotonic() - started)
         return outcome
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ class McpRequest(msgspec.Struct, frozen=True):
         query: the decoded query parameters.
         notify: sends one notification to the client on this response, before the result.
         view: the callable tools when the request arrived; None if finding them out has to wait for a source.
+        arrived: when it arrived, in monotonic seconds.
     """
 
     message: Request
@@ -40,6 +42,7 @@ class McpRequest(msgspec.Struct, frozen=True):
     query: Mapping[str, str]
     notify: Notify
     view: View | None = None
+    arrived: float = msgspec.field(default_factory=time.monotonic)
 
     @property
     def id(self) -> bytes:
@@ -53,11 +56,11 @@ class McpRequest(msgspec.Struct, frozen=True):
 
     @property
     def list_wait_s(self) -> float | None:
-        """How many seconds it may wait for sources without a known list; None if it is not said."""
+        """How many seconds it may still wait for sources without a known list; None if it is not said."""
         given = self.header.get(headers.LIST_WAIT, "")
         if not (given.isascii() and given.isdigit() and len(given) <= _LIST_WAIT_DIGITS):
             return None
-        return int(given) / 1000
+        return max(0.0, self.arrived + int(given) / 1000 - time.monotonic())
 
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -13,13 +15,19 @@ from workspace_server import naming
 from workspace_server.calls.call import Call
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import View
+from workspace_server.source import Source
 
+_HELPLESS: Final = frozenset({"auth_required", "failed", "crash_looping"})
 UNSURE_WAIT_S: Final = 10.0
 """Longest wait for a source that has failed before, or that any misspelt name might belong to."""
+HELPLESS_WAIT_S: Final = 2.0
+"""Longest wait for a source that failed and needs its user: long enough for one more try."""
 SEARCH_WAIT_S: Final = 10.0
 """Longest wait of a search for sources that have not listed their tools yet."""
 PROGRESS_S: Final = 2.0
 """Seconds between two progress notifications to a caller that wants them."""
+LOOK_S: Final = 0.05
+"""Seconds between two looks: each may list a source once more, whose failure is a change to look at."""
 PROGRESS_STEP: Final = 0.001
 """So little that the progress of the tool itself, which follows, is more."""
 
@@ -37,8 +45,7 @@ async def with_listed_source(call: Call, toolset: Toolset) -> Call:
         source = view.source_without_list(call.name)
         if source is None or not view.expects_tools(source):
             return 0.0
-        is_unsure = source.state == "backoff" or naming.is_bare(source)
-        return (min(limit_s, UNSURE_WAIT_S) if is_unsure else limit_s) - waited_s
+        return min(limit_s, _longest_s(source)) - waited_s
 
     return await _Wait(call, toolset).while_positive(seconds_left)
 
@@ -50,6 +57,13 @@ async def with_all_sources(call: Call, toolset: Toolset) -> Call:
         return SEARCH_WAIT_S - waited_s if view.is_listing else 0.0
 
     return await _Wait(call, toolset).while_positive(seconds_left)
+
+
+def _longest_s(source: Source) -> float:
+    """Seconds that a source without a list is worth waiting for."""
+    if source.state in _HELPLESS:
+        return HELPLESS_WAIT_S
+    return UNSURE_WAIT_S if source.state == "backoff" or naming.is_bare(source) else math.inf
 
 
 class _Wait:
@@ -65,8 +79,12 @@ class _Wait:
     async def while_positive(self, seconds_left: Callable[[View, float], float]) -> Call:
         """Wait while the seconds left, for a view and the seconds waited so far, are positive."""
         view = self._call.view
+        looks = 0
         while (left := seconds_left(view, time.monotonic() - self._began)) > 0:
             await self._toolset.wait_for_change(min(left, PROGRESS_S))
+            if looks:
+                await asyncio.sleep(LOOK_S)
+            looks += 1
             view = await self._toolset.current(first_wait_s=0.0)
             await self._notify()
         return replace(self._call, view=view)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from protocol import jsonrpc, tasks
 from protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
-from workspace_server.calls import outcomes
+from workspace_server.calls import outcomes, result_channels
 from workspace_server.calls.call import Call
 from workspace_server.calls.outcomes import ReportIssue
 from workspace_server.calls.suspended_calls import URL_REQUIRED
@@ -62,7 +62,8 @@ class TaskCreation:
 
     def _ending(self, outcome: CallOutcome) -> Ending:
         """What the task keeps: the answer that its caller would have received."""
-        answer = outcomes.answer(self.call.request.id, self.offered, outcome, self.report)
+        complete = outcomes.answer(self.call.request.id, self.offered, outcome, self.report)
+        answer = result_channels.for_model(complete, self.offered.definition, self.call.model_sees)
         if isinstance(answer, Rejection):
             # MCP 2026-07-28 has no such code, and only its clients have these tasks
             code = jsonrpc.INTERNAL_ERROR if answer.code == URL_REQUIRED else answer.code

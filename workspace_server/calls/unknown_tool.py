@@ -60,6 +60,8 @@ def _not_available(view: View, name: str, kind: Kind) -> Refusal | None:
     if (path := view.trust_path_for(name)) is not None:
         text = f"{name} comes from files of this workspace that the user has not trusted as they are now"
         step = f"ask the user to look at it and to run: {trust_command(path)}"
+        if hint := view.trust_hint_for(name):
+            text += f": {hint}"
         return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
     if (source := view.source_down(name)) is not None:
         return not_running(source.id, source.state, source.error)

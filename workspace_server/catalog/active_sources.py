@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
@@ -24,9 +24,16 @@ from workspace_server.files.single_flight import SingleFlight
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
-from workspace_server.sources.inactive import InactiveSource, pending_issue
-from workspace_server.trust.item import Verdict
-from workspace_server.trust.items import SETTINGS_KEY, TrustItemFactory, remote_key, stdio_key
+from workspace_server.sources.inactive import pending_issue
+from workspace_server.trust.difference import changed_data
+from workspace_server.trust.item import TrustItem, Verdict
+from workspace_server.trust.items import (
+    LANGUAGE_SERVER_PREFIX,
+    SETTINGS_KEY,
+    TrustItemFactory,
+    remote_key,
+    stdio_key,
+)
 from workspace_server.trust.store import TrustStore
 
 KEPT: Final = "workspace.toml.last-good"
@@ -36,11 +43,18 @@ UNRESOLVED: Final = "CONFIG_UNRESOLVED_VARIABLE"
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What the files contain: configuration, trust verdicts by item key, a problem of the trust store."""
+    """What the files contain: configuration, trust verdicts by item key, a problem of the trust store.
+
+    `changed_data` are the files, by item key, that may be data and that changed since the item was trusted.
+    `language_servers` are the items of language servers that were trusted, with their digests; what they are
+    now is compared where they are started.
+    """
 
     configuration: Configuration
     verdicts: Mapping[str, Verdict]
     issue: Issue | None = None
+    changed_data: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    language_servers: frozenset[tuple[str, str]] = frozenset()
 
 
 @runtime_checkable
@@ -155,7 +169,8 @@ class ActiveSources:
         configuration = self._configurations.current(change_detector)
         for check in self._file_checks:
             check(change_detector)
-        items = self._items.all(configuration, self._path, change_detector)
+        marks = self._store.data_marks(self._root)
+        items = self._items.all(configuration, self._path, change_detector, marks)
         verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
         has_trust_items = bool(items) or os.path.lexists(self._own_folder)
         issue = self._store.issue(self._root) if has_trust_items else None
@@ -163,7 +178,27 @@ class ActiveSources:
             change_detector.add_path(path)
         if issue is not None:
             change_detector.mark_incomplete()
-        return FileState(configuration, verdicts, issue)
+        return FileState(
+            configuration,
+            verdicts,
+            issue,
+            self._changed_data(items, verdicts),
+            self._trusted_language_servers(),
+        )
+
+    def _trusted_language_servers(self) -> frozenset[tuple[str, str]]:
+        recorded = self._store.recorded(self._root)
+        return frozenset(
+            (key, item.digest) for key, item in recorded.items() if key.startswith(LANGUAGE_SERVER_PREFIX)
+        )
+
+    def _changed_data(
+        self, items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]
+    ) -> Mapping[str, tuple[str, ...]]:
+        changed = [item for item in items if item.may_be_data and verdicts[item.key] == "changed"]
+        recorded = self._store.recorded(self._root) if changed else {}
+        found = {item.key: changed_data(recorded.get(item.key), item) for item in changed}
+        return {key: paths for key, paths in found.items() if paths}
 
     def _use_shell_environment(self, environ: Mapping[str, str]) -> None:
         """Use the variables of the user's login shell for placeholders and for the search path."""
@@ -184,7 +219,7 @@ class ActiveSources:
         self._in_force = replace(configuration, issues=(*configuration.issues, *issues))
         self._registry.internal_prefix = configuration.internal_prefix
         made: dict[str, tuple[object, Source]] = {}
-        for one in self._specs(configuration, state.verdicts):
+        for one in self._specs(configuration, state):
             known = self._made.get(one.key)
             is_same = known is not None and known[0] == one.spec
             made[one.key] = known if known is not None and is_same else (one.spec, one.make())
@@ -196,24 +231,36 @@ class ActiveSources:
         self._single_flight.may_be_quick = are_local((*self._folders, *elsewhere))
         self._registry.replace([*(self._builtin if configuration.builtin else ()), *sources])
 
-    def _specs(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[SourceSpec]:
+    def _specs(self, configuration: Configuration, state: FileState) -> Iterator[SourceSpec]:
         """The sources in the order of their entries."""
         scripts = configuration.scripts
         for identity in naming.SCRIPT_SOURCES:
             yield SourceSpec(identity, scripts, partial(self._factory.script, identity, scripts, self.trusts))
+        if configuration.skills:
+            yield SourceSpec("skills", None, partial(self._factory.skills, self.trusts))
         if scripts.execute_code:
             yield SourceSpec("execute_code", None, self._factory.code)
+        if configuration.language_servers:
+            entries = configuration.language_server_entries
+            serve = partial(self._factory.language_servers, self.trusts, entries)
+            spec = (entries, state.language_servers)  # servers start and stop with trust, not a minute later
+            yield SourceSpec("language_servers", spec, serve)
+            if configuration.clangd.enabled:
+                make = partial(self._factory.clangd, configuration.clangd)
+                yield SourceSpec("clangd", (configuration.clangd, spec), make)
         servers: list[StdioServer | RemoteServer] = [*configuration.stdio, *configuration.remote]
         for entry in servers:
             key = server_key(entry)
-            verdict = verdicts.get(key, "never") if entry.origin.scope == "workspace" else "trusted"
-            yield SourceSpec(key, (entry, verdict), partial(self._server, entry, verdict))
+            is_own = entry.origin.scope == "workspace"
+            verdict = state.verdicts.get(key, "never") if is_own else "trusted"
+            data = state.changed_data.get(key, ())
+            yield SourceSpec(key, (entry, verdict, data), partial(self._server, entry, verdict, data))
 
-    def _server(self, entry: StdioServer | RemoteServer, verdict: Verdict) -> Source:
+    def _server(self, entry: StdioServer | RemoteServer, verdict: Verdict, data: Sequence[str]) -> Source:
         if not entry.enabled:
-            return InactiveSource(entry, "disabled")
+            return self._factory.inactive(entry, "disabled")
         if verdict != "trusted":
-            return InactiveSource(entry, "pending_trust", verdict, str(self._root))
+            return self._factory.inactive(entry, "pending_trust", verdict, data)
         return self._factory.server(entry)
 
 

@@ -25,6 +25,14 @@ _INACTIVE: Final = frozenset({"disabled", "pending_trust"})
 _DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
 """States in which a list, if there is one, is from the last time the source answered."""
 
+_OWN_DEFINITIONS: Final = frozenset({"builtin", "language-server"})
+"""Kinds of sources whose schemas are part of this program, and valid."""
+
+
+def longest_wait_s(first_wait_s: float | None) -> float:
+    """Seconds that a request may wait in all; `first_wait_s` as in `Listing.pending`."""
+    return max(WAIT_S, FIRST_WAIT_S if first_wait_s is None else first_wait_s)
+
 
 class Listing:
     """The tools of one source.
@@ -167,6 +175,7 @@ class Listing:
             "tools": len(self.tools),
             "stale": self.stale or self.source.stale,
             "lastRefresh": self._refreshed_at,
+            "file": self.source.project_file,
             "error": self._cause or self.source.error,
         }
 
@@ -202,7 +211,7 @@ def _check(source: Source, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], lis
             text = f'Tool "{tool.name}" is already registered'
             issues.append(Issue("warning", "names", "TOOL_NAME_DUPLICATE", text, tool.name, details))
             continue
-        issue = None if source.kind == "builtin" else _schema_issue(tool, details)
+        issue = None if source.kind in _OWN_DEFINITIONS else _schema_issue(tool, details)
         if issue is not None:
             issues.append(issue)
         if issue is None or issue.level == "warning":
@@ -215,7 +224,7 @@ def _schema_issue(tool: Tool, details: str) -> Issue | None:
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         text = f'Tool "{tool.name}" has no inputSchema of type object'
         return Issue("error", "schema", "TOOL_SCHEMA_INVALID", text, tool.name, details)
-    # loaded here: many workspaces have only the built-ins, whose schemas are known to be valid
+    # loaded here: many workspaces have only our own tools, whose schemas are known to be valid
     from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
 
     try:

@@ -1,7 +1,8 @@
-"""Merges prompts, resources and resource templates of all sources. Pure.
+"""Merges prompts, resources, resource templates and skills of all sources. Pure.
 
 Prompts are named like tools. URIs stay unchanged, because results link to them; if two sources have the same
-URI, the first one answers. `lm-tools://…` URIs are our own and no source can claim them.
+URI, the first one answers. `lm-tools://…` URIs and those of our own skills are reserved; no
+other source can claim them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from protocol import names
+from protocol import skills as extension
 from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import uri_template
@@ -36,7 +38,7 @@ class OfferedEntry:
 
 @dataclass(frozen=True)
 class Offerings:
-    """Prompts, resources and templates of all sources, each sorted.
+    """Prompts, resources, templates and skills of all sources, each sorted.
 
     Attributes:
         sources: the sources that may offer any, in configuration order.
@@ -46,6 +48,7 @@ class Offerings:
     prompts: tuple[OfferedEntry, ...] = ()
     resources: tuple[OfferedEntry, ...] = ()
     templates: tuple[OfferedEntry, ...] = ()
+    skills: tuple[OfferedEntry, ...] = ()
     sources: tuple[Source, ...] = ()
     issues: tuple[Issue, ...] = ()
 
@@ -61,6 +64,10 @@ class Offerings:
         """The source that lists exactly this resource."""
         offered = self._resources.get(uri)
         return None if offered is None else offered.source
+
+    def skill(self, uri: str) -> OfferedEntry | None:
+        """The skill whose `SKILL.md` has exactly this URI."""
+        return self._skills.get(uri)
 
     def likely(self, uri: str) -> list[Source]:
         """The sources with a template that matches this URI, as far as `MAX_STEPS` allows to find out."""
@@ -88,6 +95,10 @@ class Offerings:
         return {one.name: one for one in self.prompts}
 
     @cached_property
+    def _skills(self) -> Mapping[str, OfferedEntry]:
+        return {one.name: one for one in self.skills}
+
+    @cached_property
     def _resources(self) -> Mapping[str, OfferedEntry]:
         return {one.name: one for one in self.resources}
 
@@ -107,8 +118,9 @@ def merge(sources: Sequence[Source]) -> Offerings:
     )
     resources, clashes = _by_uri(listed, lambda offerings: offerings.resources)
     templates, more = _by_uri(listed, lambda offerings: offerings.templates)
+    skills, _ = _by_uri(listed, lambda offerings: offerings.skills)  # clashes are those of the resources
     offering = tuple(source for source, _ in listed)
-    return Offerings(prompts, resources, templates, offering, (*issues, *clashes, *more))
+    return Offerings(prompts, resources, templates, skills, offering, (*issues, *clashes, *more))
 
 
 def _by_uri(
@@ -120,7 +132,7 @@ def _by_uri(
     for source, offerings in listed:
         clashing: dict[str, list[str]] = {}
         for entry in of(offerings):
-            if entry.name.startswith(names.OWN_SCHEME):
+            if _is_reserved(entry.name, source):
                 clashing.setdefault("", []).append(entry.name)
             elif entry.name in found:
                 clashing.setdefault(found[entry.name].source.id, []).append(entry.name)
@@ -131,8 +143,12 @@ def _by_uri(
     return tuple(ordered), issues
 
 
+def _is_reserved(uri: str, source: Source) -> bool:
+    return uri.startswith(names.OWN_SCHEME) or (source.kind != "skill" and extension.is_own(uri))
+
+
 def _taken(source: Source, keeper: str, uris: Sequence[str]) -> Issue:
-    """One issue for all URIs of a source that belong to another one; an empty `keeper` means `lm-tools://`."""
+    """One issue for all URIs of a source that another one has; an empty `keeper` means they are reserved."""
     shown = ", ".join(uris[:MAX_NAMED]) + (f" and {len(uris) - MAX_NAMED} more" * (len(uris) > MAX_NAMED))
     if keeper:
         text = f'Sources "{keeper}" and "{source.id}" offer the same URIs; the first one answers: {shown}'

@@ -11,8 +11,10 @@ from workspace_server import naming
 from workspace_server.catalog.view import View
 from workspace_server.source import Source
 
-_OURS: Final = frozenset({"builtin", "script"})
+_OURS: Final = frozenset({"builtin", "script", "skill", "language-server"})
 """Kinds of sources that every workspace has, even if they offer nothing."""
+_UNREADABLE: Final = ("_MEMBERS_REMOVED", "TOOL_SCHEMA_INVALID", "_NAME_INVALID", "_URI_INVALID")
+"""Ends of the codes of issues about entries for which a client would refuse the server's whole list."""
 
 
 def pass_through_server(view: View) -> Source | None:
@@ -30,12 +32,12 @@ def pass_through_server(view: View) -> Source | None:
 
 
 def _is_unmodified(view: View, source: Source) -> bool:
-    """Whether no setting or policy hides a tool, sets a default for it, or asks before it runs."""
+    """Whether clients can read its lists, and no setting hides a tool or changes how it is called."""
     if view.configuration.makes_tasks:
         return False  # tasks that this server makes need its own task methods
     if source.include or source.exclude or source.default != "enabled":
         return False
-    if any(issue.code == "TOOL_NAME_RESERVED" for issue in view.issues):
+    if any(issue.code == "TOOL_NAME_RESERVED" or issue.code.endswith(_UNREADABLE) for issue in view.issues):
         return False
     if any(offered.defaults or offered.tool.visibility != "native" for offered in view.tools):
         return False

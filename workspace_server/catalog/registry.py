@@ -17,7 +17,7 @@ from protocol.issues import Issue
 from protocol.param_headers import Mirrored, annotated
 from workspace_server import log, naming
 from workspace_server.catalog import offerings
-from workspace_server.catalog.listing import Listing
+from workspace_server.catalog.listing import Listing, longest_wait_s
 from workspace_server.catalog.offerings import Offerings
 from workspace_server.source import Source
 from workspace_server.tool import Tool
@@ -152,6 +152,10 @@ class Registry:
         await asyncio.gather(*(source.refresh() for source in chosen))
         return bool(chosen)
 
+    async def check_files(self) -> None:
+        """Let all sources check the files that only requests about resources and skills depend on."""
+        await asyncio.gather(*(listing.source.check_files() for listing in self._listings))
+
     @property
     def is_unchanged(self) -> bool:
         """Whether the last snapshot is still correct for tools."""
@@ -199,12 +203,18 @@ class Registry:
 
     async def _list(self, listings: Sequence[Listing], first_wait_s: float | None) -> None:
         loop = asyncio.get_running_loop()
+        last = loop.time() + longest_wait_s(
+            first_wait_s
+        )  # for a listing that runs, and the next one together
         begun = [(listing, listing.begin(loop.time())) for listing in listings]
         await asyncio.sleep(0)  # a source that answers from memory is done after one loop iteration
         while True:
             waits = [listing.pending(number, loop.time(), first_wait_s) for listing, number in begun]
             pending = {task: seconds for task, seconds in waits if task is not None}
-            in_time = {task: seconds for task, seconds in pending.items() if seconds > 0}
+            left = last - loop.time()
+            in_time = {
+                task: min(seconds, left) for task, seconds in pending.items() if min(seconds, left) > 0
+            }
             if not in_time:
                 self._watch_overdue(pending)
                 return

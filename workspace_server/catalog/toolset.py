@@ -14,12 +14,15 @@ from typing import Any, Final
 from protocol.issues import Issue
 from workspace_server import log
 from workspace_server.catalog import view as views
+from workspace_server.catalog.issue_limit import limited
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Kind, View
 from workspace_server.config.model import Configuration
 
 COALESCE_S: Final = 0.25
-"""Changes within this time are announced together."""
+"""Least time between two announcements; changes within it are announced together."""
+SOON_S: Final = 0.02
+"""Time until the first change after a quiet time is announced: others often follow at once."""
 CHECK_INTERVAL_S: Final = 1.0
 """Interval of the file checks while a listener is registered."""
 MAX_NOTES: Final = 200
@@ -65,6 +68,7 @@ class Toolset:
         self._announced: View | None = None
         self._listeners: set[Listener] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._next_at = 0.0
         self._checking: asyncio.Task[None] | None = None
         self._refreshing: set[asyncio.Task[View]] = set()
         self._notes: dict[tuple[str, str | None], Issue] = {}
@@ -76,26 +80,29 @@ class Toolset:
         return self._view
 
     def issues(self) -> list[Issue]:
-        """All known problems, errors first."""
-        return sorted((*self._view.issues, *self._notes.values()), key=lambda issue: issue.order)
+        """The known problems within `issue_limit.py`, errors first."""
+        return limited((*self._view.issues, *self._notes.values()))
 
     def note(self, issue: Issue) -> None:
         """Remember a problem found during a call; one per code and tool."""
         if len(self._notes) < MAX_NOTES:
             self._notes[issue.code, issue.tool_name] = issue
 
-    async def current(self, first_wait_s: float | None = None) -> View:
+    async def current(self, first_wait_s: float | None = None, *, with_files: bool = False) -> View:
         """The view for a request that has just arrived.
 
         Args:
             first_wait_s: seconds from now that a source without a known list may take; None for
                 `FIRST_WAIT_S` from when it is asked.
+            with_files: whether files are checked that only requests about resources and skills depend on.
         """
         self._requested += 1
         number = self._requested
         loop = asyncio.get_running_loop()
         arrived = loop.time()
         configuration = await self._configure()
+        if with_files:
+            await self._registry.check_files()
         if first_wait_s is not None:
             first_wait_s = max(0.0, arrived + first_wait_s - loop.time())
         snapshot = await self._registry.snapshot(first_wait_s)
@@ -178,7 +185,7 @@ class Toolset:
         while True:
             await asyncio.sleep(self._check_interval_s)
             try:
-                await self.current()
+                await self.current(with_files=True)
             except Exception as fault:  # noqa: BLE001  the next check may succeed
                 log.fault("file_check_failed", fault)
 
@@ -192,10 +199,11 @@ class Toolset:
         if self._announced is None:
             self._announced = self._view
         elif self._timer is None and self._view.differences(self._announced):
-            self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._announce)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time() + SOON_S, self._next_at), self._announce)
 
     def _announce(self) -> None:
-        self._timer = None
+        self._timer, self._next_at = None, asyncio.get_running_loop().time() + COALESCE_S
         before, self._announced = self._announced or View(), self._view
         if changed := self._view.differences(before):
             for listener in tuple(self._listeners):

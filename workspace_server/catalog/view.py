@@ -27,7 +27,7 @@ from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
 from workspace_server.trust.item import trust_command
 
 Kind = Literal["tools", "prompts", "resources"]
-"""The lists whose changes are announced; resource templates belong to the resources."""
+"""The lists whose changes are announced; resource templates and skills belong to the resources."""
 META_TOOLS: Final[tuple[Mapping[str, Any], ...]] = (EXECUTE_TOOL, TOOL_SEARCH)
 
 
@@ -135,6 +135,15 @@ class View:
         bare = next((source for source in waiting if naming.is_bare(source)), None)
         return None if bare is None or self.nearest(name) else bare.trust_path
 
+    def trust_hint_for(self, name: str) -> str:
+        """How the user keeps the server of this namespace from waiting for trust again; or empty."""
+        hints = (
+            source.trust_hint
+            for source in self.snapshot.sources
+            if source.trust_hint and name.startswith(naming.prefix_of(source) or name)
+        )
+        return next(hints, "")
+
     def nearest(self, name: str) -> list[str]:
         """Up to five callable names for the same deed as this one, best first; none for an internal name."""
         if self._is_internal(name):
@@ -194,7 +203,7 @@ class View:
             "prompts": [one.definition for one in offerings.prompts],
             "resources": (
                 described,
-                [one.definition for one in (*offerings.resources, *offerings.templates)],
+                [one.definition for one in (*offerings.resources, *offerings.templates, *offerings.skills)],
             ),
         }
 

@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import click
 
+from host.command_line import VerbGroup
+from host.terminal.colour import has_colour
 from workspace_server.command.arguments import UserFolders
 
 _VERBS: Final = {
-    "trust": ("trust", "trust"),
-    "untrust": ("trust", "untrust"),
-    "secrets": ("secrets", "secrets"),
-    "tools": ("tool_settings", "tools"),
-    "env": ("env", "env"),
-    "login": ("sign_in", "login"),
+    "trust": "trust",
+    "untrust": "trust",
+    "pending": "pending",
+    "secrets": "secrets",
+    "tools": "tool_settings",
+    "env": "env",
+    "languages": "languages",
+    "login": "sign_in",
 }
-"""Verb: (module in this package, name of the command in it)."""
-
-
-class _Verbs(click.Group):
-    """A group whose commands are imported when they are used."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _VERBS:
-            return None
-        module, name = _VERBS[cmd_name]
-        command: click.Command = getattr(import_module(f"workspace_server.command.{module}"), name)
-        return command
+"""Verb: module in this package, which has a command of the verb's name."""
+_MODULES: Final = {verb: (f"workspace_server.command.{module}", verb) for verb, module in _VERBS.items()}
 
 
 _folder: Final = click.Path(path_type=Path)
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=VerbGroup, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--config-dir", type=_folder, required=True, help="The user's configuration folder.")
 @click.option("--state-dir", type=_folder, required=True, help="The user's state folder.")
 @click.option("--runtime-dir", type=_folder, help="The user's runtime folder; no verb needs it yet.")
@@ -51,7 +40,7 @@ def cli(
 ) -> None:
     """Decide what in a workspace may run, and with which secrets and environment."""
     ctx.obj = UserFolders(config_dir, state_dir, path)
-    ctx.color = False if os.environ.get("NO_COLOR") else None  # None: depends on the terminal
+    ctx.color = has_colour(sys.stdout)
 
 
 def main() -> None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from host.command_line import json_option, print_json
-from host.printable import printable
+from host.command_line import json_option, print_json, say
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_path
@@ -25,9 +23,10 @@ from workspace_server.processes.login_shell import login_path
 _SHELL_VARIABLES: Final = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
 """Variables that every shell sets for itself."""
 PROGRAMS: Final = ("npx", "uvx", "node", "python3", "git", "docker")
-_ADVICE: Final = """
-Next step: put its folder on the PATH in your shell's login file (~/.profile or ~/.zprofile), or give the
-whole path in the server's `command`; then `lmtb stop`: the next request starts everything anew."""
+_ADVICE: Final = (
+    "Next step: put its folder on the PATH in your shell's login file (~/.profile or ~/.zprofile), or give"
+    " the whole path in the server's `command`; then lmtb stop: the next request starts everything anew."
+)
 
 
 @click.command()
@@ -79,20 +78,21 @@ def _which(name: str, folders: Sequence[str]) -> str | None:
 
 def _show(found: Mapping[str, Any], *, known: bool) -> None:
     path = found["path"]
-    click.echo("PATH of programs in this workspace" + ("" if known else " (as your login shell sets it)"))
+    say("PATH of programs in this workspace" + ("" if known else " (as your login shell sets it)"))
     for entry in path["child"]:
         note = "   (not in this shell)" if entry in path["onlyChild"] else ""
-        click.echo(f"  {printable(entry)}{note}")
+        say(f"  {entry}{note}")
     for entry in path["onlyShell"]:
-        click.echo(f"  {printable(entry)}   (only in this shell)")
-    click.echo("\nPrograms")
+        say(f"  {entry}   (only in this shell)")
+    say("", "Programs")
     hidden = [name for name, places in found["programs"].items() if _print_program(name, places)]
-    _echo_names("\nVariables of this shell that they do not get", found["missing"])
-    _echo_names("Variables that differ", found["changed"])
-    click.echo("To give a server one of these variables, set it under `env` in the server's configuration.")
+    say("")
+    _say_names("Variables of this shell that they do not get", found["missing"])
+    _say_names("Variables that differ", found["changed"])
+    say("To give a server one of these variables, set it under `env` in the server's configuration.")
     if hidden:
         words = ", ".join(hidden)
-        click.echo(f"\nOnly this shell finds {words}. {_ADVICE}")
+        say("", f"Only this shell finds {words}.", _ADVICE)
 
 
 def _print_program(name: str, places: Mapping[str, str | None]) -> bool:
@@ -106,11 +106,9 @@ def _print_program(name: str, places: Mapping[str, str | None]) -> bool:
         text = child
     else:
         text = f"{child} (this shell: {shell or 'not found'})"
-    click.echo(f"  {name:8} {printable(text)}")
+    say(f"  {name:8} {text}")
     return child is None and shell is not None
 
 
-def _echo_names(label: str, names: Sequence[str]) -> None:
-    text = f"{label}: {', '.join(printable(name) for name in names) or 'none'}"
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
-    click.echo(click.wrap_text(text, width, subsequent_indent="  "))
+def _say_names(label: str, names: Sequence[str]) -> None:
+    say(f"{label}: {', '.join(names) or 'none'}")

@@ -12,7 +12,7 @@ import click
 
 from host.printable import printable
 from workspace_server.trust.difference import ItemChange, file_line
-from workspace_server.trust.item import TrustItem, Verdict
+from workspace_server.trust.item import DATA, TrustItem, Verdict
 from workspace_server.trust.record import recorded_file
 
 MAX_TITLE: Final = 4_000
@@ -21,32 +21,27 @@ _WORDS: Final[Mapping[Verdict, str]] = {"never": "new", "changed": "changed", "t
 _COLOURS: Final[Mapping[Verdict, str]] = {"never": "yellow", "changed": "yellow", "trusted": "green"}
 
 
-def state_word(verdict: Verdict) -> str:
-    """The word for a verdict."""
-    return _WORDS[verdict]
-
-
-def show_items(items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]) -> None:
-    """Print all items, with details of those that wait for trust."""
+def item_lines(items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]) -> Iterator[str]:
+    """All items, with details of those that wait for trust; printable lines."""
     for item in items:
         verdict = verdicts[item.key]
         word = click.style(f"{_WORDS[verdict]:8}", fg=_COLOURS[verdict])
-        click.echo(f"  {word} {printable(item.title, width=MAX_TITLE)}")
+        yield f"  {word} {printable(item.title, width=MAX_TITLE)}"
         if verdict == "trusted":
             continue
         details = list(_details(item))
         for line in details[:_MAX_DETAILS]:
-            click.echo(f"             {printable(line, width=MAX_TITLE)}")
+            yield f"             {printable(line, width=MAX_TITLE)}"
         if len(details) > _MAX_DETAILS:
-            click.echo(f"             … and {len(details) - _MAX_DETAILS} more")
+            yield f"             … and {len(details) - _MAX_DETAILS} more"
 
 
-def show_changes(changes: Sequence[ItemChange]) -> None:
-    """Print changes line by line."""
+def change_lines(changes: Sequence[ItemChange]) -> Iterator[str]:
+    """Changes line by line; printable lines."""
     for change in changes:
-        click.echo(f"{change.kind}: {change.title}")
+        yield f"{change.kind}: {change.title}"
         for line in change.lines:
-            click.echo(f"    {click.style(line, fg=_line_colour(line))}")
+            yield f"    {click.style(line, fg=_line_colour(line))}"
 
 
 def as_json(item: TrustItem, verdict: Verdict) -> dict[str, Any]:
@@ -57,6 +52,8 @@ def as_json(item: TrustItem, verdict: Verdict) -> dict[str, Any]:
         "state": _WORDS[verdict],
         "digest": item.digest(),
         "files": [file_line(name, *_size_and_hash(content)) for name, content in sorted(item.files.items())],
+        "data": item.facts.get(DATA, []),
+        "mayBeData": list(item.may_be_data),
     }
 
 
@@ -77,6 +74,12 @@ def _details(item: TrustItem) -> Iterator[str]:
         yield f"signs in by: {facts['auth']}"
     if "from" in facts:
         yield f"configured in: {facts['from']}"
+    for path in facts.get(DATA, ()):
+        yield f"data: {path} (may change without asking again)"
+    for path in item.may_be_data:
+        yield f"data file? {path} (a change asks again, unless you call it data)"
+    for path, reason in item.not_data.items():
+        yield f"no data: {path}: {reason}"
     for name, content in sorted(item.files.items()):
         yield f"file: {file_line(name, *_size_and_hash(content))}"
 

@@ -13,8 +13,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from host.command_line import Failure, json_option, print_json
+from host.command_line import Failure, is_json, json_option, print_json, say
+from host.near_names import did_you_mean
 from host.printable import printable
+from host.terminal.tones import Tone
+from host.terminal.views import Note
 from workspace_server.command.arguments import UserFolders
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import open_store
@@ -31,8 +34,9 @@ def secrets() -> None:
 @secrets.command("set")
 @click.argument("key")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the value from standard input.")
+@json_option
 @click.pass_obj
-def set_secret(folders: UserFolders, *, key: str, from_stdin: bool) -> None:
+def set_secret(folders: UserFolders, *, key: str, from_stdin: bool, as_json: bool) -> None:
     """Store a value under KEY. Prompts for the value."""
     value = _from_stdin() if from_stdin else _from_prompt(key)
     if not value:
@@ -40,7 +44,9 @@ def set_secret(folders: UserFolders, *, key: str, from_stdin: bool) -> None:
             "an empty value was not stored", f"to remove it: lmtb secrets delete {key}", reason="empty"
         )
     _run(open_store(folders.state_dir, os.environ).set(key, value))
-    click.echo(f"Stored {printable(key)}.")
+    if as_json:
+        print_json({"key": key})
+    say(Note(f"Stored {key}.", Tone.GOOD))
 
 
 @secrets.command("list")
@@ -52,27 +58,30 @@ def list_secrets(folders: UserFolders, *, as_json: bool) -> None:
     if as_json:
         print_json({"keys": keys})
     elif not keys:
-        click.echo("No secret is stored.")
+        say("No secret is stored.")
     for key in () if as_json else keys:
-        click.echo(printable(key))
+        say(key)
 
 
 @secrets.command("delete")
 @click.argument("key")
+@json_option
 @click.pass_obj
-def delete_secret(folders: UserFolders, *, key: str) -> None:
+def delete_secret(folders: UserFolders, *, key: str, as_json: bool) -> None:
     """Remove the value stored under KEY."""
-    if not _run(open_store(folders.state_dir, os.environ).delete(key)):
-        raise Failure(
-            f"there is no secret {key}", "lmtb secrets list shows their names", reason="unknown_secret"
-        )
-    click.echo(f"Removed {printable(key)}.")
+    store = open_store(folders.state_dir, os.environ)
+    if not _run(store.delete(key)):
+        text = f"there is no secret {key}{did_you_mean(key, _run(store.list()))}"
+        raise Failure(text, "lmtb secrets list shows their names", reason="unknown_secret")
+    if as_json:
+        print_json({"key": key})
+    say(Note(f"Removed {key}.", Tone.GOOD))
 
 
 def _from_prompt(key: str) -> str:
-    if not sys.stdin.isatty():
+    if is_json() or not sys.stdin.isatty():
         step = f"run it in a terminal, or pipe the value: … | lmtb secrets set {key} --stdin"
-        raise Failure("there is no terminal to ask for the value on", step, reason="not_asked")
+        raise Failure("nobody can be asked for the value here", step, reason="not_asked")
     value: str = click.prompt(
         f"Value of {printable(key)} (not shown)", hide_input=True, default="", show_default=False
     )
@@ -97,6 +106,6 @@ def _run(work: Coroutine[Any, Any, Answer]) -> Answer:
     except InvalidSecretError as error:
         raise Failure(str(error), "choose another name or value", reason="invalid") from error
     except SecretStoreError as error:
-        raise Failure(
-            str(error), "nothing was changed; try again once that is solved", reason="unavailable"
-        ) from error
+        text, _, step = str(error).partition(". Next step: ")
+        step = step or "nothing was changed; try again once that is solved"
+        raise Failure(text, step, reason="unavailable") from error

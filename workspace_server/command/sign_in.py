@@ -12,7 +12,8 @@ from pathlib import Path
 
 import click
 
-from host.command_line import Failure
+from host.command_line import Failure, is_json, json_option, print_line, say
+from host.near_names import did_you_mean
 from host.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust import FOLDER
@@ -26,8 +27,9 @@ from workspace_server.trust.store import TrustStore
 @click.command()
 @click.argument("root", type=click.Path(path_type=Path))
 @click.argument("namespace")
+@json_option
 @click.pass_obj
-def login(folders: UserFolders, *, root: Path, namespace: str) -> None:
+def login(folders: UserFolders, *, root: Path, namespace: str, as_json: bool) -> None:
     """Sign in to the remote server NAMESPACE of the workspace ROOT in your browser."""
     folder = real_folder(root)
     server = _server(ConfigurationLoader(folder, folders.config_dir, os.environ).current().remote, namespace)
@@ -37,7 +39,9 @@ def login(folders: UserFolders, *, root: Path, namespace: str) -> None:
         raise Failure(text, f"write {member} into its entry in {server.origin.file}", reason="no_oauth")
     _refuse_untrusted(server, folder, folders)
     _sign_in(server, folders)
-    click.echo(f"Signed in at {printable(namespace)}. Its tools follow; look with: lmtb servers")
+    if as_json:
+        print_line({"ok": True, "server": namespace})
+    say(f"Signed in at {printable(namespace)}. Its tools follow; look with: lmtb servers")
 
 
 def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
@@ -45,7 +49,7 @@ def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
     if (found := known.get(namespace)) is not None:
         return found
     names = ", ".join(known) or "none"
-    text = f"this workspace has no remote server {namespace}"
+    text = f"this workspace has no remote server {namespace}{did_you_mean(namespace, known)}"
     raise Failure(text, f"name one of its remote servers: {names}", reason="unknown_server")
 
 
@@ -80,8 +84,10 @@ def _show(url: str) -> None:
     import threading  # noqa: PLC0415 - this verb only
     import webbrowser  # noqa: PLC0415 - this verb only
 
-    click.echo(f"Sign in on this page, which should open in your browser:\n  {printable(url, width=4_000)}")
+    if is_json():
+        print_line({"url": url})
+    say("Sign in on this page, which should open in your browser:", f"  {printable(url, width=4_000)}")
     sys.stdout.flush()
     # in a thread: a text browser in this terminal would block the callback
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-    click.echo("Waiting for your answer there; Ctrl-C gives up.")
+    say("Waiting for your answer there; Ctrl-C gives up.")

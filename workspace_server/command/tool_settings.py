@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from host.command_line import Failure
-from host.printable import printable
+from host.command_line import Failure, is_json, json_option, print_json, say
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, ConfigurationLoader
@@ -27,8 +26,9 @@ def tools() -> None:
 @tools.command()
 @click.argument("name")
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
+@json_option
 @click.pass_obj
-def enable(folders: UserFolders, *, name: str, root: Path) -> None:
+def enable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
     """Offer the tool NAME."""
     _switch(name, root, folders, enabled=True)
 
@@ -36,32 +36,36 @@ def enable(folders: UserFolders, *, name: str, root: Path) -> None:
 @tools.command()
 @click.argument("name")
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
+@json_option
 @click.pass_obj
-def disable(folders: UserFolders, *, name: str, root: Path) -> None:
+def disable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
     """No longer offer the tool NAME."""
     _switch(name, root, folders, enabled=False)
 
 
 @tools.command()
 @click.argument("name")
+@json_option
 @click.pass_obj
-def allow(folders: UserFolders, *, name: str) -> None:
+def allow(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Let the tool NAME run without asking."""
     _decide(name, folders, "allow")
 
 
 @tools.command()
 @click.argument("name")
+@json_option
 @click.pass_obj
-def ask(folders: UserFolders, *, name: str) -> None:
+def ask(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Have the tool NAME ask before every call."""
     _decide(name, folders, "ask")
 
 
 @tools.command()
 @click.argument("name")
+@json_option
 @click.pass_obj
-def deny(folders: UserFolders, *, name: str) -> None:
+def deny(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Never let the tool NAME run."""
     _decide(name, folders, "deny")
 
@@ -76,17 +80,25 @@ def _switch(name: str, root: Path, folders: UserFolders, *, enabled: bool) -> No
     with _explained(file):
         # only a running server knows which tools exist; it removes entries that are not needed
         edit.set_tool_enabled(file, name, enabled, defaults={})
-    click.echo(f"{printable(name)} is switched {'on' if enabled else 'off'} in {printable(file)}.")
-    if enabled and file.is_relative_to(folder):
-        click.echo(f"That file comes with the workspace, so it waits for: {printable(trust_command(folder))}")
+    needs_trust = enabled and file.is_relative_to(folder)
+    if is_json():
+        step = trust_command(folder) if needs_trust else None
+        print_json({"tool": name, "enabled": enabled, "file": str(file), "waitsFor": step})
+        return
+    say(f"{name} is switched {'on' if enabled else 'off'} in {file}.")
+    if needs_trust:
+        say(f"That file comes with the workspace, so it waits for: {trust_command(folder)}")
 
 
 def _decide(name: str, folders: UserFolders, approval: Approval) -> None:
     file = folders.config_dir / USER_FILE
     with _explained(file):
         edit.set_approval(file, name, approval)
+    if is_json():
+        print_json({"tool": name, "approval": approval, "file": str(file)})
+        return
     effect = {"allow": "runs without asking", "ask": "asks before every call", "deny": "never runs"}[approval]
-    click.echo(f"{printable(name)} {effect}; a workspace can only be stricter. Written to {printable(file)}.")
+    say(f"{name} {effect}; a workspace can only be stricter. Written to {file}.")
 
 
 @contextmanager

@@ -6,83 +6,56 @@ open needs trust again.
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json
+from host.command_line import Failure, json_option, print_json, say
 from host.printable import printable
-from protocol.issues import Issue
-from workspace_server.command import item_display
+from host.terminal.tones import Tone
+from host.terminal.views import Column, Kind, Note, Table
+from workspace_server.command import item_display, pager
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust_items import gather
+from workspace_server.command.trust_view import TrustView, read_view
 from workspace_server.trust.difference import differences
-from workspace_server.trust.item import TrustItem, Verdict
-from workspace_server.trust.record import RecordedItem
+from workspace_server.trust.item import trust_command, untrust_command
 from workspace_server.trust.store import TrustedWorkspace, TrustStore, TrustStoreError
 
 FOLDER: Final = "trust"
 """The trust store's folder in the state folder."""
 _NOTE: Final = (
-    "Trust covers the commands, the files they name, and all files of script tools.\n"
-    "It does not cover what a program reads or downloads beyond that."
+    "Trust covers the commands, the files they name, and all files of script tools and skills.",
+    "It does not cover what a program reads or downloads beyond that.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """The items of a workspace and their trust at one moment."""
-
-    root: Path
-    items: Sequence[TrustItem]
-    issues: Sequence[Issue]
-    verdicts: Mapping[str, Verdict]
-    recorded: Mapping[str, RecordedItem]
-    problem: str | None
-
-    @property
-    def waiting(self) -> int:
-        return sum(verdict != "trusted" for verdict in self.verdicts.values())
-
-    @property
-    def removed(self) -> list[str]:
-        return sorted(self.recorded.keys() - self.verdicts.keys())
-
-    @property
-    def settled(self) -> bool:
-        """Whether everything is trusted and no recorded item was removed."""
-        return not self.waiting and not self.removed and self.problem is None
-
-    def as_json(self) -> dict[str, Any]:
-        items = [item_display.as_json(item, self.verdicts[item.key]) for item in self.items]
-        return {
-            "root": str(self.root),
-            "trusted": not self.waiting and self.problem is None,
-            "items": items,
-            "removed": self.removed,
-            "issues": [issue.as_json() for issue in self.issues],
-            "problem": self.problem,
-        }
+_COLUMNS: Final = (Column("PROJECT", Kind.FOLDER), Column("STATE", Kind.STATE))
 
 
 @click.command()
 @click.argument("root", type=click.Path(path_type=Path), required=False)
+@click.argument("names", nargs=-1)
 @click.option("--diff", "only_diff", is_flag=True, help="Only show what changed since it was trusted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--data", is_flag=True, help="Let the shown data files change without asking again.")
 @click.option("--list", "list_all", is_flag=True, help="List the trusted workspaces.")
 @json_option
 @click.pass_obj
 def trust(
-    folders: UserFolders, *, root: Path | None, only_diff: bool, yes: bool, list_all: bool, as_json: bool
+    folders: UserFolders,
+    *,
+    root: Path | None,
+    names: tuple[str, ...],
+    only_diff: bool,
+    yes: bool,
+    data: bool,
+    list_all: bool,
+    as_json: bool,
 ) -> None:
-    """Trust the workspace ROOT: allow its script tools, servers and settings to take effect.
+    """Trust the workspace ROOT: allow its script tools, skills, servers and settings to take effect.
 
-    Trust covers exactly what is shown; changed content needs trust again.
+    With NAMES only these items. Trust covers exactly what is shown; changed content needs trust again.
     """
     store = TrustStore(folders.state_dir / FOLDER)
     if list_all == (root is not None):
@@ -90,13 +63,17 @@ def trust(
     if root is None:
         _list(store, folders, as_json=as_json)
         return
-    view = _read_view(store, real_folder(root), folders)
+    view = read_view(store, real_folder(root), folders).chosen(names)
     if only_diff:
         _show_difference(view, as_json=as_json)
     elif as_json:
-        print_json((_accept(store, view, folders) if yes else view).as_json())
+        if not (yes or view.settled):
+            step = f"review the items, then repeat it with --yes: {trust_command(view.root)} --yes"
+            text = "nothing was trusted: with --json nothing is asked"
+            raise Failure(text, step, reason="not_confirmed", members=view.as_json())
+        print_json((_accept(store, view, folders, names, data=data) if yes else view).as_json())
     else:
-        _ask(store, view, yes=yes)
+        _ask(store, view, yes=yes, data=data)
 
 
 @click.command()
@@ -114,75 +91,114 @@ def untrust(folders: UserFolders, *, root: Path, as_json: bool) -> None:
             f"nothing was trusted at {root}", "lmtb trust --list shows what is", reason="not_trusted"
         )
     if as_json:
-        print_json({"ok": True, "root": str(root)})
+        print_json({"root": str(root)})
     else:
-        click.echo(f"From the next request on, nothing that comes with {printable(root)} runs.")
+        say(f"From the next request on, nothing that comes with {printable(root)} runs.")
 
 
-def _read_view(store: TrustStore, root: Path, folders: UserFolders) -> _View:
-    found = gather(root, folders.config_dir, os.environ, folders.path)
-    verdicts = store.verdicts(root, {item.key: item.digest() for item in found.items})
-    issue = store.issue(root)
-    problem = None if issue is None else issue.message
-    return _View(root, found.items, found.issues, verdicts, store.recorded(root), problem)
+def _accept(
+    store: TrustStore, view: TrustView, folders: UserFolders, names: tuple[str, ...], *, data: bool
+) -> TrustView:
+    _trust(store, view.with_data(view.data_files(all_items=True)) if data else view)
+    return read_view(store, view.root, folders).chosen(names)
 
 
-def _accept(store: TrustStore, view: _View, folders: UserFolders) -> _View:
-    _trust(store, view)
-    return _read_view(store, view.root, folders)
-
-
-def _trust(store: TrustStore, view: _View) -> None:
+def _trust(store: TrustStore, view: TrustView) -> None:
     try:
-        store.trust(view.root, view.items)
+        store.trust(view.root, view.items, view.others)
     except TrustStoreError as unusable:
         raise _store_failure(unusable) from unusable
     except ValueError as error:
         raise Failure(str(error), "rename one of them", reason="same_name") from error
 
 
-def _ask(store: TrustStore, view: _View, *, yes: bool) -> None:
+def _ask(store: TrustStore, view: TrustView, *, yes: bool, data: bool) -> None:
     if view.problem is not None:
-        click.echo(printable(view.problem), err=True)
+        say(Note(view.problem, Tone.WARN), err=True)
     if not view.items and not view.recorded:
-        _show_issues(view)
+        pager.show(_issue_lines(view))
         text = f"{view.root} contains nothing that needs trust"
-        raise Failure(text, "nothing to do; its read-only tools work anyway", reason="nothing_to_trust")
-    click.echo(f"{printable(view.root)} brings along:\n")
-    item_display.show_items(view.items, view.verdicts)
-    for key in view.removed:
-        click.echo(f"  removed  {printable(view.recorded[key].title, width=item_display.MAX_TITLE)}")
-    _show_issues(view)
-    if view.settled:
-        click.echo("\nAll of this is trusted already.")
+        step = (
+            "correct what is listed above"
+            if view.issues
+            else "nothing to do; its read-only tools work anyway"
+        )
+        raise Failure(text, step, reason="nothing_to_trust")
+    marked = view.data_files(all_items=True) if data else {}
+    if yes or view.settled:
+        for line in _lines(view):
+            click.echo(line)
+    elif not pager.show(_lines(view)):
+        raise _not_trusted()
+    if view.settled and not marked:
+        say("", Note("All of this is trusted already.", Tone.GOOD))
         return
-    click.echo(f"\n{_NOTE}")
+    say("", *_NOTE)
+    if not (yes or data) and _confirm_data(view):
+        marked = view.data_files()
+    chosen = view.with_data(marked) if marked else view
     if not yes:
         _confirm(view)
-    _trust(store, view)
-    click.echo(f"Trusted. Revoke with: lmtb untrust {printable(view.root)}")
+    _trust(store, chosen)
+    say(Note(f"Trusted. Revoke with: {untrust_command(view.root)}", Tone.GOOD))
+    if marked:
+        say("Its data files may change without asking again.")
+    elif left := view.data_files():
+        say(_how_to_mark(left, view.root))
 
 
-def _show_issues(view: _View) -> None:
+def _lines(view: TrustView) -> Iterator[str]:
+    yield f"{printable(view.root)} brings along:\n"
+    yield from item_display.item_lines(view.items, view.verdicts)
+    for key in view.removed:
+        yield f"  removed  {printable(view.recorded[key].title, width=item_display.MAX_TITLE)}"
+    yield from _issue_lines(view)
+
+
+def _issue_lines(view: TrustView) -> Iterator[str]:
     if view.issues:
-        click.echo("\nIgnored or misconfigured:")
+        yield "\nIgnored or misconfigured:"
     for issue in view.issues:
-        click.echo(f"  {printable(issue.message)}")
+        yield f"  {printable(issue.message)}"
 
 
-def _confirm(view: _View) -> None:
+def _confirm_data(view: TrustView) -> bool:
+    """Whether the user calls the files data; without a terminal, or without such files, they are not."""
+    found = view.data_files()
+    if not found or not pager.is_terminal():
+        return False
+    say("Data files, if a server writes to them:")
+    for key, paths in found.items():
+        click.echo(f"  {printable(', '.join(paths), width=item_display.MAX_TITLE)} ({printable(key)})")
+    return click.confirm("May they change without asking you again?", default=False)
+
+
+def _how_to_mark(found: Mapping[str, Sequence[str]], root: Path) -> str:
+    paths = dict.fromkeys(path for named in found.values() for path in named)
+    shown = printable(", ".join(map(json.dumps, paths)), width=item_display.MAX_TITLE)
+    return (
+        f"If a server writes to its data file, it waits for trust again. To prevent that:"
+        f" {printable(trust_command(root))} --data, or add this line to its entry: data = [{shown}]"
+    )
+
+
+def _confirm(view: TrustView) -> None:
     count = len(view.items)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        step = f"review it, then run: lmtb trust --yes {view.root}"
+    if not pager.is_terminal():
+        step = f"review it, then run: {trust_command(view.root)} --yes"
         raise Failure("nothing was trusted: there is no terminal to ask on", step, reason="not_asked")
     if any(verdict == "changed" for verdict in view.verdicts.values()):
-        click.echo(f"What changed: lmtb trust --diff {printable(view.root)}")
+        say(f"What changed: {trust_command(view.root)} --diff")
     things = "this item" if count == 1 else f"these {count} items"
     if not click.confirm(f"Trust {things}?", default=False):
-        raise Failure("nothing was trusted", "run lmtb trust again when you have decided", reason="declined")
+        raise _not_trusted()
 
 
-def _show_difference(view: _View, *, as_json: bool) -> None:
+def _not_trusted() -> Failure:
+    return Failure("nothing was trusted", "run lmtb trust again when you have decided", reason="declined")
+
+
+def _show_difference(view: TrustView, *, as_json: bool) -> None:
     changes = differences(view.recorded, view.items)
     if as_json:
         found = [
@@ -191,20 +207,20 @@ def _show_difference(view: _View, *, as_json: bool) -> None:
         print_json({**view.as_json(), "changes": found})
         return
     if view.problem is not None:
-        click.echo(printable(view.problem), err=True)
+        say(Note(view.problem, Tone.WARN), err=True)
     if not changes:
-        click.echo("Nothing changed since it was trusted." if view.recorded else "Nothing needs trust.")
-    item_display.show_changes(changes)
+        say("Nothing changed since it was trusted." if view.recorded else "Nothing needs trust.")
+    pager.show(item_display.change_lines(changes))
 
 
 def _list(store: TrustStore, folders: UserFolders, *, as_json: bool) -> None:
     rows = [(known.path, _state(store, known, folders)) for known in store.workspaces()]
     if as_json:
         print_json({"workspaces": [{"root": root, "state": state} for root, state in rows]})
-    elif not rows:
-        click.echo("No workspace was trusted yet.")
-    for root, state in () if as_json else rows:
-        click.echo(f"{printable(root or '(unknown)')}: {printable(state)}")
+    elif rows:
+        say(Table(_COLUMNS, rows))
+    else:
+        say("No workspace was trusted yet.")
 
 
 def _state(store: TrustStore, known: TrustedWorkspace, folders: UserFolders) -> str:
@@ -213,7 +229,7 @@ def _state(store: TrustStore, known: TrustedWorkspace, folders: UserFolders) -> 
     root = Path(known.path)
     if not root.is_dir():
         return "gone"
-    view = _read_view(store, root, folders)
+    view = read_view(store, root, folders)
     if view.problem is not None:
         return f"not valid: {view.problem}"
     return f"{view.waiting} of {len(view.items)} wait for trust" if view.waiting else "trusted"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +13,18 @@ from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.sources.factory import WORKSPACE_TOOLS
+from workspace_server.sources.language_servers.kinds.available_kinds import (
+    AvailableKinds,
+    KindChoices,
+    Trusts,
+    trusts_nothing,
+)
 from workspace_server.sources.scripts.definition.catalog import Catalog
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
-from workspace_server.trust.item import TrustItem, Verdict
-from workspace_server.trust.items import TrustItemFactory
+from workspace_server.sources.skills.catalog import SkillCatalog, SkillSnapshot
+from workspace_server.trust.item import DATA, TrustItem, Verdict
+from workspace_server.trust.items import NO_MARKS, DataMarks, TrustItemFactory
+from workspace_server.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,28 +33,54 @@ class Gathered:
 
     items: tuple[TrustItem, ...]
     issues: tuple[Issue, ...]
+    _servers: Callable[[DataMarks], Sequence[TrustItem]]
+
+    def with_data(self, marks: DataMarks) -> tuple[TrustItem, ...] | None:
+        """The items with these files, by item key, as data; None if anything else changed since."""
+        again = {item.key: item for item in self._servers(marks)}
+        found = tuple(again.get(item.key, item) for item in self.items)
+        return found if all(map(_differs_in_data_only, self.items, found)) else None
 
 
-def gather(root: Path, config_dir: Path, environ: Mapping[str, str], path: str | None = None) -> Gathered:
-    """Collect script tools, servers and settings, without running any of them.
+def gather(
+    root: Path,
+    config_dir: Path,
+    environ: Mapping[str, str],
+    path: str | None = None,
+    marks: DataMarks = NO_MARKS,
+    *,
+    use_shell: bool = True,
+) -> Gathered:
+    """Collect script tools, skills, servers, language servers and settings, without running any of them.
 
     Args:
         root: the workspace's folder.
         config_dir: the user's configuration folder.
         environ: the environment that the workspace server would have.
         path: the PATH of the process that starts servers; None for the one in `environ`.
+        marks: the files that the user marked as data.
+        use_shell: whether the login shell may be started for its variables, as workspace servers do.
     """
     known = dict(environ) if path is None else {**environ, "PATH": path}
     configuration = ConfigurationLoader(root, config_dir, known).current()
-    if _needs_shell(configuration):  # starting a login shell is slow
+    has_languages = configuration.language_servers and _has_languages(root, configuration)
+    if use_shell and (has_languages or _needs_shell(configuration)):  # starting a login shell is slow
         shell = asyncio.run(login_environment(known))
         known = {**shell, **known, "PATH": shell["PATH"]}
         configuration = ConfigurationLoader(root, config_dir, known).current()
     scripts = _scripts(root, configuration)
-    found = (*configuration.issues, *scripts.issues)
+    skills = _skills(root) if configuration.skills else SkillSnapshot()
+    found = (*configuration.issues, *scripts.issues, *skills.issues)
+    factory, search = TrustItemFactory(root), known.get("PATH", "")
+
+    def servers(marks: DataMarks) -> Sequence[TrustItem]:
+        return factory.all(configuration, search, data=marks)
+
+    languages = available_kinds(root, configuration, search).items() if has_languages else ()
     return Gathered(
-        (*scripts.items, *TrustItemFactory(root).all(configuration, known.get("PATH", ""))),
+        (*scripts.items, *skills.items, *servers(marks), *languages),
         tuple(issue for issue in found if issue.category != "trust"),
+        servers,
     )
 
 
@@ -57,6 +91,14 @@ def all_items(
     return list(gather(root, config_dir, environ, path).items)
 
 
+def _differs_in_data_only(shown: TrustItem, now: TrustItem) -> bool:
+    """Whether what `now` pins is a part of what was shown, but for the files that are data now."""
+    facts, others = dict(shown.facts), dict(now.facts)
+    files, left = facts.pop("files", {}), others.pop("files", {})
+    facts.pop(DATA, None), others.pop(DATA, None)
+    return facts == others and left.items() <= files.items() and now.files.items() <= shown.files.items()
+
+
 def _needs_shell(configuration: Configuration) -> bool:
     """Whether the login shell's environment is needed, as in `catalog/active_sources.py`."""
     unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
@@ -64,10 +106,29 @@ def _needs_shell(configuration: Configuration) -> bool:
     return unresolved or named or any(server.enabled for server in configuration.stdio)
 
 
+def available_kinds(
+    root: Path, configuration: Configuration, search: str, trusts: Trusts = trusts_nothing
+) -> AvailableKinds:
+    """The kinds of language servers as the workspace server sees them, with this PATH."""
+    choices = KindChoices(lambda: search, root, trusts, configuration.language_server_entries)
+    return AvailableKinds([folder.path for folder in Workspace.of(root).folders], choices)
+
+
+def _has_languages(root: Path, configuration: Configuration) -> bool:
+    """Whether a language server could be needed; a look at the names of files."""
+    return bool(configuration.language_server_entries) or bool(
+        available_kinds(root, configuration, "").known()
+    )
+
+
 def _scripts(root: Path, configuration: Configuration) -> Snapshot:
     scripts = configuration.scripts
     folders = [root / WORKSPACE_TOOLS, *scripts.workspace_tools_path]
     return Catalog(folders, root, _all_untrusted, libraries=scripts.workspace_libraries_path).look()
+
+
+def _skills(root: Path) -> SkillSnapshot:
+    return SkillCatalog(root, _all_untrusted, keep_items=True).look()
 
 
 def _all_untrusted(digests: Mapping[str, str]) -> Mapping[str, Verdict]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from host.near_names import near
 from workspace_server.config.file_issues import FileIssues, display_name
 
 _BETWEEN_NAMES: Final = re.compile(r"[,;\s]+")
@@ -43,24 +43,11 @@ def read(value: object) -> ClosingRule:
     return ClosingRule(named, is_unreadable=len(named) < len(value))
 
 
-def nearest(key: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known key that an unknown one was probably meant to be."""
-    folded = {one.lower(): one for one in known}
-    found = difflib.get_close_matches(key.lower()[:128], folded, n=1, cutoff=cutoff)
-    return folded[found[0]] if found else None
-
-
 def misspelt(key: str, rules: Iterable[str], others: Iterable[str]) -> str | None:
     """The rule that hides tools of which this unknown key is a spelling; None if another key is nearer."""
     rules = tuple(rules)
-    found = nearest(key, (*rules, *others), _LIKE_A_RULE)
-    return found if found in rules else None
-
-
-def did_you_mean(key: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown key: the nearest known one, if there is one."""
-    found = nearest(key, known)
-    return "" if found is None else f"; did you mean {found}?"
+    found = near(key, (*rules, *others), cutoff=_LIKE_A_RULE)
+    return found[0] if found and found[0] in rules else None
 
 
 def report(notes: FileIssues, key: str, reason: str, rule: ClosingRule) -> None:

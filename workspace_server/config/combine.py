@@ -12,13 +12,15 @@ from typing import Any, Final
 
 from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.grouping import DEFAULT_RULES
-from workspace_server.config.model import Approval, Configuration, PolicyDeltas
+from workspace_server.config.model import Approval, ClangdSettings, Configuration, PolicyDeltas
 from workspace_server.config.settings import (
+    CLANGD,
     CLOSED,
     DEBUG,
     DELTAS,
     GROUPING_RULES,
     SCHEMA_DEFAULTS,
+    UNCLEAR_SCOPE,
     USE_WORKSPACE,
     Settings,
 )
@@ -50,12 +52,15 @@ def policy(user: Settings, workspace: Settings, notes: FileIssues) -> Mapping[st
     closed = bool(user.get(CLOSED) or workspace.get(CLOSED))
     rules = (workspace if workspace.get(USE_WORKSPACE) else user).get(GROUPING_RULES, DEFAULT_RULES)
     if not workspace.get(USE_WORKSPACE):
+        is_unclear = bool(workspace.get(UNCLEAR_SCOPE))
         unused = sorted(key for key in workspace if key.startswith("tools."))
-        if unused:
+        if unused and not is_unclear:
             message = f"{', '.join(unused)}: not used, because {USE_WORKSPACE} is not true"
             notes.warn("CONFIG_SCOPE_UNUSED", message)
+        mine = _deltas(user)
+        deltas = _narrowed(mine, _deltas(workspace)) if is_unclear else mine
         return {
-            "deltas": replace(_deltas(user), closed=closed),
+            "deltas": replace(deltas, closed=closed),
             "schema_defaults": user.get(SCHEMA_DEFAULTS, ()),
             "grouping_rules": rules,
             "debug": user.get(DEBUG, "off"),
@@ -90,6 +95,12 @@ def apply_widening(configuration: Configuration) -> Configuration:
     return replace(
         configuration, deltas=deltas, schema_defaults=defaults, widening=_NO_DELTAS, widening_defaults=None
     )
+
+
+def clangd(user: Settings, workspace: Settings) -> ClangdSettings:
+    """The settings of the clangd tools: the workspace's, else the user's. They allow nothing but reading."""
+    found = {**user, **workspace}
+    return ClangdSettings(**{name: found[key] for name, key in CLANGD.items() if key in found})
 
 
 def approvals(user: Mapping[str, Approval], workspace: Mapping[str, Approval]) -> Mapping[str, Approval]:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from host.toml_text import check_editable
 from workspace_server.config import policy
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
 from workspace_server.config.model import Approval, PolicyDeltas
@@ -108,6 +109,7 @@ def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> Non
         before = _content(target)
         try:
             text = decode(before or b"")
+            check_editable(text)
             document = tomlkit.parse(text)
             change(document)
             written = tomlkit.dumps(document)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from host.key_lines import line_of
 from protocol.issues import Issue, Level
 from workspace_server.config.formats.jsonc import ConfigFileError
 from workspace_server.results import clean_text
@@ -13,9 +14,9 @@ from workspace_server.results import clean_text
 CATEGORY: Final = "config"
 MAX_NOTES: Final = 200
 """Limit of issues per file."""
+_MAX_SEARCHED: Final = 256 * 1024
 _MAX_NAME: Final = 120
-_START_OF_KEY: Final = rb"(?:^|[{,])[ \t]*[\"']?(?:[\w-]+\.)*"
-_END_OF_KEY: Final = rb"[\"']?[ \t]*[=:]"
+_MAX_NAMES: Final = 10
 
 
 @dataclass(slots=True)
@@ -45,23 +46,25 @@ class FileIssues:
         self.issues.append(issue)
 
     def _add(self, level: Level, code: str, message: str, entry: str | None, key: str | None) -> None:
+        if len(self.issues) >= MAX_NOTES:
+            return
         place = self.file if entry is None else f'{self.file}, entry "{display_name(entry)}"'
-        if key is not None and (line := self._line_of(key)) is not None:
+        if (key or entry) and (line := self._line_of(key or "", entry)) is not None:
             place += f", line {line}"
-        if len(self.issues) < MAX_NOTES:
-            self.issues.append(Issue(level, CATEGORY, code, f"{place}: {message}", details=place))
+        self.issues.append(Issue(level, CATEGORY, code, f"{place}: {message}", details=place))
 
-    def _line_of(self, key: str) -> int | None:
-        """The first line that sets a key; of a key with dots, its last part, as TOML writes it in a table."""
-        for name in (key, key.rpartition(".")[2]):
-            pattern = _START_OF_KEY + re.escape(name.encode()) + _END_OF_KEY
-            found = re.search(pattern, self.content, re.MULTILINE)
-            if found is not None:
-                return self.content.count(b"\n", 0, found.end()) + 1
-        return None
+    def _line_of(self, key: str, entry: str | None) -> int | None:
+        """The line of a key; none in a file so long that looking for every key would take long."""
+        return line_of(self.content, key, entry) if len(self.content) <= _MAX_SEARCHED else None
 
 
 def display_name(text: str) -> str:
     """A name from a file for an issue: cleaned, on one line, at most 120 characters."""
     line = " ".join(clean_text(text).split())
     return line if len(line) <= _MAX_NAME else line[: _MAX_NAME - 1] + "…"
+
+
+def display_names(texts: Sequence[str]) -> str:
+    """The first ten names for an issue, and how many more there are."""
+    shown = ", ".join(map(display_name, texts[:_MAX_NAMES]))
+    return shown if len(texts) <= _MAX_NAMES else f"{shown} and {len(texts) - _MAX_NAMES} more"

@@ -190,6 +190,10 @@ class ConfigurationLoader:
             stdio=tuple(server for server in merged if isinstance(server, StdioServer)),
             remote=tuple(server for server in merged if isinstance(server, RemoteServer)),
             builtin=user.builtin and ours.builtin,
+            language_servers=_has_language_servers(user, ours),
+            language_server_entries=(*user.language_servers.entries, *ours.language_servers.entries),
+            clangd=combine.clangd(user.settings, scoped),
+            skills=user.skills and ours.skills,
             policy_file=(self._ours if scoped.get(USE_WORKSPACE) else self._user).path,
             scripts=ScriptSettings(
                 tools_path=user.tools_path,
@@ -261,3 +265,9 @@ class ConfigurationLoader:
 
     def _json(self, path: Path) -> WatchedFile[Document]:
         return WatchedFile(path, parse_object, {}, self._clock)
+
+
+def _has_language_servers(user: toml_file.TomlContents, ours: toml_file.TomlContents) -> bool:
+    """Either file can switch them off; without a word of either they follow the built-in tools."""
+    said = [one.language_servers.enabled for one in (user, ours) if one.language_servers.enabled is not None]
+    return all(said) if said else user.builtin and ours.builtin

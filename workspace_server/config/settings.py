@@ -1,4 +1,4 @@
-"""Checks the settings that TOML and editor files share: `useWorkspaceSettings`, `tools.*`, `debug`. Pure.
+"""Checks the settings that TOML and editor files share: scope, `tools.*`, `clangd.*`, `debug`. Pure.
 
 Invalid values are left out with a warning; those of rules that hide tools hide more (`closing_rules.py`).
 `combine.py` decides which file takes precedence.
@@ -6,7 +6,7 @@ Invalid values are left out with a warning; those of rules that hide tools hide 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from workspace_server.config import closing_rules, schema_default
@@ -30,11 +30,28 @@ CLOSING: Final = frozenset({DELTAS["unexposed"], DELTAS["disabled"]})
 """The lists that hide tools: an invalid one never opens what it should hide."""
 CLOSED: Final = "closed"
 """Set, beside the keys of the files, if a rule that hides tools cannot be read."""
+UNCLEAR_SCOPE: Final = "unclear scope"
+"""Set, beside the keys of the files, if `useWorkspaceSettings` cannot be read."""
+_UNCLEAR_EFFECT: Final = (
+    "until it is corrected, only tools that both your settings and the project's offer can be called"
+)
 SCHEMA_DEFAULTS: Final = "tools.schemaDefaults"
 GROUPING_RULES: Final = "tools.groupingRules"
 DEBUG: Final = "debug"
+CLANGD: Final = {
+    "enabled": "clangd.enabled",
+    "auto_start": "clangd.autoStartOnInvoke",
+    "passthrough": "clangd.enablePassthrough",
+    "request_timeout_ms": "clangd.requestTimeoutMs",
+    "allowed_methods": "clangd.allowedMethods",
+}
+"""The keys for the clangd tools, by the names of the fields of `ClangdSettings`."""
+_LEAST_TIMEOUT_MS: Final = 100
+_MOST_TIMEOUT_MS: Final = 300_000
 OBSOLETE: Final[tuple[str, ...]] = ("tools.enabled", "tools.blacklist", "tools.blacklistPatterns")
-KNOWN: Final = frozenset({*DELTAS.values(), *OBSOLETE, SCHEMA_DEFAULTS, GROUPING_RULES, USE_WORKSPACE, DEBUG})
+KNOWN: Final = frozenset(
+    {*DELTAS.values(), *OBSOLETE, SCHEMA_DEFAULTS, GROUPING_RULES, USE_WORKSPACE, DEBUG, *CLANGD.values()}
+)
 
 
 def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
@@ -50,13 +67,20 @@ def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
             try:
                 found[key] = check(key, values[key], notes)
             except ConfigValueError as reason:
-                if key in CLOSING:
+                if key == USE_WORKSPACE:
+                    found[UNCLEAR_SCOPE] = True
+                    notes.error("CONFIG_INVALID_VALUE", f"{reason}; {_UNCLEAR_EFFECT}", key=key)
+                elif key in CLOSING:
                     closing_rules.report(notes, key, str(reason), _close(found, key, values[key]))
                 else:
                     notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored", key=key)
     for key, meant in misspelt_rules(values).items():
         why = f'"{display_name(key)}" is unknown; did you mean {meant}?'
         closing_rules.report(notes, key, why, _close(found, meant, values[key]))
+    for key in misspelt_scope(values):
+        why = f'"{display_name(key)}" is unknown; did you mean {USE_WORKSPACE}?'
+        found[UNCLEAR_SCOPE] = True
+        notes.error("CONFIG_INVALID_VALUE", f"{why}; {_UNCLEAR_EFFECT}", key=key)
     obsolete = [key for key in OBSOLETE if key in values]
     if obsolete:
         notes.warn("CONFIG_OBSOLETE_KEY", f"{', '.join(obsolete)}: no longer used; see tools.enabledDelta")
@@ -68,6 +92,13 @@ def misspelt_rules(keys: Iterable[str]) -> Mapping[str, str]:
     others = KNOWN - CLOSING
     found = {key: closing_rules.misspelt(key, CLOSING, others) for key in keys if key not in KNOWN}
     return {key: meant for key, meant in found.items() if meant is not None and key.startswith("tools.")}
+
+
+def misspelt_scope(values: Mapping[str, Any]) -> Sequence[str]:
+    """The unknown keys that are spellings of `useWorkspaceSettings` and may mean that it is true."""
+    others = KNOWN - {USE_WORKSPACE}
+    unknown = (key for key, value in values.items() if key not in KNOWN and value is not False)
+    return [key for key in unknown if closing_rules.misspelt(key, {USE_WORKSPACE}, others) is not None]
 
 
 def _close(found: dict[str, Any], key: str, value: object) -> ClosingRule:
@@ -105,6 +136,14 @@ def _schema_defaults(key: str, value: object, notes: FileIssues) -> tuple[schema
     return tuple(found)
 
 
+def _timeout_ms(key: str, value: object, notes: FileIssues) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigValueError(f'"{key}" must be a whole number of milliseconds')
+    if not _LEAST_TIMEOUT_MS <= value <= _MOST_TIMEOUT_MS:
+        raise ConfigValueError(f'"{key}" must be from {_LEAST_TIMEOUT_MS} to {_MOST_TIMEOUT_MS}')
+    return value
+
+
 def _debug(key: str, value: object, notes: FileIssues) -> str:
     return str(choice(key, value, Literal["off", "simple", "detail"]))
 
@@ -115,4 +154,9 @@ _CHECKS: Final[Mapping[str, Callable[[str, Any, FileIssues], Any]]] = {
     SCHEMA_DEFAULTS: _schema_defaults,
     GROUPING_RULES: rules_from,
     DEBUG: _debug,
+    CLANGD["enabled"]: _flag,
+    CLANGD["auto_start"]: _flag,
+    CLANGD["passthrough"]: _flag,
+    CLANGD["request_timeout_ms"]: _timeout_ms,
+    CLANGD["allowed_methods"]: _names,
 }

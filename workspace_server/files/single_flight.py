@@ -1,13 +1,13 @@
-"""Shares one read of the disk between callers that ask at about the same time.
+"""Shares one run, such as a read of the disk, between callers that ask at about the same time.
 
-No caller gets a result that was read before its call: a call during a read waits for the next read.
+No caller gets a result that was read before its call: a call during a run waits for the next run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
@@ -15,7 +15,62 @@ QUICK_S: Final = 0.005
 CLOSE_S: Final = 1.0
 
 
-class SingleFlight(Generic[T]):
+class SharedRun(Generic[T]):
+    """Runs one coroutine function for many callers at once. A caller that is cancelled cancels nobody's run.
+
+    Args:
+        run: the function; its exceptions are raised to every caller that waits for this run.
+    """
+
+    def __init__(self, run: Callable[[], Awaitable[T]]) -> None:
+        self._run_once = run
+        self._running: asyncio.Task[T] | None = None
+        self._next: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        """The result of a run that began after this call."""
+        if self._running is None:
+            self._running = self._begin(None)
+            return await asyncio.shield(self._running)
+        if self._next is None:
+            self._next = self._begin(self._running)
+        return await asyncio.shield(self._next)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is under way."""
+        return self._running is not None
+
+    def cancel(self) -> None:
+        """End the run under way and the one that waits; their callers are cancelled."""
+        for task in (self._next, self._running):
+            if task is not None:
+                task.cancel()
+
+    async def close(self) -> None:
+        """Wait at most `CLOSE_S` seconds for runs under way, because a disk may hang."""
+        under_way = [task for task in (self._running, self._next) if task is not None]
+        if under_way:
+            await asyncio.wait(under_way, timeout=CLOSE_S)
+
+    def _begin(self, previous: asyncio.Task[T] | None) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(self._run(previous), name="shared-run")
+        task.add_done_callback(self._done)
+        return task
+
+    async def _run(self, previous: asyncio.Task[T] | None) -> T:
+        if previous is not None:
+            await asyncio.wait({previous})
+        return await self._run_once()
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved: the callers may have been cancelled
+        if task is self._running:
+            self._running, self._next = self._next, None
+
+
+class SingleFlight(SharedRun[T]):
     """Runs one blocking function in a thread, for many callers at once.
 
     Args:
@@ -25,22 +80,14 @@ class SingleFlight(Generic[T]):
     """
 
     def __init__(self, read: Callable[[], T], *, may_be_quick: bool = False) -> None:
+        super().__init__(lambda: asyncio.to_thread(self._timed))
         self._read = read
         self.may_be_quick = may_be_quick
         self._took = 0.0
-        self._running: asyncio.Task[T] | None = None
-        self._next: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
         """The result of a run that began after this call."""
-        if self._is_quick:
-            return self._timed()
-        if self._running is None:
-            self._running = self._begin(None)
-            return await asyncio.shield(self._running)
-        if self._next is None:
-            self._next = self._begin(self._running)
-        return await asyncio.shield(self._next)
+        return self._timed() if self._is_quick else await super().get()
 
     def get_now(self) -> T | None:
         """Like `get`, but None if the caller would have to wait."""
@@ -48,23 +95,7 @@ class SingleFlight(Generic[T]):
 
     @property
     def _is_quick(self) -> bool:
-        return self.may_be_quick and self._running is None and self._took < QUICK_S
-
-    async def close(self) -> None:
-        """Wait at most `CLOSE_S` seconds for running reads, because a disk may hang."""
-        under_way = [task for task in (self._running, self._next) if task is not None]
-        if under_way:
-            await asyncio.wait(under_way, timeout=CLOSE_S)
-
-    def _begin(self, previous: asyncio.Task[T] | None) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(self._run(previous), name="read")
-        task.add_done_callback(self._done)
-        return task
-
-    async def _run(self, previous: asyncio.Task[T] | None) -> T:
-        if previous is not None:
-            await asyncio.wait({previous})
-        return await asyncio.to_thread(self._timed)
+        return self.may_be_quick and not self.is_running and self._took < QUICK_S
 
     def _timed(self) -> T:
         began = time.perf_counter()
@@ -72,9 +103,3 @@ class SingleFlight(Generic[T]):
             return self._read()
         finally:
             self._took = time.perf_counter() - began
-
-    def _done(self, task: asyncio.Task[T]) -> None:
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved: the callers may have been cancelled
-        if task is self._running:
-            self._running, self._next = self._next, None

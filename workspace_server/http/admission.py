@@ -20,6 +20,7 @@ ROUTES: Final[Mapping[str, str]] = {
     names.HEALTH_PATH: "GET",
     names.LIFELINE_PATH: "GET",
     names.INSPECT_PATH: "GET",
+    names.CALLS_PATH: "GET",
     names.REFRESH_PATH: "POST",
 }
 """The paths that are served, each with its method."""
@@ -37,12 +38,12 @@ class Admission:
 
     Args:
         port: on 127.0.0.1, which `Host` must name.
-        secret: of the instance; all routes but health require it.
+        secret: of the instance; all routes but health require it. Health tells more to those who know it.
     """
 
     def __init__(self, port: int, secret: str) -> None:
         self._host = f"127.0.0.1:{port}".encode()
-        self._secret = secret.encode()
+        self._secret = secret
 
     def refuse(self, head: RequestHead) -> AdmissionRefusal | None:
         """Return the refusal of the first rule that is broken; None if none is."""
@@ -69,8 +70,13 @@ class Admission:
     def _check_secret(self, path: str, fields: Mapping[bytes, bytes]) -> AdmissionRefusal | None:
         if path == names.HEALTH_PATH:
             return None
-        is_known = hmac.compare_digest(fields.get(_SECRET, b""), self._secret)
-        return None if is_known else _NO_SECRET
+        return None if knows_secret(fields.get(_SECRET), self._secret) else _NO_SECRET
+
+
+def knows_secret(sent: bytes | str | None, secret: str) -> bool:
+    """Whether the secret that a request carries is the one of the instance. Takes the same time for all."""
+    given = sent.encode(errors="surrogateescape") if isinstance(sent, str) else sent or b""
+    return hmac.compare_digest(given, secret.encode())
 
 
 def _check_content_type(method: str, fields: Mapping[bytes, bytes]) -> AdmissionRefusal | None:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from http_server.byte_budget import ByteBudget
 from http_server.connections import Connections as OpenConnections
 from http_server.deadline import Deadlines
 from http_server.limits import Limits
@@ -40,15 +41,19 @@ class Connections(OpenConnections):
         """Accept connections on a socket that is bound to 127.0.0.1, until `close`."""
         loop = asyncio.get_running_loop()
         heads = ManagerHeadReader(Admission(sock.getsockname()[1], self._secret))
-        server = ServerContext(heads, MAX_BODY, self, Deadlines(loop))
+        server = ServerContext(heads, MAX_BODY, self, Deadlines(loop), ByteBudget())
 
         def connect() -> ManagerConnection:
             return ManagerConnection(server, self._handle)
 
         self._listener = await loop.create_server(connect, sock=sock, backlog=BACKLOG)
 
-    async def close(self) -> None:
-        """Stop to accept, then close all connections; requests under way get 2 s. Idempotent."""
+    def stop_listening(self) -> None:
+        """Accept no more: another process may do so on the same socket. Idempotent."""
         if self._listener is not None:
             self._listener.close()
+
+    async def close(self) -> None:
+        """Stop to accept, then close all connections; requests under way get 2 s. Idempotent."""
+        self.stop_listening()
         await super().close()

@@ -93,7 +93,9 @@ async def serve(  # noqa: PLR0917  everything that changes can come from
         if task_changes is not None:
             unsubscribe.append(task_changes.end)
         if uris is not None:
-            accepted[_RESOURCES] = await _subscribe(uris, await toolset.current(), changes, unsubscribe)
+            accepted[_RESOURCES] = await _subscribe(
+                uris, await toolset.current(with_files=True), changes, unsubscribe
+            )
         if task_changes is not None:
             accepted[FILTER] = task_changes.ids
         await stream.notify(names.ACKNOWLEDGED, {"notifications": accepted, "_meta": meta})

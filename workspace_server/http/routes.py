@@ -1,4 +1,4 @@
-"""Routes HTTP requests: `POST /mcp`, and health, lifeline, inspect and refresh for the manager.
+"""Routes HTTP requests: `POST /mcp`, and health, lifeline, inspect, calls and refresh for the manager.
 
 `/mcp` serves MCP 2026-07-28 only and keeps no state between requests. A `tools/call` is answered in the
 quickest way that it allows (`calls/ways.py`).
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from protocol import inbound, jsonrpc, names
+from protocol import headers, inbound, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection
 from protocol.internal.launch import LaunchInstructions
@@ -21,6 +21,7 @@ from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest
 from workspace_server.http import listen
+from workspace_server.http.admission import knows_secret
 from workspace_server.http.connections import Connections
 from workspace_server.http.head_reader import ManagerHead
 from workspace_server.http.repeated_calls import RepeatedCalls
@@ -48,6 +49,7 @@ class Server:
         self._launch = launch
         self._version = version
         self._toolset = calls.toolset
+        self._calls = calls
         self._tasks = calls.tasks
         self._suspended_calls = calls.suspended_calls
         self._life = life
@@ -59,6 +61,7 @@ class Server:
             names.LIFELINE_PATH: self._lifeline,
             names.INSPECT_PATH: self._inspect,
             names.REFRESH_PATH: self._refresh,
+            names.CALLS_PATH: self._show_calls,
         }
 
     def serve(self, http_request: HttpRequest) -> None:
@@ -98,10 +101,14 @@ class Server:
                 self._repeated.learn(head, request)
 
     async def _health(self, http_request: HttpRequest) -> None:
-        """Identity of this server and state of its sources. Never waits for a source."""
-        state = {
-            "ok": not self._life.stopping,
-            "nonce": self._launch.nonce,
+        """Identity of this server, and with the secret the state of its sources. Waits for no source."""
+        identity = {"ok": not self._life.stopping, "nonce": self._launch.nonce}
+        is_manager = knows_secret(http_request.head.fields.get(headers.SECRET), self._launch.secret)
+        _respond_json(http_request, {**identity, **self._description()} if is_manager else identity)
+
+    def _description(self) -> dict[str, Any]:
+        """Not for other users of the machine: commands, and what failed servers wrote to standard error."""
+        return {
             "workspace": self._launch.workspace,
             "root": self._launch.root,
             "pid": os.getpid(),
@@ -110,7 +117,6 @@ class Server:
             "sources": self._toolset.sources(),
             "issues": [issue.as_json() for issue in self._toolset.issues()],
         }
-        _respond_json(http_request, state)
 
     async def _lifeline(self, http_request: HttpRequest) -> None:
         """Keep the manager's lifeline open. It ends when the manager dies or this server stops."""
@@ -123,7 +129,13 @@ class Server:
 
     async def _inspect(self, http_request: HttpRequest) -> None:
         """All tools, hidden ones with the reason."""
-        _respond_json(http_request, inspection(self._toolset, await self._toolset.current()))
+        _respond_json(http_request, inspection(self._toolset, await self._toolset.current(with_files=True)))
+
+    async def _show_calls(self, http_request: HttpRequest) -> None:
+        """The calls that run and the last ones, and the state of the sources. Waits for no source."""
+        _respond_json(
+            http_request, {**self._calls.record.as_json(), "sources": self._toolset.sources(closely=True)}
+        )
 
     async def _refresh(self, http_request: HttpRequest) -> None:
         """Refresh one source, or all of them."""
@@ -183,7 +195,7 @@ def _stopping(request: Request) -> Answer:
 
 def _classify(head: ManagerHead, body: bytes) -> Inbound | Rejection:
     """The message in a body, or the error for a wrong revision or headers that contradict the body."""
-    message = inbound.classify(head.fields, body)
+    message = _encoding_problem(body) or inbound.classify(head.fields, body)
     if isinstance(message, Rejection):
         return message
     identity = None if isinstance(message.message, Notification) else message.message.id
@@ -194,6 +206,16 @@ def _classify(head: ManagerHead, body: bytes) -> Inbound | Rejection:
         text = f"only revision {MODERN_REVISIONS[0]} is served here"
         return Rejection(400, inbound.UNSUPPORTED_VERSION, text, identity, data)
     return message
+
+
+def _encoding_problem(body: bytes) -> Rejection | None:
+    """Refuse other encodings than UTF-8 here: what is forwarded to sources is not decoded on the way."""
+    try:
+        _ = body.isascii() or body.decode()
+    except UnicodeDecodeError as error:
+        text = f"the body is not valid UTF-8 at byte {error.start}; send one JSON-RPC message as UTF-8 JSON"
+        return Rejection(400, jsonrpc.PARSE_ERROR, text)
+    return None
 
 
 def make_connections(

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from host import private_files
+from host import private_files, stale_sockets
 
 FOLDER: Final = "internal"
 BACKLOG: Final = 32
@@ -69,18 +69,16 @@ def listen(address: ChannelAddress) -> socket.socket:
     """
     for folder in (address.file.parent, address.socket.parent):
         private_files.make_private(folder)
-    _remove_stale_sockets(address)
-    listener = _bind(address.socket)
-    try:
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-        content = {"socket": str(address.socket), "auth": address.auth, "pid": os.getpid()}
+    content = {"socket": str(address.socket), "auth": address.auth, "pid": os.getpid()}
+    with stale_sockets.exclusive(address.file.parent):
+        _remove_stale_sockets(address)
+        # first: should this process be killed, the file tells the manager where the socket is
         private_files.write(address.file, msgspec.json.encode(content) + b"\n")
-    except BaseException:
-        listener.close()
-        address.socket.unlink(missing_ok=True)
-        raise
-    return listener
+        try:
+            return _bind(address.socket)
+        except BaseException:
+            withdraw(address)
+            raise
 
 
 def withdraw(address: ChannelAddress) -> None:
@@ -97,7 +95,7 @@ def withdraw(address: ChannelAddress) -> None:
 
 
 def _bind(path: Path) -> socket.socket:
-    """Bind with mode 0600 from the start."""
+    """A listening socket, with mode 0600 from the start."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if sys.platform == "linux":
@@ -110,6 +108,8 @@ def _bind(path: Path) -> socket.socket:
                 sock.bind(str(path))
             finally:
                 os.umask(mask)
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
     except BaseException:
         sock.close()
         raise
@@ -120,9 +120,5 @@ def _remove_stale_sockets(address: ChannelAddress) -> None:
     """Remove sockets that earlier runs of this workspace left behind."""
     beginning = address.socket.name.rpartition("-")[0]
     for path in address.socket.parent.glob(f"{beginning}-????????.sock" if beginning else "*.sock"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, suppress(OSError):
-            sock.setblocking(False)
-            try:
-                sock.connect(str(path))
-            except ConnectionRefusedError:
-                path.unlink(missing_ok=True)
+        with suppress(OSError):
+            stale_sockets.remove_if_stale(path)

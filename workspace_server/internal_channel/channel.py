@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from host.confined_process import is_confined_peer
 from host.peer_uid import unix_peer_uid
 from protocol import jsonrpc
 from workspace_server import log
@@ -116,7 +117,8 @@ class InternalChannel:
                 log.error("internal_accept_failed", cause=error.strerror)
                 await asyncio.sleep(_AFTER_FAILED_ACCEPT_S)
                 continue
-            if len(self._connections) >= self._limits.connections or unix_peer_uid(sock) != self._own_uid:
+            is_ours = unix_peer_uid(sock) == self._own_uid and not is_confined_peer(sock)
+            if len(self._connections) >= self._limits.connections or not is_ours:
                 sock.close()
                 continue
             self._serve(sock)

@@ -130,7 +130,7 @@ class InternalDispatcher:
             return jsonrpc.error(request.id, jsonrpc.INTERNAL_ERROR, failed.message)
         except Exception as fault:  # noqa: BLE001  the caller gets an answer with its id, whatever happens
             log.fault("internal_method_failed", fault)
-            text = "internal error in the workspace server; see its log (lmtb logs)"
+            text = "internal error in the workspace server; see its log (lmtb log --cwd .)"
             return jsonrpc.error(request.id, jsonrpc.INTERNAL_ERROR, text)
 
     def _is_token(self, given: msgspec.Raw | None) -> bool:

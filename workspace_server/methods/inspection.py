@@ -5,10 +5,11 @@ For the manager and its command line only; clients get lists.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from protocol import jsonrpc
+from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, View
@@ -20,11 +21,11 @@ BYTES_PER_TOKEN: Final = 4
 
 
 def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
-    """`{ok, tools, sources, issues}`.
+    """`{ok, tools, skills, sources, issues}`.
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility`, `listed` (in normal mode),
     `state` (`callable`, `hidden` or `pending`), `reason` if it cannot be called, `tokens` (the size of its
-    definition) and `description`.
+    definition) and `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`.
     """
     # loaded here: few processes need it, and it loads the schema library
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415
@@ -43,9 +44,36 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     return {
         "ok": True,
         "tools": sorted(rows, key=lambda row: (row["name"].lower(), row["name"])),
+        "skills": _skills(view),
         "sources": toolset.sources(closely=True),
         "issues": [issue.as_json() for issue in toolset.issues()],
     }
+
+
+def _skills(view: View) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "uri": offered.name,
+            "name": clean_text(str(_front_matter(offered).get("name"))),
+            "source": offered.source.id,
+            "state": "listed",
+            "description": clean_text(str(_front_matter(offered).get("description"))),
+            "fileCount": _count(offered.definition.get("resources")),
+        }
+        for offered in view.snapshot.offerings.skills
+    ]
+    for source in view.snapshot.sources:
+        rows += [{"name": name, "source": source.id, "state": "pending"} for name in source.pending_names()]
+    return rows
+
+
+def _front_matter(offered: OfferedEntry) -> Mapping[str, Any]:
+    found = offered.definition.get("frontmatter")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _count(files: object) -> int | None:
+    return len(files) if isinstance(files, Sequence) and not isinstance(files, str) else None
 
 
 def _row(offered: OfferedTool, listed: set[str]) -> dict[str, Any]:

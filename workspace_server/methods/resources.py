@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
+
 from protocol import inbound, jsonrpc, names
+from protocol import skills as extension
 from protocol.errors import Refusal
 from workspace_server import naming
 from workspace_server.calls import mcp_requests
@@ -19,6 +22,7 @@ from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
 from workspace_server.methods import tool_resources
+from workspace_server.methods.skills import own_source
 from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, RpcError
 
@@ -56,6 +60,8 @@ async def read(calls: Calls, request: McpRequest, view: View) -> Outcome:
     uri = request.inbound.name or ""
     if uri.startswith(names.OWN_SCHEME):
         return tool_resources.read(request, view)
+    if extension.is_own(uri):
+        return await _read_skill(calls, request, view)
     owner = view.snapshot.offerings.owner(uri)
     if owner is not None:
         outcome = await mcp_requests.forward(calls, request, view, owner, request.inbound.params)
@@ -71,6 +77,17 @@ async def read(calls: Calls, request: McpRequest, view: View) -> Outcome:
             return mcp_requests.answer(request, outcome)
         failures.append(outcome)
     return _none_has_it(request, uri, failures)
+
+
+async def _read_skill(calls: Calls, request: McpRequest, view: View) -> Outcome:
+    """The result of reading a file of a skill of the project or the user."""
+    own = own_source(view)
+    if own is None:
+        return tool_resources.not_found(request, request.inbound.name or "")
+    outcome = await mcp_requests.forward(calls, request, view, own, request.inbound.params)
+    if isinstance(outcome, msgspec.Raw):
+        return jsonrpc.members_of(outcome)
+    return mcp_requests.answer(request, outcome)
 
 
 def _is_failure(outcome: CallOutcome) -> bool:
@@ -90,6 +107,9 @@ def _none_has_it(request: McpRequest, uri: str, failures: list[CallOutcome]) -> 
 async def _candidates(view: View, uri: str) -> dict[Source, float]:
     """The sources that may have a resource, likeliest first, with a time limit in seconds for each."""
     offerings = view.snapshot.offerings
+    if extension.is_own(uri):
+        own = own_source(view)
+        return {} if own is None else {own: UNLIKELY_S}
     if (owner := offerings.owner(uri)) is not None:
         return {owner: math.inf}
     found = dict.fromkeys(offerings.likely(uri), math.inf)

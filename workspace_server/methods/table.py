@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol import headers, jsonrpc, names, tasks
+from protocol import skills as skills_extension
 from protocol.inbound import Rejection
 from protocol.internal import result_trim as trims
 from protocol.internal.result_trim import ResultTrim
@@ -19,11 +20,13 @@ from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.ways import Way
+from workspace_server.catalog import pending_trust
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View, mode_of
-from workspace_server.methods import completion, paging, prompts, resources
+from workspace_server.methods import completion, paging, prompts, resources, skills
 from workspace_server.methods.loop_cache import LoopIterationCache
 from workspace_server.methods.pass_through import PassThrough
+from workspace_server.methods.skills import SkillMethods
 from workspace_server.methods.tasks import TaskMethods
 from workspace_server.naming import sort_key
 
@@ -35,7 +38,9 @@ INSTRUCTIONS: Final = (
     "These are the tools of one project: some that look at its files, the project's own scripts, and the MCP"
     " servers configured for it. If tool_search is among them, there are more tools than those that"
     " are listed, or a server is still starting: find its tools with tool_search, and run them by name or"
-    " through execute_tool, which waits for a server that is starting."
+    " through execute_tool, which waits for a server that is starting. If lm_references is among them, use"
+    " lm_findSymbol, lm_references and lm_fileOutline for code rather than searching its text, and call"
+    " lm_getDiagnostics after edits."
 )
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
@@ -43,7 +48,7 @@ _CAPABILITIES: Final = {
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
-    "extensions": {tasks.EXTENSION: {}},
+    "extensions": {tasks.EXTENSION: {}, skills_extension.EXTENSION: skills_extension.CAPABILITY},
 }
 
 
@@ -92,6 +97,7 @@ class Methods:
             names.PROMPTS_GET: self._prompts_get,
             names.COMPLETE: self._complete,
             **self.tasks.table,
+            **SkillMethods(calls, self._page).table,
         }
 
     async def answer(self, request: McpRequest) -> Answer:
@@ -172,7 +178,10 @@ class Methods:
         return {"resultType": "complete", **outcome, "_meta": meta}
 
     async def _discover(self, request: McpRequest) -> Outcome:
-        about = {"capabilities": _CAPABILITIES, "instructions": INSTRUCTIONS}
+        view = await self._toolset.current(0.0, with_files=True)  # `PassThrough` has waited for new sources
+        pending = pending_trust.instructions(view, own_files(request.header))
+        texts = INSTRUCTIONS + skills.instructions(view) + pending
+        about = {"capabilities": _CAPABILITIES, "instructions": texts}
         return {"supportedVersions": list(MODERN_REVISIONS), **about, **_UNCACHED}
 
     async def _tools_list(self, request: McpRequest) -> Outcome:
@@ -189,7 +198,8 @@ class Methods:
         return await self._toolset.current(request.list_wait_s)
 
     async def _resources_list(self, request: McpRequest) -> Outcome:
-        entries = resources.entries(await self._listed(request))
+        view = await self._toolset.current(request.list_wait_s, with_files=True)
+        entries = resources.entries(view)
         return self._page(request, "resources", entries, "uri", resources.order)
 
     async def _templates_list(self, request: McpRequest) -> Outcome:
@@ -197,7 +207,7 @@ class Methods:
         return self._page(request, "resourceTemplates", entries, "uriTemplate", resources.order)
 
     async def _resources_read(self, request: McpRequest) -> Outcome:
-        outcome = await resources.read(self._calls, request, await self._toolset.current())
+        outcome = await resources.read(self._calls, request, await self._toolset.current(with_files=True))
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
     async def _prompts_list(self, request: McpRequest) -> Outcome:

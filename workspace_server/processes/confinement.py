@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from host.private_folder import temporary_folder
+
 LAUNCHER: Final = str(Path(__file__).with_name("launcher.py"))
 _PROBE_S: Final = 10.0
 
@@ -26,7 +28,7 @@ class Confinement:
             paths are ignored.
         read_only: folders and files it may read and execute, its own program and libraries included; None for
             the whole file system.
-        network: whether it may connect or listen by TCP and connect to abstract sockets.
+        network: whether it may connect or listen by TCP.
         max_file_bytes: largest file it may write.
         max_memory_bytes: largest address space.
         cpu_s: processor time in seconds.
@@ -87,15 +89,15 @@ def available_layers() -> tuple[str, ...]:
     """
     if sys.platform != "linux":
         return ()
-    import tempfile  # noqa: PLC0415  slow to load
-
     from workspace_server.processes import launcher  # noqa: PLC0415  otherwise only run as a program
 
-    with tempfile.NamedTemporaryFile() as file:
-        limits = Confinement(max_open_files=99)
-        python = [sys.executable, "-I", "-S"]
-        probe = [*python, "-c", _PROBE, file.name, str(launcher.landlock_version())]
+    limits = Confinement(max_open_files=99)
+    python = [sys.executable, "-I", "-S"]
+    try:
+        folder = temporary_folder()
+        folder.open()
         try:
+            probe = [*python, "-c", _PROBE, str(folder.path / "file"), str(launcher.landlock_version())]
             done = subprocess.run(
                 [*python, LAUNCHER, "confined=1", *limits.launcher_arguments(), "--", *probe],
                 capture_output=True,
@@ -104,6 +106,8 @@ def available_layers() -> tuple[str, ...]:
                 timeout=_PROBE_S,
                 check=False,
             )
-        except (OSError, subprocess.SubprocessError):
-            return ()
+        finally:
+            folder.close()
+    except (OSError, subprocess.SubprocessError):
+        return ()
     return tuple(done.stdout.decode("utf-8", "replace").split())

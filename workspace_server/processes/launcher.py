@@ -66,7 +66,7 @@ def _apply_landlock(writable: list[str], readable: list[str], network: bool) -> 
     attributes = _Ruleset(
         rights,
         _BIND_CONNECT if not network and version >= 4 else 0,
-        (_SCOPE_SIGNALS | (0 if network else _SCOPE_ABSTRACT_SOCKETS)) if version >= 6 else 0,
+        (_SCOPE_SIGNALS | _SCOPE_ABSTRACT_SOCKETS) if version >= 6 else 0,
     )
     size = 8 if version < 4 else 16 if version < 6 else 24
     ruleset = _syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)

@@ -36,6 +36,7 @@ _MAX_DEPTH = 100
 _MAX_LISTED = 5_000  # evaluations; above this, listing all errors takes too long
 _MAX_LISTED_BYTES = 200_000
 _CACHED = 2_048
+MAX_PATTERN_CHARACTERS = 4_000  # of all patterns of a schema; compiling them takes up to 1.2 s
 
 _DRAFT_07 = re.compile(r"https?://json-schema\.org/draft-07/schema#?")
 _OPTIONS = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1_000_000)
@@ -71,6 +72,8 @@ class Validator:
             self.unchecked = "checking could take too long: its subschemas multiply"
         elif len(found.patterns) > MAX_PATTERNS:
             self.unchecked = f"more than {MAX_PATTERNS} patterns"
+        elif sum(map(len, found.patterns)) > MAX_PATTERN_CHARACTERS:
+            self.unchecked = f"patterns of more than {MAX_PATTERN_CHARACTERS} characters"
         else:
             self._compile(found.patterns)
 

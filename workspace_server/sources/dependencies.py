@@ -55,8 +55,18 @@ class Dependencies:
     @property
     def variables(self) -> Mapping[str, str]:
         """Our own environment, and what the login shell sets beside it, once it was asked."""
-        asked = self._shell is not None and self._shell.done() and not self._shell.cancelled()
-        return {**self._shell.result(), **self.environ} if self._shell and asked else self.environ
+        return {**self._asked, **self.environ}
+
+    @property
+    def search_path(self) -> str:
+        """The PATH of the login shell, once it was asked; until then our own."""
+        return self._asked.get("PATH") or self.environ.get("PATH", "")
+
+    @property
+    def _asked(self) -> Mapping[str, str]:
+        """The variables of the login shell, once it was asked."""
+        shell = self._shell
+        return {} if shell is None or not shell.done() or shell.cancelled() else shell.result()
 
     async def child_environment(self) -> Mapping[str, str]:
         """What every script sees before anything is declared for it."""

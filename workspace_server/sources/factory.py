@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from host import redaction
-from workspace_server.config.model import RemoteServer, ScriptSettings, StdioServer
+from workspace_server.config.model import (
+    ClangdSettings,
+    LanguageServerEntry,
+    RemoteServer,
+    ScriptSettings,
+    StdioServer,
+)
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies
+from workspace_server.sources.inactive import InactiveSource
 from workspace_server.trust.item import Verdict
+from workspace_server.workspace import Workspace
 
 if TYPE_CHECKING:
     from workspace_server.secrets.store import LayeredSecretStore
+    from workspace_server.sources.language_servers.server import LanguageServers
     from workspace_server.sources.mcp.lists.list_cache import ListCache
     from workspace_server.sources.mcp.remote.authorization import Authorization
     from workspace_server.sources.scripts.slots import Slots
@@ -43,6 +52,7 @@ class SourceFactory:
         self._secrets = secrets
         self._slots: Slots | None = None
         self._cache: ListCache | None = None
+        self._servers: LanguageServers | None = None
 
     def script(self, identity: str, scripts: ScriptSettings, trust: Trust) -> Source:
         """The script tools of the workspace, of the user, or of the system."""
@@ -61,6 +71,15 @@ class SourceFactory:
             slots=self._shared_slots(),
         )
 
+    def skills(self, trust: Trust) -> Source:
+        """The skills of the workspace and of the user."""
+        from workspace_server.sources.skills.catalog import user_folders  # noqa: PLC0415
+        from workspace_server.sources.skills.source import SkillSource  # noqa: PLC0415
+
+        dependencies = self._dependencies
+        own = user_folders(dependencies.config_dir, dependencies.environ)
+        return SkillSource(Path(dependencies.root), trust, own)
+
     def code(self) -> Source:
         """The tool that runs any code."""
         from workspace_server.sources.scripts.code import CodeSource  # noqa: PLC0415
@@ -74,10 +93,49 @@ class SourceFactory:
             slots=self._shared_slots(),
         )
 
+    def language_servers(self, trust: Trust, entries: tuple[LanguageServerEntry, ...]) -> Source:
+        """The tools that rest on language servers, which it owns."""
+        from workspace_server.sources.language_servers.late_servers import LateServers  # noqa: PLC0415
+        from workspace_server.sources.language_servers.source import LanguageServerSource  # noqa: PLC0415
+
+        workspace = Workspace.of(Path(self._dependencies.root))
+        folders = [folder.path for folder in workspace.folders]
+        for entry in entries:
+            redaction.hide_members(entry.env)
+
+        def make() -> LanguageServers:
+            from workspace_server.sources.language_servers.assembly import make_servers  # noqa: PLC0415
+
+            return make_servers(folders, self._dependencies, trust, entries)
+
+        self._servers = LateServers(make)
+        return LanguageServerSource(workspace, self._servers, self._dependencies.server_environment)
+
+    def clangd(self, settings: ClangdSettings) -> Source:
+        """The clangd tools, on the servers of `language_servers`, which is made first."""
+        from workspace_server.sources.language_servers.clangd.source import ClangdSource  # noqa: PLC0415
+
+        if self._servers is None:
+            raise RuntimeError("the clangd tools need the source of the language servers")
+        return ClangdSource(Workspace.of(Path(self._dependencies.root)), self._servers, settings)
+
     def server(self, entry: StdioServer | RemoteServer) -> Source:
         """A configured server that may run."""
-        source, file = self._server(entry), entry.origin.file
-        root = Path(self._dependencies.root)
+        return self._with_file(self._server(entry), entry)
+
+    def inactive(
+        self,
+        entry: StdioServer | RemoteServer,
+        state: Literal["disabled", "pending_trust"],
+        verdict: Verdict = "never",
+        data: Sequence[str] = (),
+    ) -> Source:
+        """A configured server that may not run; for the arguments see `InactiveSource`."""
+        made = InactiveSource(entry, state, verdict, self._dependencies.root, data)
+        return self._with_file(made, entry)
+
+    def _with_file(self, source: Source, entry: StdioServer | RemoteServer) -> Source:
+        root, file = Path(self._dependencies.root), entry.origin.file
         if entry.origin.scope == "workspace" and file.is_relative_to(root):
             source.project_file = file.relative_to(root).as_posix()
         return source
@@ -94,6 +152,7 @@ class SourceFactory:
                 environment=dependencies.server_environment,
                 version=dependencies.version,
                 cache=self._list_cache(),
+                variables=lambda: dependencies.variables,
             )
         redaction.hide(entry.token, entry.client_secret)
         redaction.hide_members(entry.headers)

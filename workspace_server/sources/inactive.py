@@ -5,8 +5,10 @@ The source exists for lists and status only. It never starts a process and never
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from protocol.issues import Issue
 from workspace_server.call_context import CallContext
@@ -14,6 +16,9 @@ from workspace_server.config.model import RemoteServer, StdioServer
 from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import Verdict, trust_command
+
+_MAX_NAME: Final = 64
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9._/-]{1,80}")
 
 
 class InactiveSource(Source):
@@ -24,6 +29,7 @@ class InactiveSource(Source):
         state: why it is not in use.
         verdict: for one that waits for trust, whether it was trusted before.
         root: the workspace's folder, which the user would trust.
+        data: files that may be data, and that changed since the entry was trusted.
     """
 
     def __init__(
@@ -32,6 +38,7 @@ class InactiveSource(Source):
         state: Literal["disabled", "pending_trust"],
         verdict: Verdict = "never",
         root: str = "",
+        data: Sequence[str] = (),
     ) -> None:
         self.kind = "stdio" if isinstance(entry, StdioServer) else "remote"
         self.id = f"{self.kind}:{entry.namespace}"
@@ -39,9 +46,12 @@ class InactiveSource(Source):
         self.separator = entry.separator
         self.state = state
         self.trust_path = root
+        self.trust_hint = _data_hint(data, root)
         self._issue = None
         if state == "pending_trust":
-            self._issue = pending_issue(f"The {self.kind} server {entry.namespace}", verdict, root)
+            self._issue = pending_issue(
+                f"The {self.kind} server {entry.namespace[:_MAX_NAME]}", verdict, root, self.trust_hint
+            )
 
     async def list_tools(self) -> Sequence[Tool]:
         """None: nobody has asked it."""
@@ -63,7 +73,18 @@ class InactiveSource(Source):
         """Nothing was started."""
 
 
-def pending_issue(what: str, verdict: Verdict, root: str) -> Issue:
+def pending_issue(what: str, verdict: Verdict, root: str, hint: str = "") -> Issue:
     """The issue of content of the workspace that the user has not allowed."""
     why = "changed since you trusted it" if verdict == "changed" else "not trusted yet"
-    return Issue("warning", "trust", "TRUST_PENDING", f"{what}: {why}", details=trust_command(root))
+    message = f"{what}: {why}{f'. {hint}' if hint else ''}"
+    return Issue("warning", "trust", "TRUST_PENDING", message, details=trust_command(root))
+
+
+def _data_hint(paths: Sequence[str], root: str) -> str:
+    """What to do if the server itself changed these files. A name that could carry a message is not said."""
+    if not paths or not all(map(_PLAIN_PATH.fullmatch, paths)):
+        return ""
+    line = f"data = [{', '.join(json.dumps(path) for path in paths)}]"
+    files = ", ".join(paths)
+    command = f"{trust_command(root)} --data"
+    return f"{files} changed. If the server writes to it, {command} or {line} in its entry prevents this"

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from protocol import jsonrpc
 from workspace_server.tool import ToolResult
-from workspace_server.tool_search import definitions
 from workspace_server.tool_search.definitions import DEFAULT_RESULTS, MAX_RESULTS
 from workspace_server.tool_search.hits import Found, Hit, merge
 from workspace_server.tool_search.index import Index, Searchable
@@ -25,8 +24,6 @@ NOTHING: Final = "No tools found. Try different keywords or a broader search ter
 
 class SearchTool:
     """Searches views, with one index at a time. Owns the tasks that build indexes; `close` ends them."""
-
-    DEFINITION: Final = definitions.TOOL_SEARCH
 
     def __init__(self) -> None:
         self._version: object = self  # no view yet

@@ -11,13 +11,14 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.files.file_identity import FileIdentity, file_identity, is_settled
+from workspace_server.trust.data_files import NO_OPTION, data_arguments, why_not_data
 from workspace_server.trust.item import file_name
 
 MAX_KEPT: Final = 8 * 1024 * 1024
@@ -32,12 +33,16 @@ class CommandFiles:
     """The program and files that a command names; `facts` and `files` as in `TrustItem`.
 
     `program` is a path, None if not found. `facts` maps each argument to the path of its file, relative
-    to the workspace if it lies inside.
+    to the workspace if it lies inside. `data` are the exempt files, `may_be_data` those that could be.
     """
 
     program: str | None
     facts: dict[str, str] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+    data: list[str] = field(default_factory=list)
+    may_be_data: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Files that cannot be data although the entry says so, with the reason."""
 
 
 class CommandFileReader:
@@ -48,24 +53,52 @@ class CommandFileReader:
         self._known: dict[tuple[str, bool], tuple[FileIdentity, bytes | str]] = {}
 
     def named(
-        self, command: Sequence[str], cwd: str, path: str, change_detector: ChangeDetector | None = None
+        self,
+        command: Sequence[str],
+        cwd: str,
+        path: str,
+        change_detector: ChangeDetector | None = None,
+        data: Collection[str] = (),
     ) -> CommandFiles:
         """What `command`, started in `cwd` with the search path `path`, names.
 
-        `change_detector` receives the paths that the result depends on.
+        Args:
+            command: program and arguments.
+            cwd: the working folder.
+            path: the search path.
+            change_detector: receives the paths that the result depends on.
+            data: the files, as the command writes them, that are exempt if `data_files.py` permits it.
         """
         program = _locate(command[0], cwd, path) if command else None
         if change_detector is not None and command:
             for place in _places(command[0], path):
                 change_detector.add_path(place)
-        named = CommandFiles(program)
-        for written in [program or "", *command[1:]]:
+        named = CommandFiles(program, refused=dict.fromkeys(data, NO_OPTION))
+        stores = data_arguments(command)
+        for position, written in enumerate([program or "", *command[1:]]):
+            store = stores.get(position)
+            is_data = store is not None and self._note_data(store, cwd, data, named)
+            # a data file's path is watched although its content is not compared: it may become executable
             for candidate in _candidates(written):
                 if change_detector is not None:
                     change_detector.add_path(os.path.join(cwd, candidate))  # noqa: PTH118  as in `_add`
                     change_detector.add_path(os.path.dirname(os.path.join(cwd, candidate)))  # noqa: PTH118, PTH120  may be a link
-                self._add(candidate, cwd, named)
+                if not is_data or candidate != store:
+                    self._add(candidate, cwd, named)
         return named
+
+    def _note_data(self, path: str, cwd: str, data: Collection[str], named: CommandFiles) -> bool:
+        """Note a file that may be data; returns whether it is exempt."""
+        reason = why_not_data(path, cwd, self._root)
+        if reason is not None:
+            if path in named.refused:
+                named.refused[path] = reason
+            return False
+        named.refused.pop(path, None)
+        found = named.data if path in data else named.may_be_data
+        if path not in found:
+            found.append(path)
+        return path in data
 
     def is_file(self, argument: str, cwd: str) -> bool:
         """Whether an argument, relative to `cwd`, names a file."""

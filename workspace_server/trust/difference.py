@@ -53,6 +53,24 @@ def differences(recorded: Mapping[str, RecordedItem], items: Sequence[TrustItem]
     return changes
 
 
+def changed_data(recorded: RecordedItem | None, item: TrustItem) -> tuple[str, ...]:
+    """The files that may be data and that appeared, vanished or changed since the item was trusted."""
+    if recorded is None:
+        return ()
+    now = _files(item) if item.may_be_data else {}
+    return tuple(
+        path
+        for path in item.may_be_data
+        if _state_of(path, recorded.facts, recorded.files) != _state_of(path, item.facts, now)
+    )
+
+
+def _state_of(path: str, facts: Mapping[str, Any], files: Mapping[str, RecordedFile]) -> tuple[object, ...]:
+    named = facts.get("files", {})
+    shown = named.get(path)
+    return shown, named.get(shown), files.get(shown)
+
+
 def fact_lines(facts: Any, name: str = "") -> Iterator[str]:
     """The configuration as lines `name.name = JSON value`, hashes shortened; not escaped."""
     if isinstance(facts, Mapping) and facts:

@@ -19,6 +19,8 @@ Verdict = Literal["trusted", "never", "changed"]
 
 EXECUTABLE: Final = "\0x"
 LINK: Final = "\0l"
+DATA: Final = "data"
+"""The member of `facts` with the files of a command that may change, as the command writes them."""
 _LABEL: Final = b"lm-tools-bridge trust item 1\n"
 
 
@@ -29,21 +31,28 @@ class TrustItem:
     The mappings must not be changed after creation.
 
     Attributes:
-        key: `script:<relative folder>`, `stdio:<namespace>`, `remote:<namespace>` or `settings`.
+        key: `script:<relative folder>`, `stdio:<namespace>`, `remote:<namespace>`,
+            `language-server:<name>` or `settings`.
         title: one line for a person, without secrets; not escaped.
         facts: the configuration as JSON values, secrets replaced by `hashed`.
         files: the bytes that run, by relative name. The name ends with `EXECUTABLE` if the file is
             executable, and with `LINK` if it is a symbolic link, whose bytes are its target.
+        may_be_data: files of the command that the user may mark as data, whether they exist or not.
+        not_data: files that the entry or the user calls data and that cannot be, with the reason.
+        is_optional: whether something else does the same without trust, so that nothing waits for it.
     """
 
     key: str
     title: str
     facts: Mapping[str, Any]
     files: Mapping[str, bytes] = field(default_factory=dict)
+    may_be_data: tuple[str, ...] = ()
+    not_data: Mapping[str, str] = field(default_factory=dict)
+    is_optional: bool = False
     _digests: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def digest(self) -> str:
-        """SHA-256 in hex of key, facts and files; not of the title, which is derived from them."""
+        """SHA-256 in hex of key, facts and files; all else is derived from them."""
         if not self._digests:  # needed by every request
             self._digests.append(_digest(self))
         return self._digests[0]
@@ -52,6 +61,11 @@ class TrustItem:
 def trust_command(root: object) -> str:
     """The command that trusts the workspace at this path, quoted for a shell."""
     return f"lmtb trust {shlex.quote(well_formed(str(root)))}"
+
+
+def untrust_command(root: object) -> str:
+    """The command that revokes that trust, quoted for a shell."""
+    return f"lmtb untrust {shlex.quote(well_formed(str(root)))}"
 
 
 def hashed(value: str | bytes) -> str:

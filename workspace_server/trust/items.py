@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.config.model import Configuration, EntryOrigin, RemoteServer, StdioServer
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.trust.command_files import CommandFileReader
-from workspace_server.trust.item import TrustItem, hashed
+from workspace_server.trust.data_files import NO_OPTION
+from workspace_server.trust.item import DATA, TrustItem, hashed
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
 
 SETTINGS_KEY: Final = "settings"
+LANGUAGE_SERVER_PREFIX: Final = "language-server:"
+"""The beginning of the keys of language servers, whose items `sources/language_servers/kinds/` creates."""
 _WORDS: Final = {
     "exposed": "offer",
     "enabled": "switch on",
@@ -26,6 +29,9 @@ _WORDS: Final = {
     "disabled": "no longer switch off",
 }
 """The lists of `Configuration.widening` as words for the user."""
+DataMarks = Mapping[str, Collection[str]]
+"""The files that the user marked as data, as their commands write them, by item key."""
+NO_MARKS: Final[DataMarks] = {}
 
 
 def stdio_key(namespace: str) -> str:
@@ -47,7 +53,11 @@ class TrustItemFactory:
         self._made: dict[str, TrustItem] = {}
 
     def all(
-        self, configuration: Configuration, path: str, change_detector: ChangeDetector | None = None
+        self,
+        configuration: Configuration,
+        path: str,
+        change_detector: ChangeDetector | None = None,
+        data: DataMarks = NO_MARKS,
     ) -> list[TrustItem]:
         """All items of a configuration, without disabled servers.
 
@@ -55,19 +65,31 @@ class TrustItemFactory:
             configuration: what the user and the workspace configured.
             path: the PATH its programs are started with.
             change_detector: receives the paths that the items depend on.
+            data: the files that the user marked as data.
         """
-        items = [self.stdio(one, path, change_detector) for one in configuration.stdio if _counts(one)]
+        servers = [one for one in configuration.stdio if _counts(one)]
+        items = [
+            self.stdio(one, path, change_detector, data.get(stdio_key(one.namespace), ())) for one in servers
+        ]
         items += [self.remote(one) for one in configuration.remote if _counts(one)]
         settings = self.settings(configuration)
         return items if settings is None else [*items, settings]
 
     def stdio(
-        self, server: StdioServer, path: str, change_detector: ChangeDetector | None = None
+        self,
+        server: StdioServer,
+        path: str,
+        change_detector: ChangeDetector | None = None,
+        marked: Collection[str] = (),
     ) -> TrustItem:
-        """The item of a stdio server: its entry, the program, and the files that its command names."""
+        """The item of a stdio server: its entry, the program, and the files that its command names.
+
+        `marked` are the files that the user marked as data, as the command writes them.
+        """
         cwd = server.cwd or str(self._root)
         raw = server.raw or {"command": list(server.command), "env": dict(server.env)}
-        named = self._reader.named(server.command, cwd, path, change_detector)
+        data = dict.fromkeys((*server.data, *marked))
+        named = self._reader.named(server.command, cwd, path, change_detector, data)
         written = redacted(raw, lambda argument: self._reader.is_file(argument, cwd))
         facts = {
             "from": self._relative(server.origin),
@@ -77,10 +99,21 @@ class TrustItemFactory:
             "cwd": os.path.relpath(cwd, self._root),
             "program": named.program,
             "files": named.facts,
+            # only if there are any: items without data keep the digests of earlier versions
+            **({DATA: sorted(named.data)} if named.data else {}),
         }
         words = _command_words(written) or ["(nothing)"]
         title = f"stdio server {server.namespace}: {shortened(shlex.join(words))}"
-        return self._item(stdio_key(server.namespace), title, facts, named.files)
+        refused = {
+            path: reason
+            for path, reason in named.refused.items()
+            if path in server.data or reason != NO_OPTION  # a mark may outlive its argument
+        }
+        return self._item(
+            TrustItem(
+                stdio_key(server.namespace), title, facts, named.files, tuple(named.may_be_data), refused
+            )
+        )
 
     def remote(self, server: RemoteServer) -> TrustItem:
         """The item of a remote server: its entry, the origin of its URL, and its kind of authentication."""
@@ -94,7 +127,7 @@ class TrustItemFactory:
         }
         address = next((str(written[key]) for key in ("url", "serverUrl", "httpUrl") if key in written), "")
         title = f"remote server {server.namespace}: {shortened(address or origin(server.url))}"
-        return self._item(remote_key(server.namespace), title, facts, {})
+        return self._item(TrustItem(remote_key(server.namespace), title, facts))
 
     def settings(self, configuration: Configuration) -> TrustItem | None:
         """The item of settings that would allow more; None if the workspace's settings only restrict."""
@@ -105,14 +138,14 @@ class TrustItemFactory:
         if configuration.widening_defaults is not None:
             names = [f"{tool}.{parameter}" for tool, parameter, _ in configuration.widening_defaults]
             parts.append(f"defaults of {', '.join(names) or 'no parameter'}")
-        return self._item(SETTINGS_KEY, f"settings: {'; '.join(parts)}", facts, {}) if parts else None
+        item = TrustItem(SETTINGS_KEY, f"settings: {'; '.join(parts)}", facts)
+        return self._item(item) if parts else None
 
-    def _item(self, key: str, title: str, facts: Mapping[str, Any], files: Mapping[str, bytes]) -> TrustItem:
-        item = TrustItem(key, title, facts, files)
-        made = self._made.get(key)
+    def _item(self, item: TrustItem) -> TrustItem:
+        made = self._made.get(item.key)
         if made == item:  # keeps its digest
             return made
-        self._made[key] = item
+        self._made[item.key] = item
         return item
 
     def _relative(self, source: EntryOrigin) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from workspace_server.trust.item import TrustItem
+from workspace_server.trust.item import DATA, TrustItem
 
 VERSION: Final = 1
 MAX_TEXT: Final = 64 * 1024
@@ -44,6 +44,12 @@ class RecordedItem:
     title: str
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, RecordedFile] = field(default_factory=dict)
+
+    @property
+    def data(self) -> tuple[str, ...]:
+        """The files of the command that were trusted to change, as the command writes them."""
+        found = self.facts.get(DATA)
+        return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -102,6 +102,13 @@ class TrustStore:
         record = self._read_record(root)[1]
         return record.items if isinstance(record, TrustRecord) else {}
 
+    def data_marks(self, root: Path) -> dict[str, tuple[str, ...]]:
+        """The files that trusted commands of this folder may change, as they write them, by item key."""
+        folder, record = self._read_record(root)
+        if not isinstance(record, TrustRecord) or folder != record.folder:
+            return {}
+        return {key: marked for key, item in record.items.items() if (marked := item.data)}
+
     def workspaces(self) -> list[TrustedWorkspace]:
         """All workspaces with a record, sorted by path; unreadable records last."""
         try:
@@ -117,8 +124,13 @@ class TrustStore:
                 found.append(TrustedWorkspace(None, f"{record.message}; {record.next_step}"))
         return sorted(found, key=lambda one: (one.path is None, one.path or "", one.problem or ""))
 
-    def trust(self, root: Path, items: Sequence[TrustItem]) -> None:
+    def trust(self, root: Path, items: Sequence[TrustItem], keep: Collection[str] = ()) -> None:
         """Trust exactly these items of this workspace, in place of those trusted before.
+
+        Args:
+            root: the workspace's folder.
+            items: the items.
+            keep: keys of other items whose trust, if this very folder has it, stays as it is.
 
         Raises:
             TrustStoreError: the store cannot be used or written; the old record stays.
@@ -126,15 +138,22 @@ class TrustStore:
         """
         with self._explained():
             folder = _identify(root)
-            content = encode(record_of(folder, items))
-            if len(content) > MAX_RECORD:
-                raise TrustStoreError(
-                    f"the trust record would exceed {MAX_RECORD} bytes", "make the script tools smaller"
-                )
+            record = record_of(folder, items)
             self._refuse_inside(folder)
             private_files.make_private(self._folder)
             with private_files.locked(self._folder / _LOCK, self._lock_wait_s):
+                content = encode(replace(record, items={**self._kept(folder, keep), **record.items}))
+                if len(content) > MAX_RECORD:
+                    raise TrustStoreError(
+                        f"the trust record would exceed {MAX_RECORD} bytes", "make the script tools smaller"
+                    )
                 private_files.write(self._folder / _name(folder.path), content)
+
+    def _kept(self, folder: FolderIdentity, keep: Collection[str]) -> dict[str, RecordedItem]:
+        record = self._fetch(folder) if keep else None
+        if not isinstance(record, TrustRecord) or folder != record.folder:
+            return {}
+        return {key: item for key, item in record.items.items() if key in keep}
 
     def untrust(self, root: Path) -> bool:
         """Remove the record of this path, which need not exist any more; returns whether there was one.

@@ -74,7 +74,7 @@ class CallGate(Gate):
         counts = tool.rate_limited and not self._approvals.resumes(context)
         if counts and (seconds := self._limiter.wait(name, context.client, self._now())):
             return rate_limit.refusal(name, seconds)
-        decided = approvals.policy(name, tool, configuration.approvals)
+        decided = approvals.policy(name, tool, configuration.approvals, arguments)
         decision = await self._approvals.decide(name, tool, decided, arguments, context, self._wall())
         if counts and isinstance(decision, Admitted):
             self._limiter.take(name, context.client, self._now())

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from workspace_server.config.closing_rules import did_you_mean
-from workspace_server.config.file_issues import FileIssues, display_name
+from host.near_names import did_you_mean, near
+from workspace_server.config.file_issues import FileIssues, display_name, display_names
 from workspace_server.config.formats import environment, variables
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError
@@ -26,11 +26,13 @@ from workspace_server.tool import TaskUse, Visibility
 Server = StdioServer | RemoteServer
 Kind = Literal["stdio", "remote"]
 
-MAX_HINTS: Final = 3
+MAX_EACH: Final = 20
+"""More unknown keys than that are one issue, without their lines."""
 MAX_TIMEOUT_S: Final = 600.0
 MAX_TASK_S: Final = 24 * 3600.0
 UNNAMED: Final = "server"
 """The name of a TOML entry with an empty namespace."""
+_LIKE_A_KEY: Final = 0.75
 ALL_TOOLS: Final = "*"
 REFUSED_KEYS: Final = frozenset({
     "trusted", "trust", "allow", "autoApprove", "auto_approve", "alwaysAllow", "always_allow", "approvals",
@@ -73,12 +75,21 @@ def build_server(
     try:
         return _Builder(Fields(values), raw, context, label).build(kind)
     except ConfigValueError as reason:
-        context.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", label)
+        skip(reason, raw, context, label)
     except UnresolvedPlaceholderError as missing:
         message = f"{display_name(missing.name)} has no value; the server is not started"
         message += f": {how_to_set(missing.name)}" if missing.is_variable else ""
         context.notes.error("CONFIG_UNRESOLVED_VARIABLE", message, label)
     return None
+
+
+def skip(reason: ConfigValueError, raw: Mapping[str, Any], context: EntryContext, label: str) -> None:
+    """Report an entry that cannot be used, with the line of the key, or of the entry."""
+    key, written = reason.key, [name for name in raw if isinstance(name, str)]
+    misspelt = near(key, written, cutoff=_LIKE_A_KEY) if key is not None and key not in raw else []
+    instead = f', but there is "{display_name(misspelt[0])}"' if misspelt else ""
+    place = key if key in raw else misspelt[0] if misspelt else None
+    context.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}{instead}; the entry is skipped", label, key=place)
 
 
 def how_to_set(variable: str) -> str:
@@ -93,13 +104,15 @@ def warn_unknown_keys(
     refused = [key for key in keys if key in REFUSED_KEYS and context.origin.scope == "workspace"]
     unknown = [key for key in keys if key not in refused]
     if refused:
-        shown = ", ".join(map(display_name, refused))
+        shown = display_names(refused)
         context.notes.warn("CONFIG_KEY_REFUSED", f"a workspace cannot set {shown}; it is ignored", label)
-    if unknown:
-        shown = ", ".join(map(display_name, unknown))
-        hints = "".join(did_you_mean(key, known) for key in unknown[:MAX_HINTS])
-        first = unknown[0] if label is None else None
-        context.notes.warn("CONFIG_UNKNOWN_KEY", f"unknown: {shown}; it is ignored{hints}", label, key=first)
+    if len(unknown) > MAX_EACH:
+        message = f"unknown: {display_names(unknown)}; it is ignored"
+        context.notes.warn("CONFIG_UNKNOWN_KEY", message, label)
+        return
+    for key in unknown:
+        message = f"unknown: {display_name(key)}; it is ignored{did_you_mean(key, known)}"
+        context.notes.warn("CONFIG_UNKNOWN_KEY", message, label, key=key)
 
 
 class _Builder:
@@ -127,6 +140,7 @@ class _Builder:
             cwd=self._folder(self._fields.text("cwd")),
             sharing=self._fields.choice("sharing", Sharing, "workspace"),
             files=self._files,
+            data=tuple(self._expand(word, path=True) for word in self._fields.texts("data")),
             **self._common(),
         )
 
@@ -218,7 +232,7 @@ class _Builder:
             return found
         refused = [name for name, value in found.items() if environment.is_refused(name, value)]
         if refused:
-            message = f"a workspace cannot set {', '.join(map(display_name, refused))}; left out"
+            message = f"a workspace cannot set {display_names(refused)}; left out"
             self._context.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self._label)
         return {name: value for name, value in found.items() if name not in refused}
 

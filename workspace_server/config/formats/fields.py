@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast, get_args
+
+from host.near_names import did_you_mean
 
 T = TypeVar("T", bound=str)
 
 
 class ConfigValueError(Exception):
-    """An entry or setting is invalid; the message says why and quotes no value."""
+    """An entry or setting is invalid; the message says why and quotes no value.
+
+    A message about one key begins with it, in quotes; `key` is that key.
+    """
+
+    @property
+    def key(self) -> str | None:
+        """The key that is invalid or missing, if the message is about one."""
+        found = re.match(r'"(\w+)"', str(self))
+        return found[1] if found else None
 
 
 class Fields:
@@ -103,7 +115,8 @@ def choice(key: str, value: object, allowed: Any) -> Any:
     """The value if it is one of the strings of a `Literal`; raises `ConfigValueError` otherwise."""
     words = get_args(allowed)
     if value not in words or not isinstance(value, str):
-        raise ConfigValueError(f'"{key}" must be one of {", ".join(words)}')
+        hint = did_you_mean(value, words) if isinstance(value, str) else ""
+        raise ConfigValueError(f'"{key}" must be one of {", ".join(filter(None, words))}{hint}')
     return cast(Any, value)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from host.near_names import did_you_mean
 from workspace_server.config.formats import entries, variables
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError
@@ -65,7 +66,7 @@ def servers(document: Mapping[str, Any], form: ClientFileFormat, context: EntryC
     """The valid servers of one decoded file, in file order; issues go to the context's notes."""
     listed = document.get(form.member, {})
     left = [key for key in document if key != form.member and key not in form.others and key != "$schema"]
-    entries.warn_unknown_keys(left, context)
+    entries.warn_unknown_keys(left, context, known={form.member, *form.others})
     if not isinstance(listed, Mapping):
         context.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
         return []
@@ -80,7 +81,7 @@ def _server(name: str, entry: Any, form: ClientFileFormat, context: EntryContext
         kind = _kind(entry)
         values = _translated(name, entry, kind, form)
     except ConfigValueError as reason:
-        context.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", name)
+        entries.skip(reason, entry if isinstance(entry, Mapping) else {}, context, name)
         return None
     return entries.build_server(kind, values, entry, context, name)
 
@@ -94,7 +95,8 @@ def _kind(entry: Mapping[str, Any]) -> Kind:
         return found
     kind = _TYPES.get(written) if isinstance(written, str) else None
     if kind is None:
-        raise ConfigValueError('its "type" is not supported')
+        hint = did_you_mean(written, _TYPES) if isinstance(written, str) else ""
+        raise ConfigValueError(f'"type" must be one of stdio, http, sse{hint}')
     return kind
 
 

@@ -1,7 +1,10 @@
 """Reads a `workspace.toml` of the user or of a workspace: servers, policy, scripts, approvals. Pure.
 
-[[mcp.stdio_servers]]    [[mcp.remote_servers]]
+[[mcp.stdio_servers]]    [[mcp.remote_servers]]   projects (user only): folders that have the server
 [builtin]                enabled: false switches the built-in tools off, whichever file says it
+[language_servers]       see `language_servers.py`; whether there are any: by default as the built-in tools
+[clangd]                 enabled, …                the tools lm_clangd_*
+[skills]                 enabled: false switches skills off, whichever file says it
 [tools]                  exposedDelta, …           which tools clients see
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
@@ -16,19 +19,24 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
+from host.toml_text import LongKeyError, parse_toml
 from workspace_server.config import closing_rules, settings
 from workspace_server.config.closing_rules import ClosingRule
-from workspace_server.config.file_issues import display_name
-from workspace_server.config.formats import entries, variables
+from workspace_server.config.file_issues import display_name, display_names
+from workspace_server.config.formats import entries, language_servers, variables
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
+from workspace_server.config.formats.language_servers import LanguageServerTable
 from workspace_server.config.formats.variables import UnresolvedPlaceholderError
 from workspace_server.config.model import Approval
 from workspace_server.config.settings import Settings
 
+MAX_FOLDERS: Final = 50
+"""Folders of scripts or libraries that a workspace can name; each is looked through with every request."""
+MAX_PATH: Final = 1024
 _LINE: Final = re.compile(r"at line (\d+)")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _SERVERS: Final[Mapping[str, Kind]] = {"stdio_servers": "stdio", "remote_servers": "remote"}
@@ -41,6 +49,8 @@ class TomlContents:
 
     servers: tuple[Server, ...] = ()
     builtin: bool = True
+    language_servers: LanguageServerTable = field(default_factory=LanguageServerTable)
+    skills: bool = True
     settings: Settings = field(default_factory=dict)
     tools_path: tuple[Path, ...] = ()
     libraries_path: tuple[Path, ...] = ()
@@ -57,7 +67,9 @@ def parse(data: bytes) -> Mapping[str, Any]:
         ConfigFileError: the file is not valid TOML.
     """
     try:
-        return tomllib.loads(decode(data))
+        return parse_toml(decode(data))
+    except LongKeyError as error:
+        raise ConfigFileError(error.reason, error.line) from None
     except tomllib.TOMLDecodeError as error:
         line = _LINE.search(str(error))
         raise ConfigFileError("it is not valid TOML", int(line[1]) if line is not None else None) from None
@@ -84,12 +96,18 @@ class _Reader:
         tools = self._table(top, "tools")
         scripts = Fields(self._table(top, "scripts"))
         builtin = Fields(self._table(top, "builtin"))
+        skills = Fields(self._table(top, "skills"))
         shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
+        misspelt_scope = () if self._is_user else settings.misspelt_scope(self._document)
+        shared |= {key: top.take(key) for key in misspelt_scope}
         shared |= {f"tools.{key}": value for key, value in tools.items()}
+        shared |= {f"clangd.{key}": value for key, value in self._table(top, "clangd").items()}
         closed = self._closed_tables()
         contents = TomlContents(
             servers=self._servers(Fields(self._table(top, "mcp"))),
-            builtin=self._builtin(builtin),
+            builtin=self._enabled(builtin, "builtin", "the built-in tools"),
+            language_servers=language_servers.read(self._table(top, "language_servers"), self._context),
+            skills=self._enabled(skills, "skills", "skills"),
             settings={**settings.check_settings(shared, self._notes), **closed},
             tools_path=self._folders(scripts, "tools_path"),
             libraries_path=self._folders(scripts, "libraries_path"),
@@ -99,10 +117,12 @@ class _Reader:
             call_timeout_s=self._call_timeout(top),
         )
         rules = settings.misspelt_rules(shared)
-        unknown = [key for key in shared if key not in settings.KNOWN and key not in rules]
+        unknown = [key for key in shared if key not in {*settings.KNOWN, *rules, *misspelt_scope}]
         unknown += [f"scripts.{key}" for key in scripts.left]
         unknown += [f"builtin.{key}" for key in builtin.left]
-        known = {*top.taken, *settings.KNOWN, *(f"scripts.{key}" for key in scripts.taken), "builtin.enabled"}
+        unknown += [f"skills.{key}" for key in skills.left]
+        known = {*top.taken, *settings.KNOWN, *(f"scripts.{key}" for key in scripts.taken)}
+        known |= {"builtin.enabled", "language_servers.enabled", "skills.enabled"}
         entries.warn_unknown_keys(top.left + unknown, self._context, known=known)
         return contents
 
@@ -144,11 +164,29 @@ class _Reader:
             return None
         namespace = entry.get("namespace")
         label = namespace if isinstance(namespace, str) and namespace.strip() else position
-        return entries.build_server(kind, entry, entry, self._context, label)
+        if not self._is_user or "projects" not in entry:
+            return entries.build_server(kind, entry, entry, self._context, label)
+        rest = {key: value for key, value in entry.items() if key != "projects"}
+        is_here = self._is_for_this_project(entry["projects"], label)
+        return entries.build_server(kind, rest, entry, self._context, label) if is_here else None
+
+    def _is_for_this_project(self, folders: Any, label: str) -> bool:
+        """Whether one of an entry's `projects` is this one. Without a list of folders, none is."""
+        variables_, root = self._context.variables, os.path.realpath(self._context.variables.root)
+        try:
+            written = Fields({"projects": folders}).texts("projects")
+            return root in (os.path.realpath(variables_.expand_path(one, variables.TOML)) for one in written)
+        except (ConfigValueError, UnresolvedPlaceholderError) as reason:
+            self._notes.warn("CONFIG_ENTRY_SKIPPED", f"projects: {reason}; the entry is skipped", label)
+            return False
 
     def _folders(self, scripts: Fields, key: str) -> tuple[Path, ...]:
         try:
             written = scripts.texts(key)
+            if not self._is_user and (
+                len(written) > MAX_FOLDERS or any(len(one) > MAX_PATH for one in written)
+            ):
+                raise ConfigValueError(f"it may name {MAX_FOLDERS} folders, of at most {MAX_PATH} characters")
             folders = [self._folder(text) for text in written]
         except (ConfigValueError, UnresolvedPlaceholderError) as reason:
             self._notes.warn("CONFIG_INVALID_VALUE", f"scripts.{key}: {reason}; it is ignored")
@@ -175,12 +213,12 @@ class _Reader:
             return False
         return self._flag(scripts, "scripts", "execute_code", default=False)
 
-    def _builtin(self, fields: Fields) -> bool:
-        """Whether the built-in tools are on; an invalid value switches them off."""
+    def _enabled(self, fields: Fields, table: str, what: str) -> bool:
+        """Whether a table leaves something on; an invalid value switches it off."""
         try:
             return fields.flag("enabled", True)
         except ConfigValueError as reason:
-            message = f"builtin: {reason}; until it is corrected, the built-in tools are off"
+            message = f"{table}: {reason}; until it is corrected, {what} are off"
             self._notes.error("CONFIG_INVALID_VALUE", message, key="enabled")
             return False
 
@@ -198,15 +236,14 @@ class _Reader:
                 found[name] = choice(f"approvals.{display_name(name)}", value, Approval)
             except ConfigValueError as reason:
                 # an invalid decision must not permit anything
-                hint = closing_rules.did_you_mean(value, get_args(Approval)) if isinstance(value, str) else ""
-                message = f"{reason}{hint or ';'} until it is corrected, calls are denied"
+                message = f"{reason}; until it is corrected, calls are denied"
                 self._notes.error("CONFIG_INVALID_VALUE", message, key=name)
                 found[name] = "deny"
         if self._is_user:
             return found
-        lowered = sorted(display_name(name) for name, value in found.items() if value == "allow")
+        lowered = sorted(name for name, value in found.items() if value == "allow")
         if lowered:
-            message = f"a workspace cannot allow tools ({', '.join(lowered)}); it is ignored"
+            message = f"a workspace cannot allow tools ({display_names(lowered)}); it is ignored"
             self._notes.warn("CONFIG_KEY_REFUSED", message)
         return {name: value for name, value in found.items() if value != "allow"}
 

@@ -5,6 +5,10 @@ Errors and error results that a server sends are ordinary outcomes, not failures
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from protocol.errors import RETRY_STEP, Delivered, Reason, Refusal
 from workspace_server.results import clean_text
 from workspace_server.source_refusal import NOT_RUNNING, not_running
@@ -72,3 +76,14 @@ class SessionFailed(Unavailable):
     def __init__(self, text: str, *, final: bool = False, retry_after_ms: int | None = None) -> None:
         super().__init__(text, retry_after_ms=retry_after_ms)
         self.final = final
+
+
+@asynccontextmanager
+async def answered_within(method: str, seconds: float | None) -> AsyncIterator[None]:
+    """Limit the block; raises `Unavailable` with `CALL_TIMED_OUT` when the time is over."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        text = f"no answer to {method} within {seconds:g} s"
+        raise Unavailable(text, "unknown", Reason.CALL_TIMED_OUT) from None

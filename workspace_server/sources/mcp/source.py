@@ -43,7 +43,7 @@ class McpSource(Source):
     Attributes:
         stale: whether the tools may be out of date: from the disk cache, or the server is down.
         junk: output of the server that was no message.
-        lists: its four lists.
+        lists: its lists.
     """
 
     def __init__(

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from host.private_folder import PrivateFolder
 from workspace_server.call_context import CallContext
 from workspace_server.source import Source
 from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.execution.bundle_store import BundleStore
-from workspace_server.sources.scripts.execution.private import PrivateFolder
 from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import CallOutcome, InvalidArguments, Tool, ToolError

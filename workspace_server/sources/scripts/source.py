@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from host.private_folder import PrivateFolder
 from protocol.errors import Reason, Refusal
 from protocol.issues import Issue
 from workspace_server.call_context import CallContext
@@ -22,7 +23,6 @@ from workspace_server.sources.scripts.definition.catalog import Catalog, Trust, 
 from workspace_server.sources.scripts.definition.script import Script
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
 from workspace_server.sources.scripts.execution.bundle_store import BundleStore
-from workspace_server.sources.scripts.execution.private import PrivateFolder
 from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import CallOutcome, Tool, ToolError

@@ -1,21 +1,25 @@
-"""Searches a workspace folder by folder, with ripgrep if it is installed, else in Python.
+"""Searches a workspace folder by folder: lists files, and finds text in them with ripgrep or in Python.
 
-Both engines return results in the same order: folders in their order, files in walk order (see `tree.py`),
-lines by number. A limit keeps the first N of that order.
+Results are in order: folders in their order, files in walk order (`listing.py`), lines by number. A limit
+keeps the first N of that order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from workspace_server.sources.builtin.search import fallback, ripgrep
+from workspace_server.sources.builtin.search.batches import Batches
+from workspace_server.sources.builtin.search.listing import MAX_KEPT_FILES, Listings
 from workspace_server.sources.builtin.search.patterns import query_filters
 from workspace_server.sources.builtin.search.query import (
+    MAX_COUNTED_LINES,
     EngineUnavailable,
     Findings,
     Line,
@@ -24,20 +28,38 @@ from workspace_server.sources.builtin.search.query import (
     TextMatch,
     TextQuery,
 )
+from workspace_server.sources.builtin.search.segments import SegmentFilter
 from workspace_server.sources.builtin.search.tree import Tree
 from workspace_server.workspace import Workspace
 
+IGNORED_S: Final = 0.5
+"""Longest look for ignored files, in seconds, to explain that nothing was found."""
+
 R = TypeVar("R")
 T = TypeVar("T")
+Search = Callable[[Scope, int, Findings[R]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[T]):
-    """The first results in order; `capped`: there are or may be more; `late`: the deadline passed."""
+    """The first results in order.
+
+    Attributes:
+        items: the results.
+        total: how many results there are; if not `exact`, at least.
+        exact: whether `total` is certain.
+        late: whether the deadline passed.
+    """
 
     items: tuple[T, ...]
-    capped: bool
+    total: int
+    exact: bool
     late: bool
+
+    @property
+    def capped(self) -> bool:
+        """Whether there are or may be more results."""
+        return not self.exact or self.total > len(self.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +84,57 @@ async def find_files(workspace: Workspace, where: Where, limit: int, settings: S
         InvalidArguments: the pattern is invalid; at `where.pointer`.
     """
 
-    async def search(program: str | None, scope: Scope, budget: int, found: Findings[str]) -> None:
-        if program is None:
-            await fallback.list_files(scope, budget, found)
-        else:
-            await ripgrep.list_files(program, scope, budget, found)
+    async def search(scope: Scope, limit: int, found: Findings[str]) -> None:
+        stop = threading.Event()
+        try:
+            await asyncio.to_thread(_list_files, scope, limit, found, stop)
+        finally:
+            stop.set()
 
     def convert(scope: Scope, name: str) -> Path:
         return scope.tree.folder.path / name
 
     return await _search(workspace, where, limit, settings, search=search, convert=convert)
+
+
+def _list_files(scope: Scope, limit: int, found: Findings[str], stop: threading.Event) -> None:
+    count = 0
+    for segment in scope.listing.segments(scope.tree, stop.is_set):
+        names = scope.wanted(segment)
+        room = limit - len(found.items)
+        if names and room > 0:
+            base = segment.base
+            found.items += [base + name for name in names[:room]]
+        found.total += len(names)
+        count += len(segment.names)
+        if room <= 0 and count > MAX_KEPT_FILES:  # to count the rest would be slow each time
+            found.exact = False
+            return
+
+
+async def ignored_files_match(workspace: Workspace, where: Where, settings: SearchSettings) -> bool:
+    """Whether the pattern matches an ignored or excluded file; False if that takes too long to tell.
+
+    For use right after a search that found no file.
+    """
+    environ = os.environ if settings.environ is None else settings.environ
+    wider = replace(where, include_ignored=True)
+    stop = threading.Event()
+
+    def is_there() -> bool:
+        listings = [settings.listings.of(folder.path, include_ignored=False) for folder in workspace.folders]
+        if not any(listing.hides for listing in listings):
+            return False
+        scopes = _scopes(workspace, wider, settings.listings, environ)
+        return any(next(scope.names(stop.is_set), None) for scope in scopes)
+
+    try:
+        async with asyncio.timeout(IGNORED_S):
+            return await asyncio.to_thread(is_there)
+    except TimeoutError:
+        return False
+    finally:
+        stop.set()
 
 
 async def find_text(
@@ -83,17 +146,55 @@ async def find_text(
         BadRegex: the query is not a valid regular expression.
         InvalidArguments: the pattern is invalid; at `where.pointer`.
     """
+    environ = os.environ if settings.environ is None else settings.environ
+    program: str | None = None
+    is_looked_for = False
 
-    async def search(program: str | None, scope: Scope, budget: int, found: Findings[Line]) -> None:
-        if program is None:
-            await fallback.find_lines(scope, query, budget, found)
-        else:
-            await ripgrep.find_lines(program, scope, query, budget, found)
+    async def search(scope: Scope, limit: int, found: Findings[Line]) -> None:
+        nonlocal program, is_looked_for
+        if not is_looked_for:
+            program = await asyncio.to_thread(ripgrep.find_ripgrep, settings.ripgrep, workspace, environ)
+            is_looked_for = True
+        batches = Batches(scope)
+        try:
+            files = await batches.next()
+            while True:  # at least once, to check the pattern even if there are no files
+                program = await _match(program, scope, query, files, limit=limit, found=found)
+                files = await batches.next() if files else []
+                if not files:
+                    return
+                if found.total >= limit + MAX_COUNTED_LINES or (not found.exact):
+                    found.exact = False
+                    return
+        finally:
+            batches.close()
 
     def convert(scope: Scope, line: Line) -> TextMatch:
         return TextMatch(scope.tree.folder.path / line.relative, line.number, line.preview, line.occurrences)
 
     return await _search(workspace, where, limit, settings, search=search, convert=convert)
+
+
+async def _match(
+    program: str | None,
+    scope: Scope,
+    query: TextQuery,
+    files: list[str],
+    *,
+    limit: int,
+    found: Findings[Line],
+) -> str | None:
+    """Search files with ripgrep, or in Python if ripgrep fails; returns the program to use from now on."""
+    folder = scope.tree.folder.path
+    if program is not None:
+        kept = len(found.items)
+        try:
+            await ripgrep.find_lines(program, folder, query, files, limit=limit, found=found)
+            return program
+        except EngineUnavailable:
+            del found.items[kept:]
+    await fallback.find_lines(folder, query, files, limit=limit, found=found)
+    return None
 
 
 async def _search(
@@ -102,53 +203,42 @@ async def _search(
     limit: int,
     settings: SearchSettings,
     *,
-    search: Callable[[str | None, Scope, int, Findings[R]], Awaitable[None]],
+    search: Search[R],
     convert: Callable[[Scope, R], T],
 ) -> Found[T]:
     environ = os.environ if settings.environ is None else settings.environ
     results: list[tuple[Scope, R]] = []
-    late = False
+    total, exact, late = 0, True, False
     try:
         async with asyncio.timeout(settings.deadline):
-            program = await asyncio.to_thread(ripgrep.find_ripgrep, settings.ripgrep, workspace, environ)
-            for scope in await asyncio.to_thread(_scopes, workspace, where, environ):
-                budget = limit + 1 - len(results)  # one more than the limit shows whether there are more
+            for scope in await asyncio.to_thread(_scopes, workspace, where, settings.listings, environ):
                 found: Findings[R] = Findings()
+                budget = limit - len(results)
                 try:
-                    program = await _search_with_fallback(search, program, scope, budget, found)
+                    await search(scope, budget, found)
                 finally:
                     results += [(scope, item) for item in found.items[:budget]]
-                if len(results) > limit:
+                    total += max(found.total, len(found.items))
+                    exact = exact and found.exact
+                if not exact:
                     break
     except TimeoutError:
-        late = True
-    shown = await asyncio.to_thread(lambda: tuple(convert(*result) for result in results[:limit]))
-    return Found(shown, late or len(results) > limit, late)
+        exact, late = False, True
+    shown = await asyncio.to_thread(lambda: tuple(convert(*result) for result in results))
+    return Found(shown, max(total, len(shown)), exact, late)
 
 
-async def _search_with_fallback(
-    search: Callable[[str | None, Scope, int, Findings[R]], Awaitable[None]],
-    program: str | None,
-    scope: Scope,
-    budget: int,
-    found: Findings[R],
-) -> str | None:
-    """Search with ripgrep, or in Python if ripgrep fails; returns the program to use from now on."""
-    try:
-        await search(program, scope, budget, found)
-    except EngineUnavailable:
-        if program is None:
-            raise
-        found.items.clear()
-        await search(None, scope, budget, found)
-        return None
-    return program
-
-
-def _scopes(workspace: Workspace, where: Where, environ: Mapping[str, str]) -> Sequence[Scope]:
+def _scopes(
+    workspace: Workspace, where: Where, listings: Listings, environ: Mapping[str, str]
+) -> Sequence[Scope]:
     filters = query_filters(where.pattern, workspace, where.pointer)
+    ignored = where.include_ignored
     return [
-        Scope(Tree.open(workspace, folder, environ, include_ignored=where.include_ignored), filters[folder])
+        Scope(
+            Tree.open(workspace, folder, environ, include_ignored=ignored),
+            listings.of(folder.path, include_ignored=ignored),
+            SegmentFilter(filters[folder]),
+        )
         for folder in workspace.folders
         if folder in filters
     ]

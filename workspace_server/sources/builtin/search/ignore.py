@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.sources.builtin.search.editor_settings import SearchRules, read_small_file
+from workspace_server.sources.builtin.search.names import NameTest
 from workspace_server.sources.builtin.search.patterns import MAX_LENGTH, BadGlob, glob_regex
 
 IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
@@ -29,19 +30,19 @@ _EXCLUDES_FILE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class IgnoreFile:
-    """The rules of one ignore file, last line first: pattern, and True for ignore or False for `!`."""
+    """The rules of one ignore file, last line first: pattern, and True for ignore or False for `!`.
+
+    No rule matches a path whose name is not in `names`.
+    """
 
     rules: tuple[tuple[re.Pattern[str], bool], ...]
     any_rule: re.Pattern[str]
+    names: NameTest
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> IgnoreFile | None:
         """Parse `lines`; None if they contain no rule."""
-        rules = [rule for line in lines if (rule := _rule(line)) is not None]
-        if not rules:
-            return None
-        combined = "|".join(f"(?:{regex.pattern})" for regex, _ in rules)
-        return cls(tuple(reversed(rules)), re.compile(combined))
+        return _ignore_file(tuple(lines))
 
     def verdict(self, relative: str) -> bool | None:
         """Whether the path is ignored; None if no rule matches it. A directory ends with `/`.
@@ -101,9 +102,21 @@ def read_ignore_file(path: Path) -> IgnoreFile | None:
     return IgnoreFile.of(islice((text or "").removeprefix("\ufeff").splitlines(), MAX_LINES))
 
 
+@lru_cache(maxsize=256)  # many packages of a tree have the same file
+def _ignore_file(lines: tuple[str, ...]) -> IgnoreFile | None:
+    rules = [rule for line in lines if (rule := _rule(line)) is not None]
+    if not rules:
+        return None
+    combined = "|".join(f"(?:{regex.pattern})" for regex, _, _ in rules)
+    names = NameTest.of(name for _, _, name in rules)
+    return IgnoreFile(
+        tuple((regex, ignores) for regex, ignores, _ in reversed(rules)), re.compile(combined), names
+    )
+
+
 @lru_cache(maxsize=2048)  # every search reads the files again, and most lines are unchanged
-def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
-    """Compile one line to a pattern for whole paths and whether it ignores; None if it is not a rule."""
+def _rule(line: str) -> tuple[re.Pattern[str], bool, str] | None:
+    """A line as a pattern for paths, whether it ignores, and the glob of names; None if it is not a rule."""
     text = line if line.endswith("\\ ") else line.rstrip()
     if not text or text.startswith("#") or len(text) > MAX_LENGTH:
         return None
@@ -116,7 +129,7 @@ def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
     glob = "/".join(parts) if "/" in body else f"**/{body}"
     try:
         regex = glob_regex(glob, strict=True)
-        return re.compile(regex + ("/" if only_directories else "/?")), not text.startswith("!")
+        return re.compile(regex + ("/" if only_directories else "/?")), not text.startswith("!"), parts[-1]
     except (BadGlob, re.error):
         return None
 

@@ -3,10 +3,10 @@
 A regular expression can keep Python's `re` busy for ever and `re` cannot be interrupted, hence a process.
 It runs as a script (`python -I line_matcher.py`) and imports only the standard library.
 
-It reads one JSON request from stdin: `{pattern, literal, ignoreCase, limit, headBytes, root, files}`, the
-files relative to the root, all their bytes as Latin-1. It writes one JSON array per matching line,
-`[file index, line number, head, longer, start, occurrences]` with `head` as Latin-1, and ends with
-`{"done": true}` or `{"error": reason, "position": n}`.
+It reads one JSON request from stdin: `{pattern, literal, ignoreCase, limit, keep, headBytes, root, files}`,
+the files relative to the root, all their bytes as Latin-1. It writes one JSON array for each of the first
+`keep` matching lines, `[file index, line number, head, longer, start, occurrences]` with `head` as Latin-1,
+counts up to `limit` lines, and ends with `{"done": true, "count": n}` or `{"error": reason, "position": n}`.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ def main() -> None:
     """Answer the request on stdin."""
     request = json.loads(sys.stdin.buffer.read())
     literal: bool = request["literal"]
-    left: int = request["limit"]
+    limit: int = request["limit"]
+    keep: int = request["keep"]
+    count = 0
     root: bytes = request["root"].encode("latin-1")
 
     def write(value: object) -> None:
@@ -161,16 +163,17 @@ def main() -> None:
         write({"error": str(refused), "position": refused.position})
         return
     for index, name in enumerate(request["files"]):
-        if left <= 0:
+        if count >= limit:
             break
         path = os.path.join(root, name.encode("latin-1"))  # noqa: PTH118 - bytes, which pathlib does not take
+        left = limit - count
         found = matches_in(path, regex, literal=literal, limit=left, head_bytes=request["headBytes"])
-        left -= len(found)
-        for line in found:
+        for line in found[: max(0, keep - count)]:
             write([index, *line])
-        if found:
+        if found and count < keep:
             sys.stdout.flush()
-    write({"done": True})
+        count += len(found)
+    write({"done": True, "count": count})
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def compile_filter(globs: Iterable[str], *, contents: bool = False) -> PathFilte
         BadGlob: a brace is not closed, a range is invalid, or there are too many alternatives.
     """
     plain = tuple(dict.fromkeys(single for glob in globs for single in expand_braces(glob)))
-    tail = "(?:/.+)?" if contents else ""
+    tail = "(?s:/.+)?" if contents else ""
     try:
         regex = re.compile("|".join(f"(?:{glob_regex(glob)}){tail}" for glob in plain)) if plain else _NOTHING
     except re.error as error:
@@ -232,7 +232,7 @@ def glob_regex(glob: str, *, strict: bool = False) -> str:
     regex = "".join(f"{part}/" for part in first)
     *middle, last = [part for part in later[:-1] if part] + [later[-1]]
     regex += "".join(f"(?>(?:[^/]+/)*?{'/'.join(part)}/)" for part in middle)
-    return regex + (f"(?:[^/]+/)*{'/'.join(last)}" if last else ".+")
+    return regex + (f"(?:[^/]+/)*{'/'.join(last)}" if last else "(?s:.+)")
 
 
 def _segment(part: str, *, strict: bool) -> str:

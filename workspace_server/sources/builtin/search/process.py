@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, cast
@@ -40,11 +40,12 @@ async def run(
     consume: Callable[[bytes], bool],
     *,
     stdin: bytes | None = None,
+    environ: Mapping[str, str] | None = None,
 ) -> Exit:
     """Run `command` in `cwd` and hand its output to `consume` until that returns False or the output ends.
 
     The program runs in its own session. It is killed, with all processes of its group, if `consume` returns
-    False, if the task is cancelled, or on any failure.
+    False, if the task is cancelled, or on any failure. `environ` are its variables, by default our own.
 
     Raises:
         EngineUnavailable: the program cannot be started.
@@ -54,7 +55,13 @@ async def run(
         with contextlib.ExitStack() as stack:
             stdin_file = asyncio.subprocess.DEVNULL if stdin is None else stack.enter_context(_file_of(stdin))
             process = await asyncio.create_subprocess_exec(
-                *command, cwd=cwd, stdin=stdin_file, stdout=pipe, stderr=pipe, start_new_session=True
+                *command,
+                cwd=cwd,
+                stdin=stdin_file,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=True,
+                env=environ,
             )
     except (OSError, ValueError) as error:
         raise EngineUnavailable(str(error)) from None

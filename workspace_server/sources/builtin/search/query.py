@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from workspace_server.sources.builtin.search.patterns import PathFilter
+from workspace_server.sources.builtin.search.listing import Listing, Listings
+from workspace_server.sources.builtin.search.segments import SegmentFilter
 from workspace_server.sources.builtin.search.tree import Tree
 
 HEAD_BYTES: Final = 8192
 """Bytes that are kept of a matching line, for its preview."""
+
+MAX_COUNTED_LINES: Final = 10_000
+"""Matching lines that are counted beyond those that are shown."""
 
 PREVIEW_CHARACTERS: Final = 500
 _LEAD: Final = 100
@@ -41,19 +45,29 @@ class SearchSettings:
         ripgrep: path of the program; None searches for it, "" disables it.
         deadline: seconds after which a search returns what it has found.
         environ: environment variables, for PATH and the user's git configuration; None for our own.
+        listings: the lists of files that earlier searches made.
     """
 
     ripgrep: str | None = None
     deadline: float = 30.0
     environ: Mapping[str, str] | None = None
+    listings: Listings = field(default_factory=Listings)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What to search: the tree of a folder and a filter for its paths."""
+    """What to search: the tree of a folder, its list of files, and a filter for them."""
 
     tree: Tree
-    wanted: PathFilter
+    listing: Listing
+    wanted: SegmentFilter
+
+    def names(self, stop: Callable[[], bool]) -> Iterator[tuple[str, ...]]:
+        """The wanted files, relative to the folder, in walk order, directory by directory. Blocks."""
+        for segment in self.listing.segments(self.tree, stop):
+            base = segment.base
+            if names := self.wanted(segment):
+                yield tuple([base + name for name in names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +120,17 @@ class Line:
 
 @dataclass(slots=True)
 class Findings(Generic[T]):
-    """Collects what an engine finds, in order; the items stay valid if the engine is cancelled."""
+    """Collects what an engine finds, in order; all stays valid if the engine is cancelled.
+
+    Attributes:
+        items: the first ones.
+        total: how many were found, with those that are not kept.
+        exact: whether there are no more than `total`.
+    """
 
     items: list[T] = field(default_factory=list)
+    total: int = 0
+    exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)

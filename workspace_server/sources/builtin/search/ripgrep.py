@@ -1,41 +1,33 @@
-"""Searches with ripgrep.
+"""Searches files with ripgrep.
 
-ripgrep walks and matches; our own filters decide once more what may be shown, so that both engines give the
-same results. Include patterns are never passed as `-g`, which would bring ignored files back. They go into an
-ignore file of the lowest precedence, which only saves ripgrep work.
+ripgrep gets the files as arguments and does not walk: which files count is decided in one place, and ripgrep
+searches them in parallel. So its results come in any order, and are put in order here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import re
-import shutil
 import sys
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from workspace_server.sources.builtin.search.process import Exit, run
+from workspace_server.sources.builtin.search.programs import find_program
 from workspace_server.sources.builtin.search.query import (
-    BadRegex,
-    EngineUnavailable,
+    MAX_COUNTED_LINES,
     Findings,
     Line,
-    Scope,
     TextQuery,
 )
+from workspace_server.sources.builtin.search.ripgrep_errors import raise_for
 from workspace_server.sources.builtin.search.ripgrep_json import RipgrepJson
 from workspace_server.workspace import Workspace
 
-MAX_REFUSED_LINKS: Final = 500
-
 _ALWAYS: Final = (
-    *("--no-config", "--no-messages", "--no-ignore-messages", "--color=never", "--sort=path", "--hidden"),
-    *("--no-require-git", "--no-ignore-parent", "--no-ignore-global", "--no-ignore-exclude"),
+    *("--no-config", "--no-messages", "--color=never", "--no-ignore", "--hidden"),
+    *("--json", "--crlf", "--no-mmap"),
 )
-_GLOB_SPECIAL: Final = re.compile(r"([\\*?\[\]{}! ])")
 
 
 def find_ripgrep(setting: str | None, workspace: Workspace, environ: Mapping[str, str]) -> str | None:
@@ -45,115 +37,72 @@ def find_ripgrep(setting: str | None, workspace: Workspace, environ: Mapping[str
     """
     if setting is not None:
         return setting or None
-    places = [*environ.get("PATH", "").split(os.pathsep), str(Path(sys.executable).parent)]
-    for place in places:
-        if not Path(place).is_absolute():
-            continue
-        program = shutil.which("rg", path=place)
-        if program and not any(
-            workspace.contains(path.resolve()) for path in (Path(program), Path(program).parent)
-        ):
-            return program
-    return None
+    return find_program("rg", workspace, environ, Path(sys.executable).parent)
 
 
-async def list_files(program: str, scope: Scope, limit: int, found: Findings[str]) -> None:
-    """Add the first `limit` wanted files to `found`, relative to the folder, in walk order.
+async def find_lines(
+    program: str, folder: Path, query: TextQuery, files: list[str], *, limit: int, found: Findings[Line]
+) -> None:
+    """Search `files`, paths relative to `folder`: add the first `limit` matching lines, and count all.
 
-    Raises:
-        EngineUnavailable: ripgrep cannot run this search.
-    """
-    rest = b""
-
-    def consume(chunk: bytes) -> bool:
-        nonlocal rest
-        *names, rest = (rest + chunk).split(b"\0")
-        for raw in names:
-            name = os.fsdecode(raw).replace(os.sep, "/").removeprefix("./")
-            if _wanted(scope, name):
-                found.items.append(name)
-            if len(found.items) >= limit:
-                return False
-        return True
-
-    flags, include = await _walk_flags(scope)
-    command = [program, *flags, "--files", "-0", "--", "./"]
-    ended = await run(command, scope.tree.folder.path, consume, stdin=include)
-    if ended.code not in {0, 1, 2, None} or (ended.code == 2 and ended.stderr):
-        raise EngineUnavailable(ended.stderr)
-
-
-async def find_lines(program: str, scope: Scope, query: TextQuery, limit: int, found: Findings[Line]) -> None:
-    """Add the first `limit` matching lines of wanted files to `found`, in walk order, then by line.
+    Without files only the pattern is checked.
 
     Raises:
         BadRegex: the pattern is not a valid regular expression.
         EngineUnavailable: ripgrep cannot run this search.
     """
-    reader = RipgrepJson(keep=limit, wanted=lambda name: _wanted(scope, name))
+    place_of = _places(files)
+    room = max(0, limit - len(found.items))
+    most = MAX_COUNTED_LINES + room
+    kept = len(found.items)
+    reader = RipgrepJson(room, place_of)
+    command = _command(program, query)
+    failed = await _run(
+        [*command, "--", *(files or [os.devnull])], folder, reader, found, lambda: reader.count < most
+    )
+    if failed is not None:
+        raise_for(failed.stderr, query)
+    if reader.count < most:
+        found.total += reader.count
+        return
+    found.exact = False
+    if room:
+        # too many to sort: one thread finds them in order, and ends where there are enough
+        del found.items[kept:]
+        ordered = RipgrepJson(room, place_of)
+        single = [*command, "-j1", "--", *files]
+        await _run(single, folder, ordered, found, lambda: ordered.finished < room)
+    found.total += most
+
+
+def _places(files: list[str]) -> Callable[[str], int | None]:
+    """A look-up of the place of a file, in a table that is only made if there is a match."""
+    table: dict[str, int] = {}
+
+    def place_of(name: str) -> int | None:
+        if not table:
+            table.update(zip(files, range(len(files)), strict=True))
+        return table.get(name)
+
+    return place_of
+
+
+def _command(program: str, query: TextQuery) -> list[str]:
+    case = "-i" if query.ignore_case else "-s"
+    return [program, *_ALWAYS, case, *([] if query.regex else ["-F"]), "-e", query.text]
+
+
+async def _run(
+    command: list[str], folder: Path, reader: RipgrepJson, found: Findings[Line], goes_on: Callable[[], bool]
+) -> Exit | None:
+    """Run ripgrep while `goes_on()`, add the lines that `reader` keeps; None unless it could not search."""
 
     def consume(chunk: bytes) -> bool:
         reader.feed(chunk)
-        return len(reader.lines) < limit
+        return goes_on()
 
-    pattern = ["-i" if query.ignore_case else "-s", *([] if query.regex else ["-F"]), "-e", query.text]
-    flags, include = await _walk_flags(scope)
-    command = [program, *flags, "--json", "--crlf", "--no-mmap", *pattern, "--", "./"]
     try:
-        ended = await run(command, scope.tree.folder.path, consume, stdin=include)
+        ended = await run(command, folder, consume)
     finally:
-        found.items += reader.lines + reader.pending
-    if ended.code is not None and not reader.summary:
-        _raise_for(ended, query)
-
-
-def _raise_for(ended: Exit, query: TextQuery) -> None:
-    stderr = ended.stderr.replace("\r\n", "\n")
-    parse = re.search(r"regex parse error:\n    .*\n    ( *)\^.*\n(?:error: )?(.*)", stderr)
-    if query.regex and parse:
-        raise BadRegex(parse[2], len(parse[1]))
-    literal = re.search(r"the literal .* is not allowed in a regex", stderr)
-    if query.regex and literal:
-        at = re.search(r"(?<!\\)(?:\\\\)*\\[nr]", query.text)
-        raise BadRegex(
-            "a line end cannot be matched; lines are searched one by one", at.end() - 2 if at else None
-        )
-    if query.regex and re.search("regex|size limit|nest", stderr, re.IGNORECASE):
-        raise BadRegex(" ".join(stderr.split())[:500], None)
-    raise EngineUnavailable(stderr)
-
-
-def _wanted(scope: Scope, name: str) -> bool:
-    return scope.wanted(name) and not (scope.tree.excludes.globs and scope.tree.excludes(name))
-
-
-async def _walk_flags(scope: Scope) -> tuple[list[str], bytes | None]:
-    stop = threading.Event()
-    try:
-        return await asyncio.to_thread(_flags, scope, stop)
-    finally:
-        stop.set()
-
-
-def _flags(scope: Scope, stop: threading.Event) -> tuple[list[str], bytes | None]:
-    """The flags that make ripgrep walk this scope, and the ignore file for its standard input."""
-    tree = scope.tree
-    flags = [*_ALWAYS, "-g", "!.git"]
-    flags += [part for glob in tree.excludes.portable() for part in ("-g", f"!/{glob}")]
-    if tree.rules.follow_symlinks:
-        links = list(tree.links(stop.is_set))
-        refused = [link.relative for link in links if link.refused_link]
-        if len(refused) > MAX_REFUSED_LINKS:
-            raise EngineUnavailable("too many links that lead out")
-        if len(refused) < len(links):
-            flags.append("--follow")
-            flags += [part for name in refused for part in ("-g", "!/" + _GLOB_SPECIAL.sub(r"\\\1", name))]
-    if not tree.rules.use_ignore_files:
-        flags.append("--no-ignore")
-    includes = scope.wanted.portable()
-    include: bytes | None = None
-    if sys.platform != "win32" and not scope.wanted.everything and includes == scope.wanted.globs:
-        include = "".join(["*\n!*/\n", *(f"!/{glob}\n" for glob in includes)]).encode()
-        flags += ["--ignore-file", "/dev/stdin"]
-    flags += [part for file in tree.extra_files for part in ("--ignore-file", str(file))]
-    return flags, include
+        found.items += reader.in_order()
+    return ended if ended.code is not None and not reader.summary else None

@@ -77,20 +77,37 @@ class _LongMatch:
 class RipgrepJson:
     """Collects matching lines from the output of `rg --json`, file by file.
 
-    `lines` has the lines of finished files. `pending` has those of the current file; they are dropped if the
-    end of the file shows that it is binary. Both together have at most `keep` lines, only of files for which
-    `wanted` is true. `summary` is True after the final message of ripgrep: an exit code 2 without that
-    message means that the search did not start.
+    The lines of a file are dropped if its end shows that it is binary. Of all others the first `keep` are
+    kept, by the place of their file, which is what `place_of` returns for its name; None: it does not count.
+
+    Attributes:
+        finished: number of lines in files that ripgrep has finished.
+        summary: True after the final message of ripgrep; an exit code 2 without that message means that the
+            search did not start.
     """
 
-    def __init__(self, keep: int, wanted: Callable[[str], bool]) -> None:
-        self.lines: list[Line] = []
-        self.pending: list[Line] = []
+    def __init__(self, keep: int, place_of: Callable[[str], int | None]) -> None:
         self.summary = False
+        self._lines: list[tuple[int, Line]] = []
+        self.finished = 0
+        self._pending: list[tuple[int, Line]] = []
+        self._pending_count = 0
         self._keep = keep
-        self._wanted = wanted
+        self._place_of = place_of
         self._buffer = bytearray()
         self._long: _LongMatch | None = None
+
+    @property
+    def count(self) -> int:
+        """How many lines there are so far, with those that are not kept."""
+        return self.finished + self._pending_count
+
+    def in_order(self) -> list[Line]:
+        """The lines that are kept, with those of a file that ripgrep has not finished."""
+        return [line for _, line in self._first(self._lines + self._pending)]
+
+    def _first(self, lines: list[tuple[int, Line]]) -> list[tuple[int, Line]]:
+        return sorted(lines, key=lambda each: (each[0], each[1].number))[: self._keep]
 
     def feed(self, data: bytes) -> None:
         """Parse the next chunk of output."""
@@ -115,7 +132,7 @@ class RipgrepJson:
             self._long = None
             self._add(line)
         elif self._buffer:
-            message = msgspec.json.decode(bytes(self._buffer))
+            message = msgspec.json.decode(self._buffer)
             self._buffer.clear()
             self._handle(message["type"], message["data"])
 
@@ -124,16 +141,21 @@ class RipgrepJson:
             self._add(_line(data))
         elif kind == "end":
             if data["binary_offset"] is None:
-                self.lines += self.pending
-            self.pending = []
+                self.finished += self._pending_count
+                self._lines += self._pending
+                if len(self._lines) > 2 * self._keep:
+                    self._lines = self._first(self._lines)
+            self._pending, self._pending_count = [], 0
         elif kind == "summary":
             self.summary = True
 
     def _add(self, line: Line | None) -> None:
-        if line is None or len(self.lines) + len(self.pending) >= self._keep:
+        place = None if line is None else self._place_of(line.relative)
+        if line is None or place is None:
             return
-        if self._wanted(line.relative):
-            self.pending.append(line)
+        self._pending_count += 1
+        if len(self._pending) < self._keep:
+            self._pending.append((place, line))
 
 
 def _line(data: dict[str, Any]) -> Line:

@@ -51,7 +51,6 @@ _HINTS = {
 # (token, whether it follows a value): what to write instead
 _TOKEN_HINTS = {
     (",", True): "; write decimals with a point and no thousands separator",
-    ("+", False): "; only - may stand before a number",
     (")", True): "; no parenthesis is open there",
 }
 
@@ -213,9 +212,10 @@ class _Parser:
         if word[:1] in _NUMBERS_BEGIN and word != ".":
             self._advance()
             return int(word) if word.isdigit() else self._decimal(word, index)
-        if word == "-":
+        if word in {"-", "+"}:
             self._advance()
-            return self._apply(operator.neg, index, self._expression(_NEGATION))
+            sign = operator.neg if word == "-" else operator.pos
+            return self._apply(sign, index, self._expression(_NEGATION))
         if word == "(":
             self._advance()
             value = self._expression(0)

@@ -23,8 +23,8 @@ _MOMENT = "ISO 8601, e.g. `2026-03-29T02:30:00` or `2026-03-29T02:30:00Z`, or ep
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WEEKDAYS = calendar.day_name[:]
 _ONE_SECOND = timedelta(seconds=1)
-# A number with fewer digits is more likely a year, or a date such as 20260329.
-_EPOCH_TEXT = re.compile(r"-?\d{9,12}(\.\d+)?", re.ASCII)
+# A number with four digits is more likely a year, one with six to eight a date such as 20260329.
+_EPOCH_TEXT = re.compile(r"-?(\d{1,3}|\d{5}|\d{9,12})(\.\d+)?", re.ASCII)
 
 TOOL = Tool(
     name="datetime",

@@ -7,8 +7,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workspace_server.sources.builtin.search.engine import Found, Where, find_files
+from workspace_server.sources.builtin.search.engine import Found, Where, find_files, ignored_files_match
 from workspace_server.sources.builtin.search.query import SearchSettings
+from workspace_server.sources.builtin.tools.pages import (
+    MEMBER_SCHEMAS,
+    NOTE_SCHEMA,
+    OFFSET_SCHEMA,
+    Page,
+    empty,
+    ending,
+    fitting,
+    shown_path,
+)
 from workspace_server.tool import Tool, ToolResult
 from workspace_server.workspace import Workspace, absolute_text
 
@@ -24,8 +34,8 @@ TOOL = Tool(
             "any depth (`*.ts`); one with a slash starts at a workspace folder's root (`src/*`, "
             "`src/**/*.test.ts`) or at a folder's name (`Folder/src/**`). `{a,b}` means either. Absolute "
             "patterns work too. Files that the project ignores or excludes are left out, and `.git` always"
-            " is. Results are sorted by path; `capped` says that there are more. To search inside files "
-            "use lm_findTextInFiles."
+            " is. Results are sorted by path; `capped` says that there are more; `offset` gets the next page."
+            " To search inside files use lm_findTextInFiles."
         ),
         "inputSchema": {
             "type": "object",
@@ -46,6 +56,7 @@ TOOL = Tool(
                     "default": False,
                     "description": "Also files that .gitignore or the editor's exclude settings hide.",
                 },
+                "offset": OFFSET_SCHEMA,
             },
             "required": ["query"],
             "additionalProperties": False,
@@ -60,6 +71,8 @@ TOOL = Tool(
                     "items": {"type": "string"},
                     "description": "Absolute paths, sorted by folder and path.",
                 },
+                **MEMBER_SCHEMAS,
+                **NOTE_SCHEMA,
             },
             "required": ["count", "capped", "files"],
             "additionalProperties": False,
@@ -73,33 +86,47 @@ TOOL = Tool(
 async def call(
     workspace: Workspace, arguments: Mapping[str, Any], *, settings: SearchSettings | None = None
 ) -> ToolResult:
-    """Find the first `maxResults` files in path order; the result does not depend on the search engine.
+    """Find `maxResults` files in path order, after the first `offset`.
 
     Raises:
         InvalidArguments: at `/query`.
     """
     where = Where(arguments["query"], "/query", arguments.get("includeIgnoredFiles", False))
     limit = int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))
+    offset = int(arguments.get("offset", 0))
     settings = settings or SearchSettings()
-    found = await find_files(workspace, where, limit, settings)
-    return await asyncio.to_thread(_result, workspace, found, settings)
+    found = await find_files(workspace, where, offset + limit, settings)
+    note = "" if found.items or found.late else await ignored_note(workspace, where, settings)
+    fit = "maxResults" not in arguments
+    nothing = nothing_found("No files found.", found, settings)
+    return await asyncio.to_thread(_result, found, offset, (nothing, note), fit=fit)
 
 
-def _result(workspace: Workspace, found: Found[Path], settings: SearchSettings) -> ToolResult:
-    structured = {
-        "count": len(found.items),
-        "capped": found.capped,
-        "files": [absolute_text(path) for path in found.items],
-    }
-    if not found.items:
-        return ToolResult(nothing_found("No files found.", found, settings), structured)
-    count = f"count: {len(found.items)}{' (capped)' if found.capped else ''}"
-    paths = [line for path in found.items for line in ("---", absolute_text(path))]
-    return ToolResult("\n".join(["Find files summary", count, *paths]), structured)
+def _result(found: Found[Path], offset: int, nothing: tuple[str, str], *, fit: bool) -> ToolResult:
+    files = [absolute_text(path) for path in found.items[offset:]]
+    if fit:
+        del files[fitting(len(path) + 5 for path in files) :]
+    page = Page(offset, len(files), found.total, found.exact, found.late)
+    capped = page.next_offset is not None or found.late
+    structured = {"count": len(files), "capped": capped, "files": files, **page.members()}
+    if not files:
+        return empty(nothing[0], structured, nothing[1], page)
+    count = f"count: {len(files)}{' (capped)' if capped else ''}"
+    paths = [line for path in files for line in ("---", shown_path(path))]
+    return ToolResult(
+        "\n".join(["Find files summary", count, *paths, *ending(page, is_fitted=fit)]), structured
+    )
 
 
 def nothing_found(text: str, found: Found[Any], settings: SearchSettings) -> str:
-    """The text of an empty result: `text`, with a note if the search was stopped at its deadline."""
+    """The text of an empty result: `text`, and that the search was stopped at its deadline, if so."""
     if not found.late:
         return text
     return f"{text} (capped: the search was stopped after {settings.deadline:g} s; try a narrower pattern)"
+
+
+async def ignored_note(workspace: Workspace, where: Where, settings: SearchSettings) -> str:
+    """Says that the pattern matches ignored files; empty if it does not, or they were searched."""
+    if where.include_ignored or not await ignored_files_match(workspace, where, settings):
+        return ""
+    return "only ignored or excluded files match; set includeIgnoredFiles to true to include them"

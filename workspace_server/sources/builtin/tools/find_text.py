@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workspace_server import log
-from workspace_server.sources.builtin.search.engine import Found, Where, find_text
+from workspace_server.sources.builtin.search.engine import Found, Where, find_files, find_text
 from workspace_server.sources.builtin.search.query import (
     BadRegex,
     EngineUnavailable,
@@ -15,7 +15,17 @@ from workspace_server.sources.builtin.search.query import (
     TextMatch,
     TextQuery,
 )
-from workspace_server.sources.builtin.tools.find_files import nothing_found
+from workspace_server.sources.builtin.tools.find_files import ignored_note, nothing_found
+from workspace_server.sources.builtin.tools.pages import (
+    MEMBER_SCHEMAS,
+    NOTE_SCHEMA,
+    OFFSET_SCHEMA,
+    Page,
+    empty,
+    ending,
+    fitting,
+    shown_path,
+)
 from workspace_server.tool import InvalidArguments, Tool, ToolError, ToolResult
 from workspace_server.workspace import Workspace, absolute_text
 
@@ -43,7 +53,7 @@ TOOL = Tool(
             "without capital letters matches any case, one with capitals only that case. `includePattern` "
             "is a glob as in lm_findFiles. Ignored, excluded and binary files and `.git` are left out. "
             "Results are sorted by path and line; `capped` says that there are more: narrow the query or "
-            "the pattern then."
+            "the pattern, or get the next page with `offset`."
         ),
         "inputSchema": {
             "type": "object",
@@ -80,6 +90,7 @@ TOOL = Tool(
                     "default": False,
                     "description": "Also files that .gitignore or the editor's exclude settings hide.",
                 },
+                "offset": {**OFFSET_SCHEMA, "maximum": 10_000},
             },
             "required": ["query"],
             "additionalProperties": False,
@@ -95,6 +106,8 @@ TOOL = Tool(
                     "description": "Occurrences in these lines; a line can have several.",
                 },
                 "matches": {"type": "array", "items": _MATCH_SCHEMA},
+                **MEMBER_SCHEMAS,
+                **NOTE_SCHEMA,
             },
             "required": ["capped", "uniqueMatches", "totalMatches", "matches"],
             "additionalProperties": False,
@@ -108,7 +121,7 @@ TOOL = Tool(
 async def call(
     workspace: Workspace, arguments: Mapping[str, Any], *, settings: SearchSettings | None = None
 ) -> ToolResult:
-    """Find the first `maxResults` lines by path and line; the result does not depend on the search engine.
+    """Find `maxResults` lines by path and line, after the first `offset`, whatever the search engine.
 
     Raises:
         InvalidArguments: at `/query`, `/isRegexp` or `/includePattern`.
@@ -118,7 +131,8 @@ async def call(
     where = Where(
         arguments.get("includePattern", ""), "/includePattern", arguments.get("includeIgnoredFiles", False)
     )
-    limit = int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))
+    offset = int(arguments.get("offset", 0))
+    limit = offset + int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))
     settings = settings or SearchSettings()
     try:
         found = await find_text(workspace, query, where, limit, settings)
@@ -129,7 +143,19 @@ async def call(
         raise ToolError(
             "Error: files cannot be searched now; free memory or temporary disk space, or install ripgrep"
         ) from None
-    return await asyncio.to_thread(_result, workspace, found, settings)
+    note = ""
+    if not found.items and not found.late and arguments.get("includePattern"):
+        files = await find_files(workspace, where, 1, settings)
+        note = "" if files.items or files.late else await _pattern_note(workspace, where, settings)
+    fit = "maxResults" not in arguments
+    nothing = nothing_found("No matches found.", found, settings)
+    return await asyncio.to_thread(_result, found, offset, (nothing, note), fit=fit)
+
+
+async def _pattern_note(workspace: Workspace, where: Where, settings: SearchSettings) -> str:
+    """Why no file was searched."""
+    ignored = await ignored_note(workspace, where, settings)
+    return ignored or f"no file matches {where.pointer.removeprefix('/')}"
 
 
 def _query(arguments: Mapping[str, Any]) -> TextQuery:
@@ -152,27 +178,33 @@ def _regex_error(error: BadRegex) -> ToolError:
     return ToolError(f"Error: invalid regular expression{where}: {error.reason}", structured)
 
 
-def _result(workspace: Workspace, found: Found[TextMatch], settings: SearchSettings) -> ToolResult:
-    total = sum(match.occurrences for match in found.items)
+def _result(found: Found[TextMatch], offset: int, nothing: tuple[str, str], *, fit: bool) -> ToolResult:
+    lines = found.items[offset:]
+    if fit:
+        lines = lines[: fitting(len(str(line.path)) + len(line.preview) + 45 for line in lines)]
+    total = sum(match.occurrences for match in lines)
+    page = Page(offset, len(lines), found.total, found.exact, found.late)
+    capped = page.next_offset is not None or found.late
     structured = {
-        "capped": found.capped,
-        "uniqueMatches": len(found.items),
+        "capped": capped,
+        "uniqueMatches": len(lines),
         "totalMatches": total,
         "matches": [
             {"path": absolute_text(match.path), "line": match.line, "preview": match.preview}
-            for match in found.items
+            for match in lines
         ],
+        **page.members(),
     }
-    if not found.items:
-        return ToolResult(nothing_found("No matches found.", found, settings), structured)
+    if not lines:
+        return empty(nothing[0], structured, nothing[1], page)
     head = [
         "Find text in files summary",
-        f"uniqueMatches: {len(found.items)}",
-        f"totalMatches: {total}{' (capped)' if found.capped else ''}",
+        f"uniqueMatches: {len(lines)}",
+        f"totalMatches: {total}{' (capped)' if capped else ''}",
     ]
     shown = [
         line
-        for match in found.items
-        for line in ("---", f"// {absolute_text(match.path)}:{match.line}", match.preview)
+        for match in lines
+        for line in ("---", f"// {shown_path(absolute_text(match.path))}:{match.line}", match.preview)
     ]
-    return ToolResult("\n".join(head + shown), structured)
+    return ToolResult("\n".join([*head, *shown, *ending(page, is_fitted=fit)]), structured)

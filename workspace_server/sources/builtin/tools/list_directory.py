@@ -8,22 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-import stat
-from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from workspace_server.results import well_formed
-from workspace_server.sources.builtin.search.ignore import IgnoreLevel, enter
 from workspace_server.sources.builtin.search.query import SearchSettings
-from workspace_server.sources.builtin.search.tree import NEVER_SEARCHED, Tree
+from workspace_server.sources.builtin.tools.directory_walk import DEFAULT_DEPTH, Entry, breadth_first, start
+from workspace_server.sources.builtin.tools.pages import (
+    MEMBER_SCHEMAS,
+    NOTE_SCHEMA,
+    OFFSET_SCHEMA,
+    Page,
+    empty,
+    ending,
+    fitting,
+    shown_path,
+)
 from workspace_server.tool import Tool, ToolError, ToolResult
-from workspace_server.workspace import Folder, PathNotFound, Workspace, absolute_text
+from workspace_server.workspace import PathNotFound, Workspace, absolute_text
 
-DEFAULT_DEPTH = 1
 DEFAULT_MAX_RESULTS = 500
+MAX_COUNTED = 20_000
+"""Entries that are counted; of more the result says that there are at least so many."""
 
 _ENTRY_SCHEMA = {
     "type": "object",
@@ -45,8 +52,8 @@ TOOL = Tool(
         "description": (
             "List a directory of the workspace, by default its root: directories first, with a `/` at the "
             "end, then files. `depth` looks into subdirectories too. Ignored and excluded entries and "
-            "`.git` are left out unless `includeIgnoredFiles` is set. To find files by name anywhere use "
-            "lm_findFiles."
+            "`.git` are left out unless `includeIgnoredFiles` is set. `capped` says that there are more: "
+            "`offset` gets the next page. To find files by name anywhere use lm_findFiles."
         ),
         "inputSchema": {
             "type": "object",
@@ -77,6 +84,7 @@ TOOL = Tool(
                     "default": False,
                     "description": "Also entries that .gitignore or the editor's exclude settings hide.",
                 },
+                "offset": {**OFFSET_SCHEMA, "maximum": MAX_COUNTED},
             },
             "additionalProperties": False,
         },
@@ -86,6 +94,8 @@ TOOL = Tool(
                 "count": {"type": "integer", "minimum": 0, "description": "Number of `entries`."},
                 "capped": {"type": "boolean", "description": "Whether there are more entries."},
                 "entries": {"type": "array", "items": _ENTRY_SCHEMA},
+                **MEMBER_SCHEMAS,
+                **NOTE_SCHEMA,
             },
             "required": ["count", "capped", "entries"],
             "additionalProperties": False,
@@ -94,45 +104,6 @@ TOOL = Tool(
     },
     keywords=("list", "directory", "folder", "ls", "tree", "entries", "structure"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """One entry: its path, its name relative to the listed directory, and what it is."""
-
-    path: Path
-    name: str
-    kind: str
-    size: int | None
-
-    @property
-    def order(self) -> list[tuple[bool, bytes]]:
-        """Sort key: directories come first on each level, each followed by its contents."""
-        *above, last = self.name.split("/")
-        return [(False, os.fsencode(part)) for part in above] + [
-            (self.kind != "directory", os.fsencode(last))
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Directory:
-    """A directory whose entries are not listed yet.
-
-    Attributes:
-        tree: decides what is hidden; None if nothing is.
-        path: the directory.
-        base: its path relative to the workspace folder, with `/` at the end; "" for the folder itself.
-        prefix: the start of the names of its entries in the result.
-        level: the ignore rules inside it.
-        depth: number of levels to list.
-    """
-
-    tree: Tree | None
-    path: Path
-    base: str
-    prefix: str
-    level: IgnoreLevel | None
-    depth: int
 
 
 async def call(
@@ -150,109 +121,29 @@ async def call(
 
 def _list(workspace: Workspace, arguments: Mapping[str, Any], environ: Mapping[str, str]) -> ToolResult:
     text: str = arguments.get("filePath") or ""
-    limit = int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))
     try:
-        top, found = _start(workspace, text, arguments, environ)
-        entries = found + _breadth_first(top, limit + 1 - len(found))
+        top, found = start(workspace, text, arguments, environ)
+        entries = found + breadth_first(top, MAX_COUNTED + 1 - len(found))
     except PathNotFound as error:
         raise _failure(text, error.cause) from None
     except OSError as error:
         raise _failure(text, (error.strerror or "unreadable").lower()) from None
-    capped = len(entries) > limit
+    offset = int(arguments.get("offset", 0))
+    shown = entries[offset : offset + int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))]
+    fit = "maxResults" not in arguments
+    if fit:
+        shown = shown[: fitting(2 * len(str(entry.path)) + 90 for entry in shown)]
+    page = Page(offset, len(shown), min(len(entries), MAX_COUNTED), len(entries) <= MAX_COUNTED)
     listed = top[0].path if len(top) == 1 else workspace.root
-    return _result(workspace, listed, sorted(entries[:limit], key=lambda entry: entry.order), capped=capped)
-
-
-def _start(
-    workspace: Workspace, text: str, arguments: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[list[_Directory], list[_Entry]]:
-    """The directories to start from, and the entries that are listed for them."""
-    depth = int(arguments.get("depth", DEFAULT_DEPTH))
-    ignored: bool = arguments.get("includeIgnoredFiles", False)
-
-    def directory_at(folder: Folder, path: Path, prefix: str, levels: int) -> _Directory:
-        tree = Tree.open(workspace, folder, environ, include_ignored=ignored)
-        base = "" if path == folder.path else path.relative_to(folder.path).as_posix() + "/"
-        level = tree.level_of(base.rstrip("/"))
-        return _Directory(None if _hidden(tree, base) else tree, path, base, prefix, level, levels)
-
-    if not text and len(workspace.folders) > 1:
-        top = [
-            directory_at(folder, folder.path, f"{folder.name}/", depth - 1) for folder in workspace.folders
-        ]
-        return top, [_Entry(folder.path, folder.name, "directory", None) for folder in workspace.folders]
-    path = workspace.resolve_file(text, must_be="directory") if text else workspace.folders[0].path
-    owners = [folder for folder in workspace.folders if path.is_relative_to(folder.path)]
-    owner = max(owners, key=lambda folder: len(folder.path.parts))
-    os.scandir(path).close()  # raises OSError; an unreadable directory further down is shown as empty
-    return [directory_at(owner, path, "", depth)], []
-
-
-def _hidden(tree: Tree, base: str) -> bool:
-    """Whether searches leave out the directory itself."""
-    parts = base.rstrip("/").split("/") if base else []
-    names = ["/".join(parts[: count + 1]) for count in range(len(parts))]
-    above = ["", *names]
-    return any(
-        tree.hides(name, tree.level_of(parent), directory=True)
-        for name, parent in zip(names, above, strict=False)
-    )
-
-
-def _breadth_first(top: list[_Directory], limit: int) -> list[_Entry]:
-    """The first `limit` entries, upper levels first, names in byte order."""
-    found: list[_Entry] = []
-    waiting = deque(one for one in top if one.depth > 0)
-    while waiting and len(found) < limit:
-        here = waiting.popleft()
-        for entry, inner in _entries(here):
-            found.append(entry)
-            if inner is not None and inner.depth > 0:
-                waiting.append(inner)
-    return found[: max(limit, 0)]
-
-
-def _entries(here: _Directory) -> Iterator[tuple[_Entry, _Directory | None]]:
-    try:
-        with os.scandir(here.path) as scanned:
-            names = sorted((entry.name for entry in scanned), key=os.fsencode)
-    except OSError:
-        return
-    described = []
-    for name in names:
-        try:
-            status = (here.path / name).lstat()
-        except OSError:  # removed meanwhile
-            continue
-        kind = _kind(status.st_mode)
-        hidden = (
-            name == NEVER_SEARCHED
-            if here.tree is None
-            else here.tree.hides(here.base + name, here.level, directory=kind == "directory")
-        )
-        if not hidden:
-            size = status.st_size if kind == "file" else None
-            described.append(_Entry(here.path / name, here.prefix + name, kind, size))
-    for entry in sorted(described, key=lambda entry: entry.order):
-        yield entry, _subdirectory(here, entry) if entry.kind == "directory" and here.depth > 1 else None
-
-
-def _subdirectory(here: _Directory, entry: _Entry) -> _Directory:
-    base = f"{here.base}{entry.path.name}/"
-    level = None if here.tree is None else enter(entry.path, base, here.level, here.tree.rules)
-    return _Directory(here.tree, entry.path, base, f"{entry.name}/", level, here.depth - 1)
-
-
-def _kind(mode: int) -> str:
-    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink"}
-    return kinds.get(stat.S_IFMT(mode), "other")
+    return _result(workspace, listed, sorted(shown, key=lambda entry: entry.order), page, fit=fit)
 
 
 def _failure(text: str, cause: str) -> ToolError:
     return ToolError(f'Error listing directory "{well_formed(text)}": {cause}', {"cause": cause})
 
 
-def _result(workspace: Workspace, listed: Path, entries: list[_Entry], *, capped: bool) -> ToolResult:
+def _result(workspace: Workspace, listed: Path, entries: list[Entry], page: Page, *, fit: bool) -> ToolResult:
+    capped = page.next_offset is not None
     structured = {
         "count": len(entries),
         "capped": capped,
@@ -265,14 +156,17 @@ def _result(workspace: Workspace, listed: Path, entries: list[_Entry], *, capped
             }
             for entry in entries
         ],
+        **page.members(),
     }
     if not entries:
-        return ToolResult("Directory is empty.", structured)
+        return empty("No more entries." if page.total else "Directory is empty.", structured, "", page)
     head = [
         "List directory summary",
-        f"directory: {absolute_text(listed)}",
+        f"directory: {shown_path(absolute_text(listed))}",
         f"count: {len(entries)}{' (capped)' if capped else ''}",
         "---",
     ]
-    names = [well_formed(entry.name) + ("/" if entry.kind == "directory" else "") for entry in entries]
-    return ToolResult("\n".join(head + names), structured)
+    names = [
+        shown_path(well_formed(entry.name) + ("/" if entry.kind == "directory" else "")) for entry in entries
+    ]
+    return ToolResult("\n".join([*head, *names, *ending(page, is_fitted=fit)]), structured)

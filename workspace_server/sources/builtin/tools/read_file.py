@@ -12,16 +12,20 @@ import mimetypes
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from workspace_server.results import clean_text, well_formed
+from workspace_server.sources.builtin.search.query import SearchSettings
+from workspace_server.sources.builtin.tools.line_range import LineCollector, LineRange
+from workspace_server.sources.builtin.tools.neighbours import neighbours
+from workspace_server.sources.builtin.tools.pages import PAGE_CHARACTERS, shown_path
 from workspace_server.tool import InvalidArguments, Tool, ToolError, ToolResult
 from workspace_server.workspace import NOT_REGULAR, PathNotFound, Workspace, absolute_text
 
-DEFAULT_MAX_BYTES = 262_144
+DEFAULT_MAX_BYTES = PAGE_CHARACTERS
 MAX_BYTES = 1024 * 1024
 
 _CHUNK = 1024 * 1024
@@ -40,8 +44,8 @@ TOOL = Tool(
         "title": "Read file",
         "description": (
             "Read a file of the workspace, whole or from `startLine` to `endLine` (1-based, inclusive). "
-            "Text comes back exactly as it is; `truncated` says that `maxBytes` cut it: go on at `endLine`"
-            " + 1. Binary files come as an embedded resource if they fit into `maxBytes`."
+            "Text comes back exactly as it is; `truncated` says that `maxBytes` cut it: go on at "
+            "`nextStartLine`. Binary files come as an embedded resource if they fit into `maxBytes`."
         ),
         "inputSchema": {
             "type": "object",
@@ -84,6 +88,15 @@ TOOL = Tool(
                 "encoding": {"type": "string", "enum": _NAMED},
                 "truncated": {"type": "boolean", "description": "Whether `maxBytes` cut the content."},
                 "content": {"type": "string", "description": "The text; empty for a binary file."},
+                "nextStartLine": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": "`startLine` of the next part, if the content was cut.",
+                },
+                "lineIsCut": {
+                    "const": True,
+                    "description": "The last line is longer than `maxBytes`, so its end is missing.",
+                },
             },
             "required": [
                 *("absolutePath", "workspacePath", "startLine", "endLine", "totalLines", "sizeBytes"),
@@ -98,61 +111,6 @@ TOOL = Tool(
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
-    start: int
-    end: int | None
-    max_bytes: int
-
-
-@dataclass(slots=True)
-class _Text:
-    """Collects the requested lines of a text from chunks in an ASCII-compatible encoding."""
-
-    wanted: _Range
-    kept: bytearray = field(default_factory=bytearray)
-    ended: int = 0
-    last_byte: int = 0x0A
-    full: bool = False
-
-    def feed(self, chunk: bytes) -> None:
-        """Count the lines of the next chunk, and keep the requested ones."""
-        if not chunk:
-            return
-        at = 0
-        while not self._past_end and at < len(chunk):
-            newline = chunk.find(b"\n", at)
-            stop = newline + 1 if newline >= 0 else len(chunk)
-            if self.ended + 1 >= self.wanted.start:
-                self._keep(chunk[at:stop])
-            self.ended += newline >= 0
-            at = stop
-        self.ended += chunk.count(b"\n", at)
-        self.last_byte = chunk[-1]
-
-    def _keep(self, piece: bytes) -> None:
-        room = self.wanted.max_bytes - len(self.kept)
-        self.full = self.full or len(piece) > room
-        self.kept += piece[:room]
-        if self.full and b"\n" in self.kept:  # the client reads on at the next line, so keep only whole lines
-            del self.kept[self.kept.rindex(b"\n") + 1 :]
-
-    @property
-    def _past_end(self) -> bool:
-        return self.full or (self.wanted.end is not None and self.ended >= self.wanted.end)
-
-    @property
-    def end(self) -> int:
-        """Number of the last kept line."""
-        lines = self.kept.count(b"\n") + (bool(self.kept) and self.kept[-1] != 0x0A)
-        return min(self.wanted.start + max(lines, 1) - 1, self.total)
-
-    @property
-    def total(self) -> int:
-        """Number of lines in the file; a line end at the end of the file starts no new line."""
-        return self.ended + (self.last_byte != 0x0A)
-
-
-@dataclass(frozen=True, slots=True)
 class _Read:
     """The structured content without the paths, and the bytes of a binary file within the limit."""
 
@@ -160,28 +118,34 @@ class _Read:
     blob: bytes | None = None
 
 
-async def call(workspace: Workspace, arguments: Mapping[str, Any]) -> ToolResult:
+async def call(
+    workspace: Workspace, arguments: Mapping[str, Any], *, settings: SearchSettings | None = None
+) -> ToolResult:
     """Read `filePath`; returns the unchanged lines, or a binary file as an embedded resource.
 
     Raises:
         InvalidArguments: at `/filePath`, `/startLine` or `/endLine`.
         ToolError: `Error reading file "p": <cause>`.
     """
-    wanted = _Range(
+    wanted = LineRange(
         int(arguments.get("startLine", 1)),
         int(arguments["endLine"]) if arguments.get("endLine") is not None else None,
         int(arguments.get("maxBytes", DEFAULT_MAX_BYTES)),
+        fit="maxBytes" not in arguments,
     )
     if wanted.end is not None and wanted.end < wanted.start:
         raise InvalidArguments("/endLine", f"must not be less than startLine ({wanted.start})")
     stop = threading.Event()
     try:
         return await asyncio.to_thread(_read, workspace, arguments["filePath"], wanted, stop.is_set)
+    except PathNotFound as error:
+        near = await neighbours(workspace, arguments["filePath"], settings or SearchSettings())
+        raise _failure(arguments["filePath"], error.cause, near) from None
     finally:
         stop.set()
 
 
-def _read(workspace: Workspace, text: str, wanted: _Range, stopped: Callable[[], bool]) -> ToolResult:
+def _read(workspace: Workspace, text: str, wanted: LineRange, stopped: Callable[[], bool]) -> ToolResult:
     try:
         path = workspace.resolve_file(text)
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -190,24 +154,27 @@ def _read(workspace: Workspace, text: str, wanted: _Range, stopped: Callable[[],
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):  # replaced after it was resolved
                 raise InvalidArguments("/filePath", NOT_REGULAR)
-            return _result(workspace, path, _read_open(file, status.st_size, wanted, stopped))
-    except PathNotFound as error:
-        raise _failure(text, error.cause) from None
+            read = _read_open(file, status.st_size, wanted, stopped)
+            return _result(workspace, path, read, fit=wanted.fit)
     except OSError as error:
         raise _failure(text, (error.strerror or "unreadable").lower()) from None
 
 
-def _failure(text: str, cause: str) -> ToolError:
-    return ToolError(f'Error reading file "{well_formed(text)}": {cause}', {"cause": cause})
+def _failure(text: str, cause: str, near: Sequence[str] = ()) -> ToolError:
+    message = f'Error reading file "{well_formed(text)}": {cause}'
+    if not near:
+        return ToolError(message, {"cause": cause})
+    hint = f"; did you mean {' or '.join(map(shown_path, near))}?"
+    return ToolError(message + hint, {"cause": cause, "nearest": list(near)})
 
 
-def _read_open(file: BinaryIO, size: int, wanted: _Range, stopped: Callable[[], bool]) -> _Read:
+def _read_open(file: BinaryIO, size: int, wanted: LineRange, stopped: Callable[[], bool]) -> _Read:
     sniffed = file.read(_SNIFF)
     encoding = next((name for bom, name in _ENCODINGS if sniffed.startswith(bom)), "utf-8")
     file.seek(0)
     if b"\0" in sniffed and not encoding.startswith("utf-16"):
         return _read_binary(file, size, wanted)
-    text = _Text(wanted)
+    text = LineCollector(wanted)
     strict = codecs.getincrementaldecoder(encoding)("strict" if encoding == "utf-8" else "replace")
     for chunk in _chunks(file, stopped):
         try:
@@ -227,7 +194,7 @@ def _chunks(file: BinaryIO, stopped: Callable[[], bool]) -> Iterator[bytes]:
             return
 
 
-def _text_members(text: _Text, encoding: str, size: int) -> _Read:
+def _text_members(text: LineCollector, encoding: str, size: int) -> _Read:
     wanted, total = text.wanted, text.total
     if wanted.start > max(total, 1):
         raise InvalidArguments("/startLine", f"the file has {total} lines")
@@ -240,8 +207,27 @@ def _text_members(text: _Text, encoding: str, size: int) -> _Read:
         "encoding": encoding,
         "truncated": text.full,
         "content": content,
+        **_next_part(text),
     }
     return _Read(members)
+
+
+def _next_line(members: Mapping[str, Any]) -> list[str]:
+    """The line of the text that says how to go on."""
+    if "lineIsCut" in members:
+        return [f"next: line {members['endLine']} is cut; maxBytes up to {MAX_BYTES} shows more of it"]
+    if "nextStartLine" in members:
+        return [f"next: the same call with startLine {members['nextStartLine']}"]
+    return []
+
+
+def _next_part(text: LineCollector) -> dict[str, Any]:
+    """Where to go on after a cut; empty if there is nothing more."""
+    if not text.full:
+        return {}
+    if not text.kept.endswith(b"\n"):
+        return {"lineIsCut": True} | ({"nextStartLine": text.end + 1} if text.end < text.total else {})
+    return {"nextStartLine": text.end + 1}
 
 
 def _decoded(kept: bytes, encoding: str) -> tuple[str, str]:
@@ -255,7 +241,7 @@ def _decoded(kept: bytes, encoding: str) -> tuple[str, str]:
     return kept.decode("utf-8", "ignore").removeprefix("\ufeff"), encoding
 
 
-def _read_binary(file: BinaryIO, size: int, wanted: _Range) -> _Read:
+def _read_binary(file: BinaryIO, size: int, wanted: LineRange) -> _Read:
     blob = file.read(wanted.max_bytes + 1)
     fits = len(blob) <= wanted.max_bytes
     members = {
@@ -270,7 +256,7 @@ def _read_binary(file: BinaryIO, size: int, wanted: _Range) -> _Read:
     return _Read(members, blob if fits else None)
 
 
-def _result(workspace: Workspace, path: Path, read: _Read) -> ToolResult:
+def _result(workspace: Workspace, path: Path, read: _Read, *, fit: bool) -> ToolResult:
     members = read.members
     structured = {
         "absolutePath": absolute_text(path),
@@ -279,10 +265,12 @@ def _result(workspace: Workspace, path: Path, read: _Read) -> ToolResult:
     }
     head = [
         "Read file summary",
-        f"file: {absolute_text(path)}",
+        f"file: {shown_path(absolute_text(path))}",
         f"lines: {members['startLine']}-{members['endLine']}/{members['totalLines']}"
         + (" (truncated)" if members["truncated"] else ""),
     ]
+    if fit:
+        head += _next_line(members)
     if members["encoding"] != "binary":
         text = clean_text("\n".join(head)) + "\n---\n" + members["content"]
         return ToolResult(text, structured, verbatim=True)

@@ -16,13 +16,18 @@ import msgspec
 from protocol import jsonrpc
 from protocol.issues import Issue
 from workspace_server.results import clean_text
-from workspace_server.sources.mcp.lists.kinds import TOOLS, ListKind
+from workspace_server.sources.mcp.lists.kinds import SKILLS, TOOLS, ListKind
+from workspace_server.sources.mcp.lists.member_repair import repaired
 from workspace_server.tool import Entry, TaskUse, Tool, Visibility
 
 Item = TypeVar("Item")
 
 MAX_NAME: Final = 256
 MAX_URI: Final = 8192
+MAX_NAMED: Final = 5
+"""Removed members that an issue names."""
+MEMBERS_REMOVED: Final = "MEMBERS_REMOVED"
+"""The end of the codes of issues about entries that were repaired."""
 _CALLED: Final = {"name": "name", "uri": "URI", "uriTemplate": "URI template"}
 _TEXTS: Final = frozenset({"title", "description"})
 _VALUES: Final = frozenset({"const", "enum", "default", "examples"})
@@ -41,7 +46,7 @@ class Definitions(Generic[Item]):
         items: in the order of the list, under names that can be offered.
         originals: the server's own name of each.
         hashes: of each whole definition as it came.
-        issues: what was left out.
+        issues: what was left out or repaired.
     """
 
     items: tuple[Item, ...] = ()
@@ -82,7 +87,10 @@ def read(
 
 
 def read_others(entries: Sequence[msgspec.Raw], source: str, kind: ListKind) -> Definitions[Entry]:
-    """The prompts, resources or templates of a list; as `read`. URIs are kept as they are, or left out."""
+    """The entries of a list of another kind; as `read`. URIs are kept as they are, or left out.
+
+    A skill is kept as it is: clients compare it with its file.
+    """
 
     def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Entry:
         return Entry(name, {**definition, kind.key: name}, original)
@@ -103,8 +111,13 @@ def _read(entries: Sequence[msgspec.Raw], source: str, kind: ListKind, make: Mak
             continue
         originals[name] = definition[kind.key]
         hashes[name] = sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
-        if _SUSPECT.search(jsonrpc.bytes_of(entry)):
-            definition = _cleaned(definition)
+        removed: tuple[str, ...] = ()
+        if kind is not SKILLS:
+            if _SUSPECT.search(jsonrpc.bytes_of(entry)):
+                definition = _cleaned(definition)
+            definition, removed = repaired(definition, kind, name)
+        if removed:
+            issues.append(_repaired(kind, name, removed, source))
         items[name] = make(name, originals[name], definition, hashes[name])
     return Definitions(tuple(items.values()), originals, hashes, tuple(issues))
 
@@ -118,6 +131,16 @@ def _left_out(kind: ListKind, place: int, name: str | None, source: str) -> Issu
     text = f'{kind.word.capitalize()} "{name}" is already registered'
     tool = name if kind is TOOLS else None
     return Issue("warning", "names", f"{kind.code}_NAME_DUPLICATE", text, tool, details)
+
+
+def _repaired(kind: ListKind, name: str, removed: Sequence[str], source: str) -> Issue:
+    shown = ", ".join(sorted(removed)[:MAX_NAMED]) + (" and others" if len(removed) > MAX_NAMED else "")
+    text = (
+        f'{kind.word.capitalize()} "{name}" has members that clients cannot read; they are left out: {shown}'
+    )
+    tool = name if kind is TOOLS else None
+    code = f"{kind.code}_{MEMBERS_REMOVED}"
+    return Issue("warning", "schema", code, text, tool, f"source {source}")
 
 
 def changed(known: Mapping[str, str], now: Mapping[str, str], source: str) -> list[Issue]:

@@ -6,8 +6,6 @@ has to start the server.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -15,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+
+from host import private_files
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_FILES: Final = 800
@@ -43,16 +43,9 @@ class ListCache:
 
     def save(self, key: str, content: bytes) -> None:
         """Replace what was saved, wholly or not at all; a disk that refuses costs only the saving."""
-        name = ""
-        try:
+        with suppress(OSError, private_files.UnsafePathError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=".new-")  # 0600
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            Path(name).replace(self._folder / f"{key}.json")
-        except OSError:
-            with suppress(OSError):
-                Path(name).unlink()
+            private_files.write(self._folder / f"{key}.json", content, durable=False)
         self._forget_oldest()
 
     def _forget_oldest(self) -> None:

@@ -15,7 +15,7 @@ from protocol.issues import Issue, Level
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import Definitions, Item
-from workspace_server.sources.mcp.lists.kinds import TOOLS, ListKind
+from workspace_server.sources.mcp.lists.kinds import SKILLS, TOOLS, ListKind
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.session.paging import Pages
 
@@ -109,8 +109,13 @@ class ServerList(Generic[Item]):
             await asyncio.to_thread(self._cache.save, self._cache_key, content)
 
     def failed(self, error: str) -> None:
-        """The server did not say; the last list stays."""
-        self.stale, self.error = True, error
+        """The server did not say; the last list stays.
+
+        Few servers have skills: a list of them that never had any is not missed.
+        """
+        self.stale = True
+        if self.kind is not SKILLS or self.items:
+            self.error = error
 
     def issues(self, *, is_alive: bool) -> list[Issue]:
         """What was left out of the list, what changed in it, and why it cannot be had.

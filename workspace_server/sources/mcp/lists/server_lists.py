@@ -1,4 +1,4 @@
-"""Refreshes the four lists of an MCP server, all requested ones at once, one refresh at a time."""
+"""Refreshes the lists of an MCP server, all requested ones at once, one refresh at a time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from workspace_server.sources.mcp.lists.kinds import (
     OTHER_KINDS,
     PROMPTS,
     RESOURCES,
+    SKILLS,
     TEMPLATES,
     TOOLS,
     ListKind,
@@ -101,7 +102,7 @@ class ServerLists:
     def known_offerings(self) -> SourceOfferings:
         """All but the tools, as far as it is known."""
         of = {kind: tuple(known.items or ()) for kind, known in self.others.items()}
-        return SourceOfferings(of[PROMPTS], of[RESOURCES], of[TEMPLATES])
+        return SourceOfferings(of[PROMPTS], of[RESOURCES], of[TEMPLATES], of[SKILLS])
 
     async def load_cached(self) -> None:
         """Load the lists from the disk cache where nothing newer is known."""
@@ -173,7 +174,7 @@ class ServerLists:
         try:
             if kind is TOOLS:
                 pages = await session.list_all(kind.method, kind.member)
-            elif kind.capability in session.handshake_result.capabilities:
+            elif kind.is_declared(session.handshake_result.capabilities):
                 pages = await session.list_all(kind.method, kind.member, OTHER_LISTS_S)
         except Unavailable as failure:
             missing[known] = failure.text

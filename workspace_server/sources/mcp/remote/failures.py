@@ -9,6 +9,7 @@ import msgspec
 
 from protocol import jsonrpc
 from protocol.errors import Delivered, Reason
+from protocol.inbound import UNSUPPORTED_VERSION
 from workspace_server.sources.mcp.failures import Unavailable
 
 _PHRASES: Final = {status.value: f" {status.phrase}" for status in HTTPStatus}
@@ -18,7 +19,7 @@ Kind = Literal[
     "failing",  # connected, but the exchange broke or the answer was 5xx
     "throttled",  # 429
     "unauthorized",  # 401
-    "session_lost",  # the session is unknown to the server; the request was not executed
+    "session_lost",  # the server does not know the session or the revision; the request was not executed
     "rejected",  # the answer is none: another 4xx, a redirect elsewhere, no JSON
     "too_large",
 ]
@@ -57,13 +58,20 @@ _error_body: Final = msgspec.json.Decoder(_ErrorBody)
 
 
 def failure_of(
-    status: int, body: bytes, *, request_id: bytes, had_session: bool, retry_after_s: float | None
+    status: int,
+    body: bytes,
+    *,
+    request_id: bytes,
+    had_session: bool,
+    retry_after_s: float | None,
+    is_stateless: bool = False,
 ) -> HttpFailure | None:
     """What an answer with a status of 400 or more means; None where its body is the answer (a JSON-RPC
     error).
 
     A 404 for a session id means that the session is unknown and nothing was executed; some servers
     say 400 instead. An error that names our request's id is that request's answer whatever the status is.
+    A server that was replaced by one of another revision refuses stateless requests with 400, too.
 
     Args:
         status: the HTTP status.
@@ -71,6 +79,7 @@ def failure_of(
         request_id: JSON text of the id of our request, empty for anything else.
         had_session: whether our request named a session.
         retry_after_s: what `Retry-After` says.
+        is_stateless: whether our request was one of MCP 2026-07-28, after its handshake.
     """
     said = _read(body)
     named = said is not None and request_id != b"" and jsonrpc.bytes_of(said.id) == request_id
@@ -83,6 +92,9 @@ def failure_of(
         return HttpFailure("throttled", text, status=status, retry_after_ms=wait)
     if had_session and (status == 404 or (status == 400 and said is not None and _about_session(said))):
         return HttpFailure("session_lost", f"does not know our session any more ({title})", status=status)
+    if is_stateless and status == 400 and said is not None and _about_revision(said, named):
+        text = f"no longer speaks the revision that it negotiated ({title})"
+        return HttpFailure("session_lost", text, status=status)
     if status >= 500 or status == 408:
         if named:
             return None
@@ -101,3 +113,11 @@ def _read(body: bytes) -> _ErrorBody | None:
 
 def _about_session(said: _ErrorBody) -> bool:
     return said.error.code in (-32000, -32001, -32600) and "session" in said.error.message.lower()
+
+
+def _about_revision(said: _ErrorBody, is_named: bool) -> bool:
+    """Whether a server without our revision refused a request as a whole, before it read its parameters."""
+    if said.error.code == UNSUPPORTED_VERSION:
+        return True
+    text = said.error.message.lower()
+    return not is_named and ("session" in text or "protocol version" in text)

@@ -20,7 +20,7 @@ import httpcore2
 import httpx2
 import msgspec
 
-from protocol import jsonrpc
+from protocol import jsonrpc, names
 from workspace_server import log
 from workspace_server.sources.mcp.remote.addresses import AddressRefused, Origin, parse_origin
 from workspace_server.sources.mcp.remote.authorization import Authorization, CredentialsMissing
@@ -221,6 +221,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 # the older transport names its session in the URL
                 had_session="mcp-session-id" in request.headers or (identity != b"" and older),
                 retry_after_s=retry_after(headers.get("retry-after"), datetime.now(UTC)),
+                is_stateless=request.headers.get("mcp-method", names.DISCOVER) != names.DISCOVER,
             )
             if failure is not None:
                 raise failure

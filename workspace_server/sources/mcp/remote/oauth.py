@@ -10,6 +10,7 @@ Imported when a server with `auth = "oauth"` is connected to.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -46,6 +47,8 @@ from workspace_server.sources.mcp.remote.login_storage import (
 
 EARLY_S: Final = 10.0
 """A token that expires within this many seconds is renewed before it is used."""
+OBTAIN_AGAIN_S: Final = 5.0
+"""Seconds after which an authorization server that failed is asked again."""
 
 
 class OAuth:
@@ -67,6 +70,8 @@ class OAuth:
         self._metadata: OAuthMetadata | None = None
         self._context = _context(server, self._logins)
         self._lock = asyncio.Lock()
+        self._failure: HttpFailure | None = None
+        self._failed_at = -math.inf
 
     @property
     def next_step(self) -> str:
@@ -83,7 +88,7 @@ class OAuth:
                 if self._login is None or self._login.tokens is None:
                     self._login = await self._logins.load()
                 if self._shown() is None or self._expires():
-                    await self._obtain({})
+                    await self._obtain_or_fail({})
             return self._shown()
 
     async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
@@ -95,7 +100,7 @@ class OAuth:
             if stored.tokens is not None and _bearer(stored.tokens) != refused:
                 self._login = stored  # somebody logged in meanwhile
                 return True
-            await self._obtain(challenge)
+            await self._obtain_or_fail(challenge)
             return True
 
     def _shown(self) -> str | None:
@@ -105,6 +110,16 @@ class OAuth:
     def _expires(self) -> bool:
         at = None if self._login is None else self._login.expires_at
         return at is not None and self._wall() >= at - EARLY_S
+
+    async def _obtain_or_fail(self, challenge: Mapping[str, str]) -> None:
+        """As `_obtain`, unless it failed a moment ago: all calls that waited meanwhile get that failure."""
+        if self._failure is not None and 0 <= self._wall() - self._failed_at < OBTAIN_AGAIN_S:
+            raise self._failure
+        try:
+            await self._obtain(challenge)
+        except HttpFailure as failure:
+            self._failure, self._failed_at = failure, self._wall()
+            raise
 
     async def _obtain(self, challenge: Mapping[str, str]) -> None:
         """New tokens by the refresh token, else by the client's own credentials.

@@ -1,6 +1,6 @@
 """A remote MCP server as a source.
 
-Adds to `McpSource`: one retry of calls that the server certainly did not execute, and servers that hide tools
+Adds to `McpSource`: retries of calls that the server certainly did not execute, and servers that hide tools
 behind a `tool_search` of their own.
 """
 
@@ -36,6 +36,8 @@ MAX_AGE_S: Final = 60.0
 """Age in seconds after which a list is read again."""
 CALL_WAIT_S: Final = 4.5
 """How long a call waits for a session that is being opened."""
+_RECONNECT_S: Final[Mapping[str, float]] = {"session_lost": 0.0, "unreachable": 0.5}
+"""Kinds of failures after which an open session is replaced, and the pause in seconds before that."""
 SEARCH, EXECUTE = "tool_search", "execute_tool"
 
 
@@ -166,13 +168,26 @@ class RemoteSource(McpSource):
         return self._schema(original) is not None
 
     async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
-        """As `McpSource.with_session`; retries over a new session if the server does not know the old one."""
-        try:
-            return await self._ask(ask, caller is None)
-        except HttpFailure as failure:
-            if failure.kind != "session_lost":
-                raise
-        return await self._ask(ask, caller is None)
+        """As `McpSource.with_session`; tries again what the server certainly did not execute.
+
+        That is once, over a new session, if it no longer knows the session or revision, or no longer accepts
+        connections. If it is too busy for a call or a new session (HTTP 429 or 503), a call waits as long as
+        it says, up to `CALL_WAIT_S` in all.
+        """
+        clock = self._dependencies.clock
+        deadline = clock() + (0.0 if caller is None else CALL_WAIT_S)
+        may_reconnect = True
+        while True:
+            was_open = self._supervisor.session is not None
+            try:
+                return await self._ask(ask, caller is None)
+            except HttpFailure as failure:
+                pause_s = _busy_s(failure)
+                if may_reconnect and was_open and failure.kind in _RECONNECT_S:
+                    may_reconnect, pause_s = False, _RECONNECT_S[failure.kind]
+                elif pause_s is None or clock() + pause_s > deadline:
+                    raise
+            await asyncio.sleep(pause_s)
 
     async def _ask(self, ask: Callable[[Session], Awaitable[T]], patiently: bool) -> T:
         async with self._supervisor.use(patiently=patiently) as session:
@@ -191,6 +206,14 @@ class RemoteSource(McpSource):
         if slow != self._slow_search:
             self._slow_search = slow
             self.notify_changed()
+
+
+def _busy_s(failure: HttpFailure) -> float | None:
+    """Seconds until a request that was not executed may be sent again; None for never."""
+    is_busy = failure.kind == "throttled" or failure.status in (429, 503)
+    if not is_busy or failure.delivered != "no" or failure.retry_after_ms is None:
+        return None
+    return failure.retry_after_ms / 1000
 
 
 def _identity(server: RemoteServer, environ: Mapping[str, str]) -> Mapping[str, Any]:

@@ -46,6 +46,7 @@ logging.getLogger("mcp").propagate = False  # its lines quote what servers sent;
 _SENT: contextvars.ContextVar[int | str | None] = contextvars.ContextVar("sent", default=None)
 """The id of the request that is being sent: the SDK reads its answer in a copy of the context it was sent in,
 and says in which one a message was read."""
+_MISDIRECTED: Final = "answered with the response to another request"
 _STREAM_LOST: Final = ("SSE stream ended", "SSE stream failed", "Failed to parse")
 """How the SDK words that the answer to a request was lost on the way; it says so with codes servers use,
 too."""
@@ -228,11 +229,21 @@ class RemoteTransport:
         return headers
 
 
-def _beside(context: contextvars.Context | None, message: Any) -> ResponseStreamMessage | None:
-    """A message of the server on the response stream of a request, or None."""
+def _beside(
+    context: contextvars.Context | None, message: Any
+) -> ResponseStreamMessage | RequestFailed | None:
+    """A message on the response stream of a request that is not its response, or None.
+
+    The response to another request is one that nobody will get: the stream has no second one.
+    """
     number = None if context is None else context.get(_SENT)
-    if type(number) is not int or not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
+    if type(number) is not int:
         return None
+    if isinstance(message, types.JSONRPCError) and message.id is None:
+        message.id = number  # the server could not read the request
+    if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+        is_other = message.id != number
+        return RequestFailed(number, HttpFailure("failing", _MISDIRECTED, "unknown")) if is_other else None
     return ResponseStreamMessage(
         number, _encode(message.model_dump(by_alias=True, mode="json", exclude_unset=True))
     )

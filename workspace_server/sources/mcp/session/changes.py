@@ -1,4 +1,4 @@
-"""Coalesces `list_changed` notifications: reports each changed list at most once in 250 ms."""
+"""Coalesces `list_changed` notifications: reports a changed list soon, and at most once in 250 ms."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final
 from protocol import names
 
 COALESCE_S: Final = 0.25
+SOON_S: Final = 0.02
+"""Seconds until the first change after a quiet time is reported: others often follow at once."""
 _KINDS: Final = {
     names.TOOLS_CHANGED: "tools",
     names.PROMPTS_CHANGED: "prompts",
@@ -23,6 +25,7 @@ class Changes:
         self._on_change = on_change
         self._kinds: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._next_at = 0.0
 
     def handle(self, method: str) -> None:
         """Handle a notification that belongs to no single request."""
@@ -30,10 +33,11 @@ class Changes:
             self.add(_KINDS[method])
 
     def add(self, kind: str) -> None:
-        """Report this list within 250 ms."""
+        """Report this list soon, or within 250 ms if changes were just reported."""
         self._kinds.add(kind)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._report)
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time() + SOON_S, self._next_at), self._report)
 
     def stop(self) -> None:
         """Stop reporting."""
@@ -42,7 +46,7 @@ class Changes:
         self._on_change = _ignore
 
     def _report(self) -> None:
-        self._timer = None
+        self._timer, self._next_at = None, asyncio.get_running_loop().time() + COALESCE_S
         kinds, self._kinds = self._kinds, set()
         for kind in sorted(kinds):
             self._on_change(kind)

@@ -30,6 +30,8 @@ _CAPABILITIES: Final[Mapping[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
 }
 """Declared for all clients; a client that lacks one refuses the request itself."""
+_ASSUMED: Final[Mapping[str, Any]] = {"tools": {}, "prompts": {}, "resources": {}}
+"""Capabilities of a server that cannot be asked for them; a list that it does not have is empty."""
 PROBE_S: Final = 5.0
 """How long a server may take to answer `server/discover`; some never answer unknown methods."""
 
@@ -51,9 +53,9 @@ async def negotiate(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            handshake_result = await _negotiate(rpc, version, first)
+            handshake_result, is_initialized = await _negotiate(rpc, version, first)
             transport.negotiated(handshake_result.era, handshake_result.revision)
-            if handshake_result.era is Era.LEGACY:
+            if is_initialized:
                 await rpc.notify(names.INITIALIZED)
             return handshake_result
     except TimeoutError:
@@ -66,19 +68,21 @@ async def negotiate(
         raise SessionFailed(end.reason) from end
 
 
-async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> HandshakeResult:
-    """Up to, not including, `notifications/initialized`."""
+async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> tuple[HandshakeResult, bool]:
+    """The handshake result, and whether `notifications/initialized` has to follow."""
     if first is Era.MODERN and (handshake_result := await _try_discover(rpc, version)) is not None:
-        return handshake_result
+        return handshake_result, False
     client = {"name": OUR_NAME, "version": version}
     params = {"protocolVersion": LATEST_LEGACY, "capabilities": _CAPABILITIES, "clientInfo": client}
     answer = await _ask(rpc, names.INITIALIZE, params)
     if not isinstance(answer, RpcError):
-        return _legacy(_object(answer))
+        return _initialized(_object(answer)), True
     discovery = await _discover(rpc, version) if first is Era.LEGACY else answer
-    if isinstance(discovery, RpcError):
-        raise SessionFailed(f"refused the handshake: {clean_text(answer.message[:500])} ({answer.code})")
-    return _modern(_object(discovery))
+    if not isinstance(discovery, RpcError):
+        return _modern(_object(discovery)), False
+    if (assumed := await _try_list(rpc, version)) is not None:
+        return assumed, False
+    raise SessionFailed(f"refused the handshake: {clean_text(answer.message[:500])} ({answer.code})")
 
 
 async def _try_discover(rpc: RpcConnection, version: str) -> HandshakeResult | None:
@@ -104,6 +108,18 @@ async def _discover(rpc: RpcConnection, version: str) -> msgspec.Raw | RpcError:
     return await _ask(rpc, names.DISCOVER, {"_meta": meta})
 
 
+async def _try_list(rpc: RpcConnection, version: str) -> HandshakeResult | None:
+    """The handshake result of a stateless server that has no `server/discover`; None for any other."""
+    meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
+    try:
+        listed = await _ask(rpc, names.TOOLS_LIST, {"_meta": meta})
+    except Unavailable:
+        return None
+    if isinstance(listed, RpcError) or "tools" not in _object(listed):
+        return None
+    return HandshakeResult(Era.MODERN, LATEST_MODERN, _ASSUMED, {}, None)
+
+
 async def _ask(rpc: RpcConnection, method: str, params: Mapping[str, Any]) -> msgspec.Raw | RpcError:
     try:
         return await rpc.request(rpc.next_id(), method, params)
@@ -111,12 +127,13 @@ async def _ask(rpc: RpcConnection, method: str, params: Mapping[str, Any]) -> ms
         raise SessionFailed(f"answered {method} with something that is no JSON") from None
 
 
-def _legacy(result: Mapping[str, Any]) -> HandshakeResult:
+def _initialized(result: Mapping[str, Any]) -> HandshakeResult:
+    """The answer to `initialize`; some servers that have no `server/discover` name a stateless revision."""
     revision = result.get("protocolVersion")
-    if revision not in LEGACY_REVISIONS:
+    if revision not in (*LEGACY_REVISIONS, *MODERN_REVISIONS):
         raise SessionFailed(f"speaks revision {clean_text(str(revision)[:40])}, which we do not")
     return HandshakeResult(
-        Era.LEGACY,
+        Era.MODERN if revision in MODERN_REVISIONS else Era.LEGACY,
         str(revision),
         _mapping(result.get("capabilities")),
         _mapping(result.get("serverInfo")),

@@ -6,16 +6,16 @@ also print banners, so it tells output that is no message from a broken response
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
+from protocol import jsonrpc, names, skills
 from protocol.versions import Era
 from workspace_server.sources.mcp.session.client import Client
+from workspace_server.sources.mcp.session.unreadable import ids_in
 from workspace_server.tool import RpcError
 
 OUR_NAME: Final = "lm-tools-bridge"
@@ -25,11 +25,16 @@ _NOTHING: Final = msgspec.Raw()
 ANSWERS: Final = ("inputResponses", "requestState")
 CACHEABLE: Final = frozenset(
     {names.DISCOVER, names.TOOLS_LIST, names.PROMPTS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST,
-     names.RESOURCES_READ}
+     names.RESOURCES_READ, skills.LIST, skills.GET}
 )  # fmt: skip
 """Methods whose results carry caching hints (2026-07-28)."""
 _COMPLETE: Final = {"resultType": b'"complete"'}
 _UNCACHED: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
+_VALID: Final[Mapping[str, Callable[[msgspec.Raw], bool]]] = {
+    "resultType": lambda value: jsonrpc.text_of(value) is not None,
+    "ttlMs": lambda value: jsonrpc.bytes_of(value).isdigit(),
+    "cacheScope": lambda value: jsonrpc.text_of(value) in ("private", "public"),
+}
 
 
 class _Envelope(msgspec.Struct):
@@ -61,9 +66,9 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class InvalidResponse:
-    """An answer to this id that is no valid JSON or no answer: `NaN`, no UTF-8, a malformed error."""
+    """An answer to these ids that is no valid JSON or no answer: `NaN`, a malformed error, an id twice."""
 
-    id: bytes
+    ids: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,9 @@ def read(line: bytes) -> Response | InvalidResponse | Request | Notification | N
         return None
     request_id = jsonrpc.bytes_of(message.id)
     if not jsonrpc.bytes_of(message.method):
+        # parsers disagree which of two ids counts
+        if jsonrpc.repeats_a_member(line, jsonrpc.members_of(line)):
+            return _invalid_response(line)
         return _response(request_id, message) if request_id else None
     method = jsonrpc.text_of(message.method)
     if method is None:
@@ -113,23 +121,15 @@ def _response(request_id: bytes, message: _Envelope) -> Response | InvalidRespon
     try:
         error_object = _error.decode(error)
     except (msgspec.DecodeError, RecursionError):
-        return InvalidResponse(request_id)
+        return InvalidResponse((request_id,))
     data = error_object.data if jsonrpc.bytes_of(error_object.data) else None
     return Response(request_id, RpcError(error_object.code, error_object.message, data))
 
 
 def _invalid_response(line: bytes) -> InvalidResponse | None:
-    """An answer that only a lenient reader understands: its caller should not wait for it in vain."""
-    if b'"result"' not in line and b'"error"' not in line:
-        return None
-    try:
-        message = json.loads(line.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or "method" in message:
-        return None
-    request_id = message.get("id")
-    return InvalidResponse(b"%d" % request_id) if type(request_id) is int else None
+    """An unreadable answer, if it names ids: their callers should not wait for it in vain."""
+    ids = ids_in(line)
+    return InvalidResponse(ids) if ids else None
 
 
 def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
@@ -188,20 +188,38 @@ def to_modern_error(error: RpcError, method: str, era: Era) -> RpcError:
     return error
 
 
-def to_modern_result(result: msgspec.Raw, method: str = names.TOOLS_CALL) -> msgspec.Raw | None:
-    """A result with the members the modern era wants of it; None for no JSON object.
+def to_modern_result(result: msgspec.Raw, method: str) -> msgspec.Raw | None:
+    """A result with the members that MCP 2026-07-28 demands of it; None for no JSON object.
 
-    Those it has stay as they are, and nothing else changes.
+    Servers of that revision may lack them, too, or have them with values that clients refuse. Valid members
+    and all others stay as they are.
     """
     text = jsonrpc.bytes_of(result)
     if text[:1] != b"{":
         return None
-    wanted = _COMPLETE | (_UNCACHED if method in CACHEABLE else {})
+    wanted = _COMPLETE | _UNCACHED if method in CACHEABLE else _COMPLETE
+    has: Mapping[str, msgspec.Raw] = {}
     if any(name.encode() in text for name in wanted):
         has = jsonrpc.members_of(text)
-        wanted = {name: value for name, value in wanted.items() if name not in has}
-    if not wanted:
+        if "resultType" in has and jsonrpc.text_of(has["resultType"]) not in (None, "complete"):
+            return result  # an input request or a task
+    missing = {
+        name: value for name, value in wanted.items() if name not in has or not _VALID[name](has[name])
+    }
+    if method == names.TOOLS_CALL and b'"content"' not in text:
+        missing["content"] = _content_of(jsonrpc.members_of(text))
+    if not missing:
         return result
+    if not has.keys().isdisjoint(missing):
+        return jsonrpc.raw({**has, **{name: msgspec.Raw(value) for name, value in missing.items()}})
     rest = text[1:].lstrip(b" \t\r\n")
-    front = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in wanted.items())
+    front = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in missing.items())
     return msgspec.Raw(b"{" + front + (b"," if rest[:1] != b"}" else b"") + rest)
+
+
+def _content_of(members: Mapping[str, msgspec.Raw]) -> bytes:
+    """The content that a result without any should have: its structured content as text."""
+    structured = jsonrpc.bytes_of(members.get("structuredContent", _NOTHING))
+    if structured in (b"", b"null"):
+        return b"[]"
+    return jsonrpc.dumps([{"type": "text", "text": structured.decode()}])

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
 from itertools import count
 from typing import Any, Final
 
@@ -24,37 +24,22 @@ from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.session import messages
 from workspace_server.sources.mcp.session.client import Client
-from workspace_server.sources.mcp.session.event_queue import EventQueue
+from workspace_server.sources.mcp.session.hang_check import HangCheck
 from workspace_server.sources.mcp.session.messages import InvalidResponse, Notification, Request, Response
-from workspace_server.sources.mcp.session.read_throttle import ReadThrottle
+from workspace_server.sources.mcp.session.pending_request import PendingRequest
 from workspace_server.sources.mcp.session.server_requests import ServerRequests, are_of_one_client
 from workspace_server.sources.mcp.session.transport import RequestFailed, ResponseStreamMessage, Transport
+from workspace_server.sources.read_throttle import ReadThrottle
 from workspace_server.tool import RpcError
 
-MAX_PROGRESS: Final = 256
-"""Notifications of one call that wait for a slow caller; further ones are dropped."""
-MAX_PROGRESS_BYTES: Final = 4 * 1024 * 1024
-"""Their bytes together; a single one may be larger."""
 MAX_LOG_MESSAGES: Final = 20
 
 Notified = Callable[[str, msgspec.Raw], None]
 """Gets method and parameters of notifications that belong to no single request."""
-_Notification = tuple[str, Mapping[str, msgspec.Raw]]
 
 
 class InvalidResponseError(Exception):
     """The answer was no valid JSON, or neither a result nor an error."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A request in flight, its client, and the size in bytes of its waiting notifications."""
-
-    client: Client | None
-    size: int = 0
-    events: EventQueue[Response | InvalidResponse | Unavailable | _Notification] = field(
-        default_factory=EventQueue
-    )
 
 
 class RpcConnection:
@@ -74,15 +59,17 @@ class RpcConnection:
         root: str,
         junk: InvalidOutput,
         on_notification: Notified,
+        hang_check: HangCheck | None = None,
     ) -> None:
         self._transport = transport
+        self._hang_check = hang_check or HangCheck(time.monotonic, float("inf"))
         self._source = source
         self._junk = junk
         self._on_notification = on_notification
         self._on_end: Callable[[str], None] | None = None
         self._numbers = count(1)
         self._throttle = ReadThrottle()
-        self._waiting: dict[bytes, _Waiting] = {}
+        self._waiting: dict[bytes, PendingRequest] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._server_requests = ServerRequests(root, self._send_quietly, source)
         self.ended: TransportEnded | None = None
@@ -124,18 +111,18 @@ class RpcConnection:
         if self.ended is not None:
             raise Unavailable(self.ended.reason)
         key = b"%d" % number
-        waiting = self._waiting[key] = _Waiting(client)
+        waiting = self._waiting[key] = PendingRequest(client)
+        sent_at = self._hang_check.now()
         try:
             await self._transport.send(messages.request(number, method, params))
             while True:
-                event = await waiting.events.get()
+                event = await waiting.next()
                 if isinstance(event, Response):
                     return event.outcome
                 if isinstance(event, Unavailable):
                     raise event
                 if isinstance(event, InvalidResponse):
                     raise InvalidResponseError
-                waiting.size -= _size(event)
                 if client is not None:
                     await client.notify(*event)
         except TransportEnded as end:
@@ -147,6 +134,8 @@ class RpcConnection:
             if method != names.INITIALIZE and key in self._waiting:
                 cancelled = {"requestId": number, "reason": "nobody waits for the answer any more"}
                 self._send_later(jsonrpc.notification(names.CANCELLED, cancelled))
+            if method != names.PING:
+                self._hang_check.given_up(sent_at, self._ping, lambda why: self._end(TransportEnded(why)))
             raise
         finally:
             self._waiting.pop(key, None)
@@ -159,6 +148,7 @@ class RpcConnection:
         """Close the transport. Requests in flight fail with `Unavailable`; `on_end` is not called."""
         self._on_end = None
         self._end(TransportEnded("the connection was closed"))
+        self._hang_check.stop()
         self._reader.cancel()
         for task in self._tasks:
             task.cancel()
@@ -173,6 +163,7 @@ class RpcConnection:
         try:
             while True:
                 arrived = await self._transport.receive()
+                self._hang_check.heard()
                 if isinstance(arrived, RequestFailed):
                     self._complete(b"%d" % arrived.id, arrived.failure)
                     continue
@@ -203,8 +194,10 @@ class RpcConnection:
     def _handle(self, text: bytes, related_to: int | None) -> bool:
         """Whether a request waited for this message; `related_to` is the request on whose stream it came."""
         message = messages.read(text)
-        if isinstance(message, Response | InvalidResponse):
+        if isinstance(message, Response):
             return self._complete(message.id, message)
+        if isinstance(message, InvalidResponse) and self._refuse(message):
+            return True
         if isinstance(message, Notification):
             return self._handle_notification(message, related_to)
         if isinstance(message, Request):
@@ -215,12 +208,19 @@ class RpcConnection:
             log.info("source_junk", source=self._source, first=self._junk.first)
         return False
 
+    def _refuse(self, unreadable: InvalidResponse) -> bool:
+        """Fail the requests that an unreadable answer names; returns whether one of them was in flight."""
+        waited_for = [key for key in unreadable.ids if key in self._waiting]
+        for key in waited_for:
+            self._complete(key, unreadable)
+        return bool(waited_for)
+
     def _complete(self, key: bytes, event: Response | InvalidResponse | Unavailable) -> bool:
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             self.unmatched += 1
             return False
-        waiting.events.put(event)
+        waiting.complete(event)
         return True
 
     def _handle_notification(self, message: Notification, related_to: int | None) -> bool:
@@ -247,20 +247,16 @@ class RpcConnection:
         data = jsonrpc.bytes_of(params.get("data", msgspec.Raw()))[:500].decode(errors="replace")
         self.log_messages.append((clean_text(level[:20]), clean_text(data)))
 
-    def _forward(self, waiting: _Waiting | None, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
-        """Queue a notification for its client, in order with the response, if the client wants it."""
-        if waiting is None or waiting.client is None or not waiting.client.wants(method, params):
+    def _forward(
+        self, waiting: PendingRequest | None, method: str, params: Mapping[str, msgspec.Raw]
+    ) -> bool:
+        """Queue a notification for the client of a request, if it wants it."""
+        if waiting is None or not waiting.wants(method, params):
             self.unmatched += method == names.PROGRESS
             return False
-        event = method, params
-        size = waiting.size + _size(event)
-        if len(waiting.events) >= MAX_PROGRESS or (waiting.size and size > MAX_PROGRESS_BYTES):
-            return False
-        waiting.size = size
-        waiting.events.put(event)
-        return True
+        return waiting.notify(method, params)
 
-    def _candidates(self, related_to: int | None) -> list[tuple[Client, _Waiting]]:
+    def _candidates(self, related_to: int | None) -> list[tuple[Client, PendingRequest]]:
         """The requests in flight that a message without an id may belong to.
 
         Over HTTP the stream tells. Otherwise any request in flight may be meant, most likely the last one.
@@ -271,6 +267,10 @@ class RpcConnection:
         under_way = [self._waiting[key] for key in keys if key in self._waiting]
         all_of_them = [(one.client, one) for one in under_way if one.client is not None]
         return [one for one in all_of_them if not one[0].context.is_suspended()] or all_of_them
+
+    async def _ping(self) -> None:
+        with suppress(InvalidResponseError):  # even that is an answer
+            await self.request(self.next_id(), names.PING, {})
 
     def _send_later(self, message: bytes) -> None:
         """Send in the background; failures are ignored."""
@@ -285,10 +285,6 @@ class RpcConnection:
             self._end(end)
         except Unavailable:
             pass
-
-
-def _size(heard: _Notification) -> int:
-    return sum(len(jsonrpc.bytes_of(raw)) for raw in heard[1].values())
 
 
 def _unavailable(end: TransportEnded) -> Unavailable:

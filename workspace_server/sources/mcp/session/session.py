@@ -6,23 +6,23 @@ Parameters and results pass through as bytes; only the members that belong to on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
 from protocol import jsonrpc, names
-from protocol.errors import Reason
 from protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
 from workspace_server.source import HandshakeResult
-from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.failures import Unavailable, answered_within
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.session import handshake, messages
 from workspace_server.sources.mcp.session.change_feed import ChangeFeed
 from workspace_server.sources.mcp.session.client import Client
+from workspace_server.sources.mcp.session.hang_check import HangCheck
 from workspace_server.sources.mcp.session.log_level import SET_S, LogLevel
 from workspace_server.sources.mcp.session.paging import Pages
 from workspace_server.sources.mcp.session.rpc import InvalidResponseError, RpcConnection
@@ -79,6 +79,7 @@ class Session:
         on_update: Callable[[str], None] = _ignore_update,
         junk: InvalidOutput | None = None,
         first: Era = Era.LEGACY,
+        hang_check: HangCheck | None = None,
     ) -> Session:
         """Open a session with the newest revision the server supports.
 
@@ -94,13 +95,19 @@ class Session:
             on_update: called with the URI of a subscribed resource when the server says that it changed.
             junk: where to count what is no message; a new counter by default.
             first: the era that is tried first.
+            hang_check: ends the session when the server hangs; None if it may.
 
         Raises:
             SessionFailed: no handshake.
         """
         changes = ChangeFeed(on_change, on_update, source)
         rpc = RpcConnection(
-            transport, source=source, root=root, junk=junk or InvalidOutput(), on_notification=changes.handle
+            transport,
+            source=source,
+            root=root,
+            junk=junk or InvalidOutput(),
+            on_notification=changes.handle,
+            hang_check=hang_check,
         )
         try:
             handshake_result = await handshake.negotiate(rpc, transport, version, timeout_s, first)
@@ -179,7 +186,7 @@ class Session:
             return self._invalid_result(method, what)
         if isinstance(answer, RpcError):
             return messages.to_modern_error(answer, method, era)
-        result = messages.to_modern_result(answer, method if era is Era.LEGACY else names.TOOLS_CALL)
+        result = messages.to_modern_result(answer, method)
         return result or self._invalid_result(method, "a result that is no object")
 
     async def _request_for(
@@ -188,7 +195,7 @@ class Session:
         level = self._level_of(client)
         if level is None and timeout_s is None:  # as with nearly all calls
             return await self.rpc.request(number, method, sent, client)
-        async with _deadline(method, timeout_s), self._level.wanted(level):
+        async with answered_within(method, timeout_s), self._level.wanted(level):
             return await self.rpc.request(number, method, sent, client)
 
     async def subscribe(self, uri: str) -> RpcError | None:
@@ -222,7 +229,7 @@ class Session:
         own = self._meta({})
         sent = {**(params or {}), "_meta": own} if own else params or {}
         try:
-            async with _deadline(method, timeout_s):
+            async with answered_within(method, timeout_s):
                 return await self.rpc.request(self.rpc.next_id(), method, sent)
         except InvalidResponseError:
             raise Unavailable(f"answered {method} with something that is no valid JSON", "unknown") from None
@@ -240,7 +247,7 @@ class Session:
         """
         pages = Pages(member)
         params: Mapping[str, Any] = {}
-        async with _deadline(method, timeout_s):
+        async with answered_within(method, timeout_s):
             while True:
                 answer = await self.request(method, params, None)
                 if isinstance(answer, RpcError):
@@ -288,13 +295,3 @@ class Session:
         if method == names.TOOLS_CALL:
             return ToolResult(f"Error: the source {self._source} answered with {what}", is_error=True)
         return RpcError(jsonrpc.INTERNAL_ERROR, f"the source {self._source} answered {method} with {what}")
-
-
-@asynccontextmanager
-async def _deadline(method: str, timeout_s: float | None) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(timeout_s):
-            yield
-    except TimeoutError:
-        text = f"no answer to {method} within {timeout_s:g} s"
-        raise Unavailable(text, "unknown", Reason.CALL_TIMED_OUT) from None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from host import redaction
+from host import missing_variables, redaction
 from workspace_server import log
 from workspace_server.config.formats.entries import how_to_set
 from workspace_server.config.model import StdioServer
@@ -16,6 +17,7 @@ from workspace_server.results import clean_text
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
+from workspace_server.sources.mcp.session.hang_check import PING_S, SILENT_S, HangCheck
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.settings import SourceSettings
@@ -37,13 +39,17 @@ STDERR_LINES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds: handshake, writing a message, the stages of ending, idle processes."""
+    """Time limits in seconds: handshake, writing a message, the stages of ending, idle processes,
+    requests given up in silence, and the ping that follows them.
+    """
 
     start_s: float = 30.0
     write_s: float = WRITE_S
     polite_s: float = 2.0
     term_s: float = 5.0
     idle_s: float = IDLE_S
+    silent_s: float = SILENT_S
+    ping_s: float = PING_S
 
 
 class StdioSource(McpSource):
@@ -64,6 +70,7 @@ class StdioSource(McpSource):
         confinement: Confinement | None = None,
         timeouts: Timeouts = Timeouts(),
         policy: Callable[[], RestartPolicy] = RestartPolicy,
+        variables: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Nothing is started yet.
 
@@ -76,6 +83,7 @@ class StdioSource(McpSource):
             confinement: what its processes are held to.
             timeouts: time limits.
             policy: makes the rules by which a server that ended is started again.
+            variables: the variables that entries can name; the server gets only what its entry names.
         """
         identity = {"command": server.command, "env": dict(server.env), "cwd": server.cwd, "root": root}
         super().__init__(
@@ -88,6 +96,8 @@ class StdioSource(McpSource):
         self._confinement = confinement
         self._timeouts = timeouts
         self._policy = policy()
+        self._variables = variables
+        self._lacking: list[str] = []  # variables that the last failed start named, and that nobody here has
         self._starts = 0
         self._child: ChildProcess | None = None
         self._processes: Processes = self._arrange()
@@ -115,7 +125,7 @@ class StdioSource(McpSource):
         await super().refresh()
 
     def status(self) -> Mapping[str, Any]:
-        """Adds pid, restarts and the last lines of stderr to the status of `McpSource`."""
+        """Adds pid, restarts, the last lines of stderr and the variables that it lacks to the status."""
         child = self._child
         running = child is not None and child.returncode is None
         return {
@@ -123,6 +133,7 @@ class StdioSource(McpSource):
             "processes": len(self.sessions),
             "restarts": max(0, self._starts - 1),
             "stderr": [] if child is None else self._shown(child.stderr.lines(STDERR_LINES)),
+            "lacking": self._lacking,
             **super().status(),
         }
 
@@ -153,6 +164,7 @@ class StdioSource(McpSource):
     async def _start(self, on_end: Callable[[str], None]) -> Session:
         timeouts = self._timeouts
         self._starts += 1
+        self._lacking = []
         env = {**await self._environment(), **self._server.env}
         cwd = self._server.cwd or self._root
         try:
@@ -183,9 +195,10 @@ class StdioSource(McpSource):
                 on_end=on_end,
                 version=self._version,
                 junk=self.junk,
+                hang_check=HangCheck(time.monotonic, timeouts.silent_s, timeouts.ping_s),
             )
         except SessionFailed as failure:
-            raise self._explained(failure) from None
+            raise self._explained(failure, child, env) from None
         try:
             await session.wait_for_roots()
         except BaseException:
@@ -193,13 +206,23 @@ class StdioSource(McpSource):
             raise
         return session
 
-    def _explained(self, failure: SessionFailed) -> SessionFailed:
-        """The failure of a start, with the variables that the entry names and that are not set."""
-        unset = self._server.defaulted
-        if not unset:
-            return failure
-        those = f"{', '.join(unset)} {'is' if len(unset) == 1 else 'are'} not set, so the default was used"
-        text = f"{failure.text}; {those}: {how_to_set(unset[0])}"
+    def _explained(
+        self, failure: SessionFailed, child: ChildProcess, env: Mapping[str, str]
+    ) -> SessionFailed:
+        """The failure of a start, with the variables that the server lacks, and the line to add."""
+        text = failure.text
+        if unset := self._server.defaulted:
+            those = f"{', '.join(unset)} {_are(unset)} not set, so the default was used"
+            text = f"{text}; {those}: {how_to_set(unset[0])}"
+        if child.returncode is not None:
+            named = missing_variables.named_in(child.stderr.lines(STDERR_LINES), env)
+            known = self._variables()
+            self._lacking = [name for name in named if name not in known]
+            if kept := [name for name in named if name in known]:
+                line = missing_variables.passing_on(kept, as_json=self._server.origin.file.suffix == ".json")
+                text = (
+                    f"{text}; {', '.join(kept)} {_are(kept)} set, but not passed on: add {line} to its entry"
+                )
         return SessionFailed(text, final=failure.final, retry_after_ms=failure.retry_after_ms)
 
     def _shown(self, lines: Sequence[str]) -> list[str]:
@@ -208,3 +231,7 @@ class StdioSource(McpSource):
     def _heard(self, line: str) -> None:
         """Log a line of standard error without the values that the entry set."""
         log.info("source_stderr", source=self.id, line=redaction.mask(line, self._server.env.values()))
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"

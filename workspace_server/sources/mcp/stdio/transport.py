@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-from host import redaction
 from protocol.versions import Era
 from workspace_server.processes.child_process import ChildProcess, PipeWriteError
+from workspace_server.processes.exit_reason import exit_reason
 from workspace_server.sources.mcp.failures import TransportEnded
 from workspace_server.sources.mcp.stdio.framing import MAX_LINE, Lines, one_line
 
-MAX_WORDS: Final = 200
 WRITE_S: Final = 10.0
 LAST_WORDS_S: Final = 0.1
 """What a process wrote before it ended is still read, unless something it left behind goes on for longer."""
@@ -90,19 +88,4 @@ class StdioTransport:
         return self._exit() or "closed its output"
 
     def _exit(self) -> str | None:
-        code = self._child.returncode
-        if code is None:
-            return None
-        words = "".join(self._child.stderr.lines(1)).strip()[:MAX_WORDS]
-        if not words:
-            return _ending(code)
-        shown = redaction.mask(words, self._hidden)
-        return f"{_ending(code)}; its last line on standard error was: {shown}"
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    with suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
+        return exit_reason(self._child, self._hidden)

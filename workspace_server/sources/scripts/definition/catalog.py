@@ -21,8 +21,10 @@ from workspace_server.sources.scripts.definition.folders import MANIFEST, Survey
 from workspace_server.sources.scripts.definition.manifest import InvalidManifest, Manifest
 from workspace_server.sources.scripts.definition.script import Libraries, Script, script, shown
 from workspace_server.sources.scripts.definition.snapshot import Draft, Snapshot
+from workspace_server.sources.scripts.definition.walk_budget import WalkBudget
 from workspace_server.trust.item import Verdict
 
+_TOO_MUCH: Final = "all libraries and scripts together are too large"
 HALF_WRITTEN_S: Final = 2.0
 """Seconds for which the last valid version of a tool is offered after its files became invalid."""
 Trust = Callable[[Mapping[str, str]], Mapping[str, Verdict]]
@@ -109,10 +111,11 @@ class Catalog:
                 return self._last
             self._tree.begin()
             draft = Draft(str(self._root))
-            libraries = self._read_libraries(draft)
+            budget = WalkBudget()
+            libraries = self._read_libraries(draft, budget)
             seen: dict[str, _Entry] = {}
             for folder in self._folders:
-                walk = self._tree.walk(folder)
+                walk = self._tree.walk(folder, budget)
                 draft.note_walk(walk, shown(folder, self._root))
                 for survey in walk.tools:
                     if survey.folder not in seen:
@@ -144,16 +147,18 @@ class Catalog:
             survey = self._tree.survey(listed.folder)
             if MANIFEST not in (*survey.files, *(name for name, _ in survey.links)):
                 return False
-            entry = self._refreshed(survey, self._read_libraries(Draft("")))
+            entry = self._refreshed(survey, self._read_libraries(Draft(""), WalkBudget()))
             current = self._offered_version(entry)[0]
             return (
                 current is not None and current.is_same(listed) and self._verdicts([current])[0] == "trusted"
             )
 
-    def _read_libraries(self, draft: Draft) -> Libraries:
+    def _read_libraries(self, draft: Draft, budget: WalkBudget) -> Libraries:
         found = {}
         for folder in self._library_folders:
             survey = self._tree.survey(str(folder))
+            if not budget.take_files(len(survey.stamps), survey.size):
+                survey = Survey(str(folder), problem=_TOO_MUCH)
             library = self._libraries.get(folder)
             if library is None or not library.settled or library.survey != survey:
                 library = self._libraries[folder] = self._read_library(survey, library)
@@ -221,9 +226,9 @@ class Catalog:
             if reason:
                 text = f"The script tool in {entry.place} is invalid; its last valid version is offered"
                 draft.warn("SCRIPT_TOOL_INVALID", f"{text}: {reason}", offered.manifest.name)
-            found.append((offered, entry.place))
-        for (offered, place), verdict in zip(found, self._verdicts([one for one, _ in found]), strict=True):
-            draft.add(offered, verdict, place)
+            found.append(offered)
+        for offered, verdict in zip(found, self._verdicts(found), strict=True):
+            draft.add(offered, verdict)
 
     def _offered_version(self, entry: _Entry) -> tuple[Script | None, str]:
         """The version of a tool that is offered, if any, and the problem with its current files."""

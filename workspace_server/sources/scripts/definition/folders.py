@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.files.file_identity import FileIdentity, file_identity, is_settled
+from workspace_server.sources.scripts.definition.walk_budget import WalkBudget
 
 MANIFEST: Final = "tool.toml"
 MAX_FILES: Final = 200
 MAX_BYTES: Final = 8 * 1024 * 1024
-MAX_TOOLS: Final = 2_000
-MAX_FOLDERS: Final = 10_000
+MAX_MANIFEST_BYTES: Final = 64 * 1024
+"""Size of one `tool.toml`; no larger one is parsed."""
 _MAX_ENTRIES: Final = 5_000
 _MAX_DEPTH: Final = 32
 
@@ -34,6 +35,8 @@ class Survey:
         stamps: identity of every file and folder; equal if nothing changed.
         files: relative names, with `/` as separator.
         links: relative names and targets of the symbolic links.
+        size: bytes of the files together.
+        manifest_size: bytes of its `tool.toml`, 0 without one.
         problem: why the folder cannot be read; None if it can.
     """
 
@@ -41,6 +44,8 @@ class Survey:
     stamps: tuple[FileIdentity, ...] = ()
     files: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    size: int = 0
+    manifest_size: int = 0
     problem: str | None = None
 
 
@@ -70,17 +75,20 @@ class _Listing:
     links: list[tuple[str, str]] = field(default_factory=list)  # name, target
     folders: list[tuple[str, str]] = field(default_factory=list)  # name, path
     problem: str | None = None
+    complete: bool = True
 
 
 @dataclass(slots=True)
 class _Paths:
     root: str
+    budget: WalkBudget
     real: str
     waiting: list[tuple[str, str, int]]
     links: list[tuple[str, str, int]] = field(default_factory=list)
     seen: set[tuple[int, int]] = field(default_factory=set)
     tools: list[tuple[str, str]] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    complete: bool = True
 
 
 class Tree:
@@ -115,25 +123,34 @@ class Tree:
         """Whether no cached folder contains a symbolic link."""
         return not any(listing.links for listing in self._known.values())
 
-    def walk(self, root: Path) -> Walk:
-        """Find the tools below `root`, at any depth; none if `root` is missing."""
-        paths = _Paths(str(root), os.path.realpath(root), [("", str(root), 0)])
-        complete = True
+    def walk(self, root: Path, budget: WalkBudget) -> Walk:
+        """Find the tools below `root`, at any depth, within the budget; none if `root` is missing."""
+        paths = _Paths(str(root), budget, os.path.realpath(root), [("", str(root), 0)])
         while paths.waiting or paths.links:
             # links last: most of their targets were visited under their real paths by then
             relative, path, depth = (paths.waiting or paths.links).pop()
-            if len(paths.seen) >= MAX_FOLDERS or len(paths.tools) >= MAX_TOOLS:
-                complete = False
+            if not budget.take_folder():
+                paths.complete = False
                 break
             self._visit(relative, path, depth, paths)
-        tools = tuple(self.survey(path) for _, path in sorted(paths.tools))
-        return Walk(tools, tuple(paths.skipped), complete)
+        tools = tuple(self._surveys(paths))
+        return Walk(tools, tuple(paths.skipped), paths.complete)
+
+    def _surveys(self, paths: _Paths) -> Iterator[Survey]:
+        """The tools that were found, up to the first that is too much."""
+        for _, path in sorted(paths.tools):
+            survey = self.survey(path)
+            if not paths.budget.take_tool(len(survey.stamps), survey.size, survey.manifest_size):
+                paths.complete = False
+                return
+            yield survey
 
     def _visit(self, relative: str, path: str, depth: int, paths: _Paths) -> None:
         listing = self._listing(path)
         if listing is None or (place := listing.stamp[:2]) in paths.seen:
             return
         paths.seen.add(place)
+        paths.complete &= listing.complete
         is_tool = _is_tool(listing)
         if is_tool:
             paths.tools.append((relative, path))
@@ -170,7 +187,8 @@ class Tree:
             waiting += [(f"{prefix}{name}/", below) for name, below in listing.folders]
         if found.size > MAX_BYTES:
             return Survey(folder, problem=f"its files are larger than {MAX_BYTES >> 20} MiB together")
-        return Survey(folder, tuple(found.stamps), tuple(found.files), tuple(found.links))
+        names = tuple(found.stamps), tuple(found.files), tuple(found.links)
+        return Survey(folder, *names, found.size, found.manifest_size)
 
     def _listing(self, path: str) -> _Listing | None:
         """The entries of a folder, read again only if it changed; None if it cannot be read."""
@@ -196,6 +214,7 @@ class _Collected:
     files: list[str] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     size: int = 0
+    manifest_size: int = 0
 
     def add(self, prefix: str, listing: _Listing) -> bool:
         """Add the files of a folder; returns False if there are too many."""
@@ -210,7 +229,11 @@ class _Collected:
                 self.stamps.append(file_identity(status))
                 self.files.append(prefix + name)
                 self.size += status.st_size
+                if name == MANIFEST and not prefix:
+                    self.manifest_size = status.st_size
         self.links += [(prefix + name, target) for name, target in listing.links]
+        if not prefix and any(name == MANIFEST for name, _ in listing.links):
+            self.manifest_size = MAX_MANIFEST_BYTES  # that of its target, at most
         return True
 
 
@@ -224,6 +247,7 @@ def _read(path: str, stamp: FileIdentity, settled: bool, check: int) -> _Listing
         for number, entry in enumerate(entries):
             if number >= _MAX_ENTRIES:
                 listing.problem = f"one of its folders has more than {_MAX_ENTRIES} entries"
+                listing.complete = False
                 break
             if not _is_hidden(entry.name):
                 _add_entry(listing, entry)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from host.near_names import did_you_mean
 from workspace_server.results import clean_text
+from workspace_server.sources.scripts.definition import key_messages
+from workspace_server.sources.scripts.definition.folders import MAX_MANIFEST_BYTES
 from workspace_server.sources.scripts.definition.parameters import (
     ManifestError,
     Parameter,
@@ -22,10 +25,10 @@ from workspace_server.sources.scripts.definition.parameters import (
 )
 from workspace_server.tool import TaskUse, Visibility
 
-MAX_BYTES: Final = 256 * 1024
 TIMEOUT_S: Final = 60.0
 _MAX_TIMEOUT_S: Final = 600
 _MAX_TASK_S: Final = 24 * 3600
+_MAX_PATTERN_CHARACTERS: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED: Final = "LMTB_"
@@ -48,7 +51,7 @@ class Manifest:
         env: environment variables for the script.
         network: whether the script uses the network; its calls are then rate limited.
         task: whether a call may run as an MCP task, for up to a day.
-        unknown: keys that are not part of the format.
+        unknown: the first ten keys that are not part of the format, each with its line and the nearest one.
     """
 
     name: str
@@ -86,12 +89,16 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
     # most workspaces have no script tools
     import tomllib  # noqa: PLC0415
 
-    if len(content) > MAX_BYTES:
-        return InvalidManifest(f"tool.toml is larger than {MAX_BYTES // 1024} KiB")
+    from host.toml_text import LongKeyError, parse_toml  # noqa: PLC0415
+
+    if len(content) > MAX_MANIFEST_BYTES:
+        return InvalidManifest(f"tool.toml is larger than {MAX_MANIFEST_BYTES >> 10} KiB")
     try:
-        table = tomllib.loads(content.decode("utf-8-sig"))
+        table = parse_toml(content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         return InvalidManifest("tool.toml is not UTF-8")
+    except LongKeyError as error:
+        return InvalidManifest(f"in tool.toml {error.reason} (at line {error.line})")
     except tomllib.TOMLDecodeError as error:
         return InvalidManifest(f"tool.toml is not valid TOML{_position(error)}")
     except RecursionError:
@@ -99,9 +106,13 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
     except ValueError:  # an integer with more digits than Python converts
         return InvalidManifest("tool.toml contains a number that is too long")
     try:
-        return _manifest(table, folder_name, of_workspace)
+        manifest = _manifest(table, folder_name, of_workspace)
     except ManifestError as bad:
-        return InvalidManifest(str(bad))
+        return InvalidManifest(key_messages.explained(str(bad), content, table))
+    if not manifest.unknown:
+        return manifest
+    shown = manifest.unknown[: key_messages.MAX_UNKNOWN]
+    return replace(manifest, unknown=tuple(key_messages.unknown(key, content, _KEYS) for key in shown))
 
 
 def _position(error: ValueError) -> str:
@@ -192,7 +203,9 @@ def _visibility(table: Mapping[str, Any]) -> Visibility:
     found: set[Visibility] = set()
     if "visibility" in table:
         if table["visibility"] not in words:
-            raise ManifestError(f"visibility {quoted(table['visibility'])} is not one of {', '.join(words)}")
+            written = table["visibility"]
+            hint = did_you_mean(written, words) if isinstance(written, str) else ""
+            raise ManifestError(f"visibility {quoted(written)} is not one of {', '.join(words)}{hint}")
         found.add(table["visibility"])
     for key, meaning in _SHORTHANDS.items():
         if _flag(key)(table.get(key, False)):
@@ -237,8 +250,11 @@ def _output_schema(value: object) -> Mapping[str, Any]:
         raise ManifestError('output_schema must be a JSON Schema with type = "object"')
     schema: Mapping[str, Any] = json_value(value, "output_schema")
     # few tools have an output schema
+    from workspace_server.schemas.schema_limits import survey_schema  # noqa: PLC0415
     from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
 
+    if sum(map(len, survey_schema(schema).patterns)) > _MAX_PATTERN_CHARACTERS:
+        return schema  # compiling them could take seconds, for a tool that nobody trusted yet
     try:
         validator_for(schema)
     except ValueError as error:

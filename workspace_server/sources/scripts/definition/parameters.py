@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from host.near_names import did_you_mean
+
 TYPES: Final = {
     "string": "string",
     "number": "number",
@@ -30,7 +32,7 @@ _FITS: Final[Mapping[str, tuple[type, ...]]] = {
     "object": (dict,),
 }
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # the argument names that model providers accept
-_KEYS: Final = frozenset({"type", "description", "required", "default", "enum", "items", "name"})
+KEYS: Final = frozenset({"type", "description", "required", "default", "enum", "items", "name"})
 _MAX_DEPTH: Final = 32
 
 
@@ -61,7 +63,7 @@ def parameters(value: object, unknown: list[str]) -> tuple[Parameter, ...]:
             raise ManifestError(f"parameter {name} is defined twice")
         if not isinstance(table, dict):
             raise ManifestError(f"parameters.{name} must be a table")
-        unknown += [f"parameters.{name}.{key}" for key in table if key not in _KEYS]
+        unknown += [f"parameters.{name}.{key}" for key in table if key not in KEYS]
         try:
             found[name] = _parameter(name, table)
         except ManifestError as bad:
@@ -77,7 +79,7 @@ def _tables(value: object) -> Iterator[tuple[object, object]]:
         for table in value:
             if not isinstance(table, dict) or "name" not in table:
                 raise ManifestError("each of [[parameters]] needs a name")
-            if any(isinstance(item, dict) for key, item in table.items() if key not in _KEYS):
+            if any(isinstance(item, dict) for key, item in table.items() if key not in KEYS):
                 # TOML adds [parameters.NAME] to the last table of [[parameters]]
                 raise ManifestError("[parameters.NAME] and [[parameters]] cannot be used in one file")
             yield table["name"], table
@@ -121,7 +123,8 @@ def _type_schema(word: object, depth: int = 0) -> dict[str, Any]:
     if isinstance(word, str) and word.startswith("array:") and depth < _MAX_DEPTH:
         return {"type": "array", "items": _type_schema(word.removeprefix("array:"), depth + 1)}
     said = "is missing; it" if word is None else quoted(word)
-    raise ManifestError(f"type {said} must be one of {LISTED}")
+    hint = did_you_mean(word, TYPES) if isinstance(word, str) else ""
+    raise ManifestError(f"type {said} must be one of {LISTED}{hint}")
 
 
 def _items(value: object) -> dict[str, Any]:

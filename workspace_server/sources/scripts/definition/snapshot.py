@@ -13,7 +13,6 @@ from workspace_server.sources.scripts.definition.script import Script
 from workspace_server.tool import Tool
 from workspace_server.trust.item import TrustItem, Verdict, trust_command
 
-MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
 _CATEGORIES: Final = {"TRUST_PENDING": "trust", "TOOL_NAME_CLASH": "names"}
 
 
@@ -45,7 +44,6 @@ class Draft:
         self._pending: set[str] = set()
         self._items: list[TrustItem] = []
         self._issues: list[Issue] = []
-        self._bytes = 0
 
     def warn(self, code: str, message: str, tool_name: str | None = None, details: str | None = None) -> None:
         """Add a warning."""
@@ -57,20 +55,16 @@ class Draft:
         for relative, reason in walk.skipped:
             self.warn("SCRIPT_TOOL_INVALID", f"{shown}/{clean_text(relative)} is left out: {reason}")
         if not walk.complete:
-            text = f"{shown} has more folders or tools than are read; the rest is left out"
+            text = f"{shown} has more folders, tools or bytes than are read; the rest is left out"
             self._issues.append(Issue("error", "tools/list", "TOOL_LIST_TRUNCATED", well_formed(text)))
 
     def invalid(self, shown: str, reason: str) -> None:
         """Add a warning about a folder whose tool is invalid."""
         self.warn("SCRIPT_TOOL_INVALID", f"The script tool in {shown} is left out: {reason}")
 
-    def add(self, script: Script, verdict: Verdict, shown: str) -> None:
+    def add(self, script: Script, verdict: Verdict) -> None:
         """Add a tool: offered, pending trust, or left out because an earlier tool has its name."""
         name = script.manifest.name
-        self._bytes += script.bundle.size
-        if self._bytes > MAX_TOTAL_BYTES:
-            self.invalid(shown, f"all scripts together are larger than {MAX_TOTAL_BYTES >> 20} MiB")
-            return
         self._items.append(script.item)
         if verdict != "trusted":
             self._pending.add(name)
@@ -82,7 +76,7 @@ class Draft:
         else:
             self._scripts[name] = script
             if unknown := script.manifest.unknown:
-                text = f'tool.toml of "{name}" has unknown keys: {", ".join(unknown[:10])}'
+                text = f'tool.toml of "{name}" has unknown keys: {", ".join(unknown)}'
                 self.warn("SCRIPT_TOML_UNKNOWN_KEY", text, name)
 
     def done(self) -> Snapshot:

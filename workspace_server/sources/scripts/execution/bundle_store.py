@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import stat
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from host.private_folder import remove
 from workspace_server.files.file_identity import FileIdentity, file_identity
 from workspace_server.sources.scripts.definition.bundle import Bundle
 
@@ -122,13 +121,3 @@ def _stamps(folder: Path) -> tuple[FileIdentity, ...]:
         found.append(file_identity(os.lstat(below)))
         found += [file_identity(os.lstat(f"{below}/{name}")) for name in sorted(files)]
     return tuple(found)
-
-
-def remove(folder: Path) -> None:
-    """Remove a folder with everything in it, as far as possible, also read-only folders."""
-    for below, _, _ in os.walk(folder):
-        try:
-            Path(below).chmod(stat.S_IRWXU)
-        except OSError:
-            continue
-    shutil.rmtree(folder, ignore_errors=True)

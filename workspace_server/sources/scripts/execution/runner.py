@@ -9,22 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import secrets
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from host.private_folder import PrivateFolder, remove, temporary_folder
 from protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.call_context import Toolbox
 from workspace_server.processes import confinement
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 from workspace_server.sources.scripts.execution import bridge, prelude
-from workspace_server.sources.scripts.execution.bundle_store import remove
 from workspace_server.sources.scripts.execution.outcome import MAX_RESULT, MAX_STDOUT, Ended, outcome
 from workspace_server.sources.scripts.execution.script_confinement import script_confinement
 from workspace_server.sources.scripts.slots import Slots
@@ -75,8 +73,7 @@ class Runner:
 
     Args:
         folder: parent of the private folders; created when needed, removed by `close`. If its path is too
-            long for a Unix socket below it, the private folders are in the system's temporary folder, with
-            random names.
+            long for a Unix socket below it, they are in the system's temporary folder instead.
         root: the workspace.
         environment: returns the environment variables of every script.
         confined: whether `script_confinement` limits the scripts.
@@ -93,8 +90,8 @@ class Runner:
         term_s: float = TERM_S,
     ) -> None:
         longest = len(os.fsencode(folder)) + len(f"/000000/{bridge.SOCKET}")
-        self._parent = folder if longest <= bridge.MAX_PATH else Path(tempfile.gettempdir())
-        self._folder = folder
+        self._temporary = None if longest <= bridge.MAX_PATH else temporary_folder()
+        self._folder = folder if self._temporary is None else self._temporary.path
         self._root = root
         self._environment = environment
         self._confined = confined
@@ -149,16 +146,18 @@ class Runner:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(remove, self._folder)
+        if self._temporary is None:
+            await asyncio.to_thread(remove, self._folder)
+        else:
+            await asyncio.to_thread(self._temporary.close)
 
     async def _work(self, job: Job, stdin: bytes, toolbox: Toolbox | None, slots: Slots) -> Ended:
         self._serial += 1
-        name = str(self._serial) if self._parent == self._folder else f"lmtb-{secrets.token_hex(8)}"
-        folder = self._parent / name
+        folder = self._folder / str(self._serial)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, remove, folder)
             try:
-                await asyncio.to_thread(_prepare, folder, stdin)
+                await asyncio.to_thread(_prepare, folder, stdin, self._temporary)
                 if toolbox is not None:
                     await stack.enter_async_context(bridge.serve(folder, toolbox, slots))
             except OSError as error:
@@ -206,8 +205,10 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _prepare(folder: Path, stdin: bytes) -> None:
+def _prepare(folder: Path, stdin: bytes, temporary: PrivateFolder | None) -> None:
     """Create the private folder of one call and write the arguments to it."""
+    if temporary is not None:
+        temporary.open()
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700)
     descriptor = os.open(folder / ARGUMENTS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from host.confined_process import MAX_FILE_BYTES
 from workspace_server.processes.confinement import Confinement
 
-MAX_FILE_BYTES: Final = 16 * 1024**3
 _SHARED: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  allowed, not used
 _CACHES: Final = (
     ".cache",

@@ -19,20 +19,27 @@ from typing import Any, NoReturn
 __all__ = [
     "ToolCallFailed",
     "call_tool",
+    "execute_code",
     "execute_tool",
     "get",
     "get_bool",
+    "get_bool_list",
     "get_float",
+    "get_float_list",
     "get_int",
+    "get_int_list",
     "get_list",
     "get_object",
     "get_string",
+    "get_string_list",
     "list_tools",
     "return_error",
     "return_object",
     "return_string",
     "return_toon",
     "tool_search",
+    "toon_decode",
+    "toon_encode",
 ]
 
 _TRUE = ("true", "yes", "on", "1")
@@ -67,16 +74,20 @@ def get(name: str, default: Any = None) -> Any:
 def get_string(name: str, default: str = "") -> str:
     """The argument as a string; other values are converted to JSON."""
     value = _read_arguments().get(name)
-    if value is None:
-        return default
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return default if value is None else _string(name, value)
 
 
 def get_int(name: str, default: int = 0) -> int:
     """The argument as an int; also accepts `"7"` and `7.0`. Raises ValueError for other values."""
     value = _read_arguments().get(name)
-    if value is None:
-        return default
+    return default if value is None else _int(name, value)
+
+
+def _string(_name: str, value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _int(name: str, value: Any) -> int:
     if isinstance(value, str):
         value = float(value) if "." in value or "e" in value.lower() else int(value)
     if not isinstance(value, (int, float)) or value != int(value):
@@ -87,9 +98,11 @@ def get_int(name: str, default: int = 0) -> int:
 def get_float(name: str, default: float = 0.0) -> float:
     """The argument as a float; also accepts `"7"`. Raises ValueError for other values."""
     value = _read_arguments().get(name)
-    if value is None:
-        return default
-    if isinstance(value, (dict, list)):
+    return default if value is None else _float(name, value)
+
+
+def _float(name: str, value: Any) -> float:
+    if value is None or isinstance(value, (dict, list)):
         raise ValueError(f"{name} must be a number")
     return float(value)
 
@@ -97,8 +110,10 @@ def get_float(name: str, default: float = 0.0) -> float:
 def get_bool(name: str, default: bool = False) -> bool:
     """The argument as a bool; also accepts numbers and `"yes"`, `"no"` etc. Raises ValueError for others."""
     value = _read_arguments().get(name)
-    if value is None:
-        return default
+    return default if value is None else _bool(name, value)
+
+
+def _bool(name: str, value: Any) -> bool:
     if isinstance(value, str) and value.strip().lower() in (*_TRUE, *_FALSE):
         return value.strip().lower() in _TRUE
     if isinstance(value, (bool, int, float)):
@@ -114,6 +129,26 @@ def get_list(name: str, default: list[Any] | None = None) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{name} must be a list")
     return value
+
+
+def get_string_list(name: str, default: list[str] | None = None) -> list[str]:
+    """The argument as a list of strings, each as by `get_string`."""
+    return [_string(name, value) for value in get_list(name, default)]
+
+
+def get_int_list(name: str, default: list[int] | None = None) -> list[int]:
+    """The argument as a list of ints, each as by `get_int`."""
+    return [_int(name, value) for value in get_list(name, default)]
+
+
+def get_float_list(name: str, default: list[float] | None = None) -> list[float]:
+    """The argument as a list of floats, each as by `get_float`."""
+    return [_float(name, value) for value in get_list(name, default)]
+
+
+def get_bool_list(name: str, default: list[bool] | None = None) -> list[bool]:
+    """The argument as a list of bools, each as by `get_bool`."""
+    return [_bool(name, value) for value in get_list(name, default)]
 
 
 def get_object(name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -142,9 +177,7 @@ def return_object(value: Any) -> NoReturn:
 
 def return_toon(value: Any) -> NoReturn:
     """End the script with this value in TOON as its result, which takes fewer tokens than JSON."""
-    import lmtb_toon  # type: ignore[import-not-found]  # noqa: PLC0415  beside this file; rarely used
-
-    _return({"text": lmtb_toon.encode(value)})
+    _return({"text": toon_encode(value)})
 
 
 def return_error(message: Any) -> NoReturn:
@@ -166,6 +199,22 @@ def _return(result: dict[str, Any]) -> NoReturn:
         sys.stderr.flush()
         os._exit(0)  # sys.exit would end only this thread
     sys.exit(0)
+
+
+# TOON ----------------------------------------------------------------------------------------------------
+def toon_encode(value: Any) -> str:
+    """Convert a JSON value to TOON."""
+    import lmtb_toon  # type: ignore[import-not-found]  # noqa: PLC0415  beside this file; rarely used
+
+    text: str = lmtb_toon.encode(value)
+    return text
+
+
+def toon_decode(text: str) -> Any:
+    """Convert TOON to the JSON value it stands for. Raises ValueError if the text is not TOON."""
+    import lmtb_toon_reader  # type: ignore[import-not-found]  # noqa: PLC0415  beside this file; rarely used
+
+    return lmtb_toon_reader.decode(text)
 
 
 # Other tools ---------------------------------------------------------------------------------------------
@@ -201,6 +250,25 @@ def call_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
 def execute_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
     """Alias of `call_tool`."""
     return call_tool(name, arguments)
+
+
+def execute_code(code: str) -> Any:
+    """Run Python code with the tool `execute_code`; returns what it prints, as a value if that is JSON.
+
+    Raises:
+        ToolCallFailed: the code failed, nobody approved it, or the user has not enabled the tool.
+    """
+    try:
+        found = call_tool("execute_code", {"code": code})
+    except ToolCallFailed as failed:
+        if "not found" in str(failed):
+            hint = "the user can enable it with execute_code = true under [scripts] of workspace.toml"
+            raise ToolCallFailed(f"{failed}; {hint}", failed.result) from None
+        raise
+    try:
+        return json.loads(found) if isinstance(found, str) else found
+    except ValueError:
+        return found
 
 
 def _request(request: dict[str, Any]) -> dict[str, Any]:

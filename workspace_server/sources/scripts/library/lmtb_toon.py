@@ -1,6 +1,8 @@
 """Formats values in TOON, a notation for models: indented like YAML, lists of like objects as tables.
 
-Writes only; see https://github.com/toon-format/spec. Standard library only.
+Numbers have no exponent and keys with other characters than letters, digits and `_` are quoted, as programs
+expect that read TOON of the older `llmr` library. `lmtb_toon_reader.py` reads it; see
+https://github.com/toon-format/spec. Standard library only.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 _INDENT = "  "
-_BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
-_LIKE_A_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|0\d+")
+_BARE_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LIKE_A_NUMBER = re.compile(r"(?=.*\d)[\d.]*([eE][+-]?[\d.]*)?|0\d.*")
 _WORDS = ("true", "false", "null")
 _SPECIAL = frozenset(':"\\[]{}\n\r\t,')
 
@@ -87,6 +89,14 @@ def _columns(items: list[Any]) -> list[str] | None:
     return list(first)
 
 
+def _number(value: float) -> str:
+    """The number without an exponent, with at most 15 decimals."""
+    if not math.isfinite(value):
+        return "null"
+    text = f"{value:.15f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
 def _key(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else json.dumps(key, ensure_ascii=False)
 
@@ -95,9 +105,7 @@ def _scalar(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float):
-        if not math.isfinite(value):
-            return "null"
-        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+        return _number(value)
     if isinstance(value, int):
         return str(value)
     text = str(value)

@@ -1,0 +1,83 @@
+"""Remembers the calls that run and those that ended last, for `lmtb top`.
+
+It has tools, clients, times and outcomes, never arguments or results. Calls that are answered without a task
+are over before anybody could look, and are not recorded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc
+from protocol.errors import Refusal
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
+
+LAST: Final = 32
+_SMALL_BYTES: Final = 4096
+"""Results of other servers up to this size are read for `isError`; errors are rarely larger."""
+
+
+class CallRecord:
+    """The calls of one workspace. `clock` returns monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._numbers = count(1)
+        self._running: dict[int, tuple[str, str, float]] = {}
+        self._ended: deque[tuple[int, str, str, float, float, str]] = deque(maxlen=LAST)
+
+    async def recorded(
+        self, tool: str, client: str, work: Callable[[], Awaitable[CallOutcome]]
+    ) -> CallOutcome:
+        """Run a call and record it."""
+        number, began = next(self._numbers), self._clock()
+        self._running[number] = tool, client, began
+        word = "cancelled"
+        try:
+            outcome = await work()
+            word = outcome_word(outcome)
+            return outcome
+        finally:
+            del self._running[number]
+            now = self._clock()
+            self._ended.append((number, tool, client, now, now - began, word))
+
+    def as_json(self) -> dict[str, Any]:
+        """`{ok, running, ended}`: the longest first, the last one first."""
+        now = self._clock()
+        running = [
+            {"number": number, "tool": tool, "client": client or None, "ms": _milliseconds(now - began)}
+            for number, (tool, client, began) in self._running.items()
+        ]
+        ended = [
+            {
+                "number": number, "tool": tool, "client": client or None, "ms": _milliseconds(took),
+                "outcome": word, "ageSec": round(now - at, 1),
+            }
+            for number, tool, client, at, took, word in reversed(self._ended)
+        ]  # fmt: skip
+        return {"ok": True, "running": running, "ended": ended}
+
+
+def outcome_word(outcome: CallOutcome) -> str:
+    """`ok`, `error`, or the reason of a refusal."""
+    match outcome:
+        case Refusal():
+            return outcome.reason.word
+        case RpcError():
+            return "error"
+        case ToolResult():
+            return "error" if outcome.is_error else "ok"
+        case msgspec.Raw():
+            small = len(memoryview(outcome)) <= _SMALL_BYTES
+            flag = jsonrpc.members_of(outcome).get("isError") if small else None
+            return "error" if flag is not None and jsonrpc.bytes_of(flag) == b"true" else "ok"
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 1)

@@ -1,0 +1,47 @@
+"""Writes the instructions that tell a model what of its project waits for trust. Pure.
+
+They contain names and the command only: all other text of an untrusted project could mislead the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from workspace_server.catalog.view import View
+
+PENDING: Final = "TRUST_PENDING"
+"""The code of issues of what waits for trust; their details are the command that gives it."""
+_MAX_NAMES: Final = 10
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def instructions(view: View, own_files: Collection[str] = ()) -> str:
+    """The sentences for a server's instructions; empty if nothing waits for trust.
+
+    Args:
+        view: what the request may see.
+        own_files: files of the project whose servers the client starts itself; these are not named.
+    """
+    found = list(dict.fromkeys(_names(view, own_files)))
+    command = next((issue.details for issue in view.issues if issue.code == PENDING), None)
+    if not found or command is None:
+        return ""
+    shown = [name for name in found if _NAME.fullmatch(name)][:_MAX_NAMES]
+    more = len(found) - len(shown)
+    listed = ", ".join([*shown, *([f"{more} more"] if more else [])])
+    return (
+        f" Not usable yet, because the user has not trusted them as they are now: {listed}. If one of them is"
+        f" needed, ask the user to review them and to run: {command}"
+    )
+
+
+def _names(view: View, own_files: Collection[str]) -> Iterator[str]:
+    for source in view.snapshot.sources:
+        if source.state == "pending_trust" and source.project_file not in own_files:
+            yield source.id.partition(":")[2]
+        yield from source.pending_names()
+    yield from view.snapshot.withheld
+    if any(issue.code == PENDING for issue in view.configuration.issues):
+        yield "settings"

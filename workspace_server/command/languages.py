@@ -1,0 +1,131 @@
+"""The verb languages: which server answers for which language of a project, and why others do not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from host.command_line import json_option, print_json
+from workspace_server.command.arguments import UserFolders, real_folder
+from workspace_server.command.trust import FOLDER
+from workspace_server.command.trust_items import available_kinds
+from workspace_server.config.load import ConfigurationLoader
+from workspace_server.processes import environment
+from workspace_server.processes.login_shell import login_environment
+from workspace_server.sources.language_servers.kinds.available_kinds import ROLES, AvailableKinds
+from workspace_server.sources.language_servers.kinds.candidates import Candidate
+from workspace_server.sources.language_servers.kinds.version import version_of
+from workspace_server.sources.language_servers.server import Unavailable
+from workspace_server.sources.language_servers.specification import Role, ServerSpecification
+from workspace_server.trust.store import TrustStore
+
+_STATES: Final = {"untrusted": "pending_trust"}
+"""The words of `lmtb servers` for the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One server: what it is asked for, and where it is or why it does not run."""
+
+    kind: ServerSpecification
+    roles: tuple[Role, ...]
+    found: Candidate | Unavailable
+
+
+@click.command()
+@click.argument("root", type=click.Path(path_type=Path))
+@click.option("--no-versions", is_flag=True, help="Start no program.")
+@json_option
+@click.pass_obj
+def languages(folders: UserFolders, /, root: Path, *, no_versions: bool, **_: bool) -> None:
+    """Tell which language servers the workspace ROOT has. Starts none; programs are asked for versions."""
+    folder = real_folder(root)
+    known = dict(os.environ) if folders.path is None else {**os.environ, "PATH": folders.path}
+    shell = known if no_versions else asyncio.run(login_environment(known))
+    search = shell.get("PATH", "")
+    configuration = ConfigurationLoader(folder, folders.config_dir, known).current()
+    kinds = available_kinds(folder, configuration, search, _verdicts(folders, folder))
+    rows = list(_rows(kinds)) if configuration.language_servers else []
+    environ = environment.inherited_by_server(known, search, str(folder))
+    with ThreadPoolExecutor(4) as threads:
+        versions = threads.map(lambda row: None if no_versions else _version(row, environ), rows)
+        told = list(zip(rows, _languages(kinds, rows), versions, strict=True))
+        found = [_as_json(row, served, version) for row, served, version in told]
+    print_json({"root": str(folder), "enabled": configuration.language_servers, "servers": found})
+
+
+def _verdicts(folders: UserFolders, root: Path) -> Any:
+    store = TrustStore(folders.state_dir / FOLDER)
+    return lambda digests: store.verdicts(root, digests)
+
+
+def _rows(kinds: AvailableKinds) -> Iterator[Row]:
+    """The servers that are asked, and those that would be if they were installed or trusted."""
+    roles: dict[str, dict[Role, None]] = {}
+    found: dict[str, tuple[ServerSpecification, Candidate | Unavailable]] = {}
+    for role in ROLES:
+        for group in kinds.chosen(role, None):
+            for kind, place in _shown(kinds, group):
+                roles.setdefault(kind.name, {})[role] = None
+                found[kind.name] = (kind, place)
+    for name, (kind, place) in found.items():
+        yield Row(kind, tuple(roles[name]), place)
+
+
+def _shown(
+    kinds: AvailableKinds, group: Sequence[ServerSpecification]
+) -> list[tuple[ServerSpecification, Candidate | Unavailable]]:
+    """Of alternatives the one that is asked, and better ones that wait; else the best one to install."""
+    looked = []
+    for kind in group:
+        looked.append((kind, kinds.locate(kind)))
+        if isinstance(looked[-1][1], Candidate):
+            break
+    shown = [one for one in looked if _state(one[1]) != "missing"]
+    is_served = any(isinstance(place, Candidate) and not kind.limits for kind, place in shown)
+    waits = any(isinstance(place, Unavailable) for _, place in shown)
+    return shown if is_served or waits else [*looked[:1], *(one for one in shown if one != looked[0])]
+
+
+def _languages(kinds: AvailableKinds, rows: Sequence[Row]) -> Iterator[Sequence[str]]:
+    """The languages of each row; of a server by syntax those that no other serves."""
+    of_others = {
+        language
+        for row in rows
+        if isinstance(row.found, Candidate) and "symbols" in row.roles and not row.kind.limits
+        for language in kinds.languages_of(row.kind)
+    }
+    for row in rows:
+        left_out = of_others if row.kind.limits else set()
+        yield [one for one in kinds.languages_of(row.kind) if one not in left_out]
+
+
+def _state(place: Candidate | Unavailable) -> str:
+    return "installed" if isinstance(place, Candidate) else _STATES.get(place.state, place.state)
+
+
+def _version(row: Row, environ: Mapping[str, str]) -> str | None:
+    if isinstance(row.found, Unavailable):
+        return None
+    return version_of(row.kind.name, row.found.program.command, environ)
+
+
+def _as_json(row: Row, served: Sequence[str], version: str | None) -> dict[str, Any]:
+    there = row.found if isinstance(row.found, Candidate) else None
+    return {
+        "server": row.kind.name,
+        "languages": list(served),
+        "roles": list(row.roles),
+        "state": _state(row.found),
+        "program": None if there is None else str(there.program.path),
+        "origin": None if there is None else there.program.origin,
+        "version": version,
+        "reason": row.found.reason if isinstance(row.found, Unavailable) else row.kind.limits or None,
+    }

@@ -1,0 +1,152 @@
+"""Reads the table `[language_servers]` of a `workspace.toml`: whether there are any, and single kinds. Pure.
+
+[language_servers]         enabled
+[language_servers.NAME]    enabled, command, languages, options, settings, env, memory_limit_mib, idle_s
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from host.near_names import did_you_mean
+from workspace_server.config.file_issues import display_name
+from workspace_server.config.formats import entries, environment, variables
+from workspace_server.config.formats.entries import EntryContext
+from workspace_server.config.formats.fields import ConfigValueError, Fields
+from workspace_server.config.formats.variables import UnresolvedPlaceholderError
+from workspace_server.config.model import LanguageServerEntry
+
+KNOWN: Final = (
+    "basedpyright", "bash", "clangd", "csharp-ls", "css", "eslint", "gopls", "html", "jdtls", "json", "lua",
+    "pyrefly", "pyright", "ruff", "rust-analyzer", "tree-sitter", "ty", "typescript",
+    "typescript-language-server", "vtsls", "yaml", "zls",
+)  # fmt: skip
+"""The kinds that need no command (`sources/language_servers/kinds/table.py`)."""
+MAX_ENTRIES: Final = 50
+MAX_LANGUAGES: Final = 50
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_LANGUAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9+#_.-]{0,63}")
+_SUFFIX: Final = re.compile(r"\.[^./\\\s]{1,32}|[^./\\\s][^/\\\s]{0,63}")
+_MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageServerTable:
+    """What a file says: whether there are language servers, None for nothing; and of single kinds."""
+
+    enabled: bool | None = None
+    entries: tuple[LanguageServerEntry, ...] = ()
+
+
+def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable:
+    """The valid contents of the table; issues go to the context's notes."""
+    fields = Fields(table)
+    enabled = _enabled(fields, context) if "enabled" in table else None
+    named = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    unknown = [f"language_servers.{key}" for key in fields.left if key not in named]
+    entries.warn_unknown_keys(unknown, context, known={"language_servers.enabled"})
+    if len(named) > MAX_ENTRIES:
+        message = f"more than {MAX_ENTRIES} language servers; those after them are ignored"
+        context.notes.warn("CONFIG_INVALID_VALUE", message)
+    found = [_entry(name, named[name], context) for name in list(named)[:MAX_ENTRIES]]
+    return LanguageServerTable(enabled, tuple(one for one in found if one is not None))
+
+
+def _enabled(fields: Fields, context: EntryContext) -> bool:
+    """Whether there are any; an invalid value switches them off."""
+    try:
+        return fields.flag("enabled", True)
+    except ConfigValueError as reason:
+        message = f"language_servers: {reason}; until it is corrected, language servers are off"
+        context.notes.error("CONFIG_INVALID_VALUE", message, key="enabled")
+        return False
+
+
+def _entry(name: str, values: Mapping[str, Any], context: EntryContext) -> LanguageServerEntry | None:
+    try:
+        return _Builder(name, Fields(values), context).build(values)
+    except ConfigValueError as reason:
+        entries.skip(reason, values, context, name)
+    except UnresolvedPlaceholderError as missing:
+        message = f"{display_name(missing.name)} has no value; the entry is skipped"
+        message += f": {entries.how_to_set(missing.name)}" if missing.is_variable else ""
+        context.notes.error("CONFIG_UNRESOLVED_VARIABLE", message, name)
+    return None
+
+
+@dataclass(slots=True)
+class _Builder:
+    name: str
+    fields: Fields
+    context: EntryContext
+
+    def build(self, raw: Mapping[str, Any]) -> LanguageServerEntry:
+        fields = self.fields
+        if not _NAME.fullmatch(self.name):
+            raise ConfigValueError("its name must be 1 to 64 of A-Z a-z 0-9 _ . -")
+        memory = fields.number("memory_limit_mib", 0.0, 64.0, 1_000_000.0)
+        entry = LanguageServerEntry(
+            self.name,
+            self.context.origin,
+            enabled=fields.flag("enabled", True),
+            command=tuple(self._expand(word, path=True) for word in fields.texts("command")),
+            languages=self._languages(),
+            options=self._table("options"),
+            settings=self._table("settings"),
+            env=self._env(),
+            memory_limit_bytes=int(memory * _MIB) or None,
+            idle_s=fields.number("idle_s", 0.0, 10.0, 7 * 24 * 3600.0) or None,
+            raw=raw,
+        )
+        entries.warn_unknown_keys(fields.left, self.context, self.name, fields.taken)
+        self._check(entry)
+        return entry
+
+    def _check(self, entry: LanguageServerEntry) -> None:
+        if entry.name in KNOWN or not entry.enabled:
+            return
+        if not entry.command:
+            hint = did_you_mean(entry.name, KNOWN)
+            raise ConfigValueError(f'"command" is missing, and no such server is known{hint}')
+        if not entry.languages:
+            raise ConfigValueError('"languages" is missing, e.g. languages = { ".ex" = "elixir" }')
+
+    def _languages(self) -> Mapping[str, str]:
+        found = self.fields.pairs("languages")
+        if len(found) > MAX_LANGUAGES:
+            raise ConfigValueError(f'"languages" may name {MAX_LANGUAGES} suffixes')
+        for suffix, language in found.items():
+            if not _SUFFIX.fullmatch(suffix) or not _LANGUAGE.fullmatch(language):
+                raise ConfigValueError(
+                    '"languages" must map suffixes such as ".ex", or names of files, to language ids'
+                )
+        return found
+
+    def _table(self, key: str) -> Mapping[str, Any]:
+        value = self.fields.take(key)
+        if value is not None and not isinstance(value, Mapping):
+            raise ConfigValueError(f'"{key}" must be a table')
+        return value or {}
+
+    def _env(self) -> Mapping[str, str]:
+        found = {name: self._expand(value) for name, value in self.fields.pairs("env").items()}
+        if not all(environment.is_sane(name, value) for name, value in found.items()):
+            raise ConfigValueError('"env" contains an invalid name or value')
+        if self.context.origin.scope == "user":
+            return found
+        refused = [name for name, value in found.items() if environment.is_refused(name, value)]
+        if refused:
+            names = ", ".join(map(display_name, refused))
+            message = f"a workspace cannot set {names}; left out"
+            self.context.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self.name)
+        return {name: value for name, value in found.items() if name not in refused}
+
+    def _expand(self, text: str, *, path: bool = False) -> str:
+        values = self.context.variables
+        expanded = values.expand_path(text, variables.TOML) if path else values.expand(text, variables.TOML)
+        if "\0" in expanded:
+            raise ConfigValueError("a value contains a NUL character")
+        return expanded

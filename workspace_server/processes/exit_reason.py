@@ -1,0 +1,38 @@
+"""Says in a sentence how a child process ended, with its last words."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from host import redaction
+from workspace_server.processes.child_process import ChildProcess
+
+MAX_WORDS: Final = 200
+
+
+def exit_reason(child: ChildProcess, hidden: Iterable[str] = ()) -> str | None:
+    """How it ended, and its last line on standard error; None while it runs.
+
+    Args:
+        child: the process.
+        hidden: values that are masked in the text.
+    """
+    code = child.returncode
+    if code is None:
+        return None
+    words = "".join(child.stderr.lines(1)).strip()[:MAX_WORDS]
+    if not words:
+        return _ending(code)
+    shown = redaction.mask(words, hidden)
+    return f"{_ending(code)}; its last line on standard error was: {shown}"
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"

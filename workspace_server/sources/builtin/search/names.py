@@ -1,0 +1,67 @@
+"""Tests the names of entries against the last parts of many globs at once. Pure.
+
+A walk meets many names that no rule is about. One look at the name spares it the rules themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from workspace_server.sources.builtin.search.patterns import BadGlob, glob_regex
+
+_WILD: Final = frozenset("*?[\\")
+
+
+@dataclass(frozen=True, slots=True)
+class NameTest:
+    """Which names the last parts of some globs may match: too many rather than too few.
+
+    Attributes:
+        literals: names without wildcards.
+        regexes: for the names with wildcards.
+        everything: whether one of the globs may match any name.
+    """
+
+    literals: frozenset[str] = frozenset()
+    regexes: tuple[re.Pattern[str], ...] = ()
+    everything: bool = False
+
+    @classmethod
+    def of(cls, globs: Iterable[str]) -> NameTest:
+        """The test for the last parts of globs."""
+        literals: set[str] = set()
+        wild: list[str] = []
+        for glob in globs:
+            if glob in {"", "*", "**"}:
+                return cls(everything=True)
+            if _WILD.isdisjoint(glob):
+                literals.add(glob)
+            else:
+                wild.append(glob)
+        try:
+            regex = "|".join(f"(?:{glob_regex(glob)})" for glob in dict.fromkeys(wild))
+            return cls(frozenset(literals), (re.compile(regex),) if wild else ())
+        except (BadGlob, re.error):
+            return cls(everything=True)
+
+    def __or__(self, other: NameTest) -> NameTest:
+        """The names of either."""
+        return NameTest(
+            self.literals | other.literals,
+            tuple(dict.fromkeys(self.regexes + other.regexes)),
+            self.everything or other.everything,
+        )
+
+    def among(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of `names` that a glob may match."""
+        if self.everything:
+            return names
+        literals = self.literals
+        found = [name for name in names if name in literals]
+        for regex in self.regexes:
+            matches = regex.fullmatch
+            found += [name for name in names if matches(name)]
+        return found

@@ -1,0 +1,70 @@
+"""Finds what a caller may have meant by a path where nothing is."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import re
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from workspace_server.sources.builtin.search.engine import Where, find_files
+from workspace_server.sources.builtin.search.query import SearchSettings
+from workspace_server.tool import InvalidArguments
+from workspace_server.workspace import Workspace
+
+MOST: Final = 5
+LOOK_S: Final = 1.0
+"""Longest search for files of the same name, in seconds."""
+_MAX_ENTRIES: Final = 5_000
+_GLOB: Final = re.compile(r"[*?\[\]{}|\\]")
+
+
+async def neighbours(workspace: Workspace, text: str, settings: SearchSettings) -> tuple[str, ...]:
+    """Paths like `text`, as `Folder/path`: with similar names there, then with the same name elsewhere."""
+    found = await asyncio.to_thread(_similar, workspace, text.replace("\\", "/"))
+    name = text.replace("\\", "/").rsplit("/", 1)[-1]
+    if name and not _GLOB.search(name) and len(found) < MOST:
+        where = Where(name, "/filePath")
+        try:
+            same = await find_files(workspace, where, MOST, replace(settings, deadline=LOOK_S))
+            found += [workspace.workspace_path(path) for path in same.items]
+        except InvalidArguments:
+            pass
+    return tuple(dict.fromkeys(path for path in found if path is not None))[:MOST]
+
+
+def _similar(workspace: Workspace, text: str) -> list[str | None]:
+    found: list[Path] = []
+    for folder in workspace.folders:
+        relative = text.removeprefix(f"{folder.path.as_posix()}/")
+        for parts in (relative.removeprefix(f"{folder.name}/").split("/"), relative.split("/")):
+            if not {"..", ""}.isdisjoint(parts):
+                continue
+            found += _nearest(folder.path, parts)
+    inside = [path for path in found if workspace.contains(Path(os.path.realpath(path)))]
+    return [workspace.workspace_path(path) for path in inside]
+
+
+def _nearest(place: Path, parts: list[str]) -> list[Path]:
+    """The paths that differ from `parts` below `place` in the first name that is not there."""
+    for index, part in enumerate(parts):
+        if (place / part).exists():
+            place /= part
+            continue
+        rest = parts[index + 1 :]
+        paths = [(place / name).joinpath(*rest) for name in _close(place, part)]
+        return [path for path in paths if path.exists()]
+    return []
+
+
+def _close(place: Path, name: str) -> list[str]:
+    try:
+        with os.scandir(place) as entries:
+            names = {entry.name.lower(): entry.name for entry in islice(entries, _MAX_ENTRIES)}
+    except OSError:
+        return []
+    return [names[one] for one in difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)]

@@ -1,0 +1,1 @@
+"""The tools `lm_clangd_*`, as the original extension has them, on the workspace's one clangd."""

@@ -1,0 +1,58 @@
+"""Runs the clangd tools by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from workspace_server.config.model import ClangdSettings
+from workspace_server.sources.language_servers.clangd.call_hierarchy import call_hierarchy
+from workspace_server.sources.language_servers.clangd.client import ClangdCall, begin
+from workspace_server.sources.language_servers.clangd.failures import ClangdFailure
+from workspace_server.sources.language_servers.clangd.lsp_request import lsp_request
+from workspace_server.sources.language_servers.clangd.references import implementations, references
+from workspace_server.sources.language_servers.clangd.results import Answer, result
+from workspace_server.sources.language_servers.clangd.status import status
+from workspace_server.sources.language_servers.clangd.switch_header import switch_source_header
+from workspace_server.sources.language_servers.clangd.symbol_bundle import symbol_bundle
+from workspace_server.sources.language_servers.clangd.symbol_info import symbol_info
+from workspace_server.sources.language_servers.clangd.symbol_search import symbol_search
+from workspace_server.sources.language_servers.clangd.type_hierarchy import type_hierarchy
+from workspace_server.sources.language_servers.server import LanguageServers
+from workspace_server.tool import ToolResult
+from workspace_server.workspace import Workspace
+
+PREFIX: Final = "lm_clangd_"
+_CALLS: Final[Mapping[str, Callable[[ClangdCall, Mapping[str, Any]], Awaitable[Answer]]]] = {
+    "switchSourceHeader": switch_source_header,
+    "symbolSearch": symbol_search,
+    "symbolInfo": symbol_info,
+    "symbolReferences": references,
+    "symbolImplementations": implementations,
+    "callHierarchy": call_hierarchy,
+    "typeHierarchy": type_hierarchy,
+    "symbolBundle": symbol_bundle,
+    "lspRequest": lsp_request,
+}
+_NEEDS_NO_INDEX: Final = frozenset({"switchSourceHeader", "lspRequest"})
+"""Tools whose answer says nothing of the index: they neither wait for it nor mention it."""
+
+
+async def run(
+    name: str,
+    arguments: Mapping[str, Any],
+    workspace: Workspace,
+    servers: LanguageServers,
+    settings: ClangdSettings,
+) -> ToolResult:
+    """The result of a tool; failures are results, too."""
+    short = name.removeprefix(PREFIX)
+    if short == "status":
+        return await status(servers, settings)
+    indexed = short not in _NEEDS_NO_INDEX
+    try:
+        call = await begin(workspace, servers, settings, wait_s=None if indexed else 0)
+        answer = await _CALLS[short](call, arguments)
+    except ClangdFailure as failure:
+        return failure.result()
+    return result(answer, call.freshness if indexed else None)

@@ -1,0 +1,60 @@
+"""Offers the clangd tools as a source of its own: exposed, and enabled only if the user says so."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from workspace_server.call_context import CallContext
+from workspace_server.config.model import ClangdSettings
+from workspace_server.source import Default, Source, SourceKind
+from workspace_server.sources.language_servers.server import LanguageServers
+from workspace_server.tool import CallOutcome, Tool
+from workspace_server.workspace import Workspace
+
+ID: Final = "clangd"
+_PACKAGE: Final = "workspace_server.sources.language_servers.clangd"
+
+
+class ClangdSource(Source):
+    """The tools `lm_clangd_*`.
+
+    Args:
+        workspace: the workspace.
+        servers: its language servers, which another source closes.
+        settings: what the user set; a change of them needs another source.
+    """
+
+    id = ID
+    kind: SourceKind = "language-server"
+    default: Default = "exposed"
+    keywords = ("c++", "clangd")
+
+    def __init__(self, workspace: Workspace, servers: LanguageServers, settings: ClangdSettings) -> None:
+        self._workspace = workspace
+        self._servers = servers
+        self._settings = settings
+        self._tools: Sequence[Tool] | None = None
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """All tools, whether clangd is installed or not: `lm_clangd_status` says what is missing."""
+        return self.cached_tools()
+
+    def cached_tools(self) -> Sequence[Tool]:
+        """As `list_tools`."""
+        if self._tools is None:
+            self._tools = importlib.import_module(f"{_PACKAGE}.definitions").tools_of(self._settings)
+        return self._tools
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """Run a tool (see `Source.call_tool`)."""
+        # loaded here: few projects use these tools
+        calls = importlib.import_module(f"{_PACKAGE}.calls")
+        outcome: CallOutcome = await calls.run(
+            name, arguments, self._workspace, self._servers, self._settings
+        )
+        return outcome
+
+    async def close(self) -> None:
+        """Do nothing: the language servers end with the workspace."""

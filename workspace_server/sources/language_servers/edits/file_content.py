@@ -1,0 +1,91 @@
+"""Reads a file that is to be changed: its bytes, text, encoding and line ends. Blocks."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+MAX_FILE: Final = 8 * 1024 * 1024
+_BOMS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+
+
+class Unchangeable(Exception):
+    """A file cannot be changed; the message says why, for a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file as it was read.
+
+    Attributes:
+        data: all of its bytes.
+        mode: its permissions.
+        text: without byte order mark.
+        bom: the byte order mark, if there is one.
+        encoding: of the text.
+        changed_ns: when content or permissions changed last, in nanoseconds since 1970.
+    """
+
+    data: bytes
+    mode: int
+    text: str
+    bom: bytes
+    encoding: str
+    changed_ns: int
+
+    def encoded(self, text: str) -> bytes:
+        """Another text in the same encoding."""
+        return self.bom + text.encode(self.encoding)
+
+    def with_own_line_ends(self, text: str) -> str:
+        """A text to insert, with the line ends that most lines of the file have."""
+        windows = self.text.count("\r\n")
+        return _LINE_END.sub("\r\n", text) if windows > self.text.count("\n") - windows else text
+
+
+def read(path: Path) -> FileContent:
+    """Read a regular file.
+
+    Raises:
+        Unchangeable: it is a link, no regular file, too large, or no text that is written back unchanged.
+    """
+    data, status = read_bytes(path)
+    bom, encoding = next(((bom, name) for bom, name in _BOMS if data.startswith(bom)), (b"", "utf-8"))
+    try:
+        text = data[len(bom) :].decode(encoding)
+    except UnicodeDecodeError:
+        raise Unchangeable("its encoding is not known, so a change could destroy it") from None
+    changed = max(status.st_ctime_ns, status.st_mtime_ns)
+    return FileContent(data, stat.S_IMODE(status.st_mode), text, bom, encoding, changed)
+
+
+def read_bytes(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes of a regular file, and its status.
+
+    Raises:
+        Unchangeable: it is a link, no regular file, too large, or cannot be read.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        if path.is_symlink():
+            raise Unchangeable("it is a link")
+        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:  # noqa: PTH123  pathlib cannot open a descriptor
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise Unchangeable("it is not a regular file")
+            if status.st_size > MAX_FILE:
+                raise Unchangeable(f"it is larger than {MAX_FILE // 1024 // 1024} MiB")
+            return file.read(MAX_FILE + 1), status
+    except OSError as error:
+        raise Unchangeable((error.strerror or "it cannot be read").lower()) from None

@@ -1,0 +1,69 @@
+"""The language servers for Python. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from workspace_server.sources.language_servers.specification import ServerSpecification
+
+_LANGUAGES: Final = {".py": "python", ".pyi": "python"}
+_MARKERS: Final = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+_INTERPRETER: Final = "the Python of its virtual environment"
+"""They run the `.venv/bin/python` of the project, to ask it for its paths. ty, ruff and pyright do not."""
+_WHOLE_PROJECT: Final[dict[str, Any]] = {"analysis": {"diagnosticMode": "workspace"}}
+
+TY: Final = ServerSpecification(
+    name="ty",
+    languages=_LANGUAGES,
+    commands=(("ty", "server"),),
+    markers=_MARKERS,
+    options={"diagnosticMode": "workspace"},
+    settings={"ty": {"diagnosticMode": "workspace"}},
+    ready="first-answer",
+    install="pip install 'lm-tools-bridge[python]'",
+)
+BASEDPYRIGHT: Final = ServerSpecification(
+    name="basedpyright",
+    languages=_LANGUAGES,
+    commands=(("basedpyright-langserver", "--stdio"),),
+    markers=_MARKERS,
+    settings={"basedpyright": _WHOLE_PROJECT, "python": _WHOLE_PROJECT},
+    ready="log-message",
+    ready_title="Found ",
+    grace_s=1.0,
+    project_code=_INTERPRETER,
+    install="pip install basedpyright",
+)
+PYRIGHT: Final = ServerSpecification(
+    name="pyright",
+    languages=_LANGUAGES,
+    commands=(("pyright-langserver", "--stdio"),),
+    markers=_MARKERS,
+    settings={"python": _WHOLE_PROJECT},
+    ready="log-message",
+    ready_title="Found ",
+    grace_s=1.0,
+    install="npm install --global pyright",
+)
+PYREFLY: Final = ServerSpecification(
+    name="pyrefly",
+    languages=_LANGUAGES,
+    commands=(("pyrefly", "lsp"),),
+    # its references stay those of the files as they were
+    roles=frozenset({"diagnostics"}),
+    markers=_MARKERS,
+    options={"pyrefly": {"displayTypeErrors": "force-on"}},
+    settings={"python": {"pyrefly": {"displayTypeErrors": "force-on"}}},
+    ready="settled",
+    project_code=_INTERPRETER,
+    install="pip install pyrefly",
+)
+RUFF: Final = ServerSpecification(
+    name="ruff",
+    languages=_LANGUAGES,
+    commands=(("ruff", "server"),),
+    roles=frozenset({"diagnostics"}),
+    markers=_MARKERS,
+    ready="first-answer",
+    install="pip install 'lm-tools-bridge[python]'",
+)

@@ -1,0 +1,18 @@
+"""Describes the outline server as one kind of language server, the last choice for every language. Pure."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from workspace_server.sources.language_servers.outline.grammars import LANGUAGES
+from workspace_server.sources.language_servers.specification import ServerSpecification
+
+OUTLINE: Final = ServerSpecification(
+    name="tree-sitter",
+    languages=LANGUAGES,
+    commands=((sys.executable, "-I", "-m", "workspace_server.sources.language_servers.outline"),),
+    roles=frozenset({"symbols"}),
+    install="pip install 'lm-tools-bridge[outline]'",
+    limits="found by syntax alone, without a language server: no types, and no references",
+)

@@ -1,0 +1,152 @@
+"""Runs the language servers of one workspace: one process of a kind, shared by all callers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from workspace_server.processes.child_process import Command
+from workspace_server.sources.language_servers.server import (
+    LanguageServer,
+    RequestFailed,
+    RequestTimedOut,
+    ServerGone,
+    ServerStatus,
+    Unavailable,
+)
+from workspace_server.sources.language_servers.session.launch import Launch
+from workspace_server.sources.language_servers.session.project_kinds import Found, Kinds
+from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
+from workspace_server.sources.language_servers.specification import Role, ServerSpecification
+
+
+@dataclass(frozen=True, slots=True)
+class PoolContext:
+    """What every server of a workspace is started with.
+
+    Attributes:
+        folders: the workspace folders, absolute and link-free; at least one.
+        environment: asked before each start; returns the variables of every server.
+        version: of this product.
+        hidden: returns the values that stand in no text about how a server ended.
+    """
+
+    folders: tuple[Path, ...]
+    environment: Callable[[], Awaitable[Mapping[str, str]]]
+    version: str
+    hidden: Callable[[], tuple[str, ...]] = tuple
+
+
+class ServerPool:
+    """The language servers of one workspace: the `LanguageServers` of the tools.
+
+    Args:
+        kinds: which kinds there are, and where their programs are.
+        context: what servers are started with.
+        make_supervisor: makes the supervisor of a kind by its name.
+    """
+
+    def __init__(
+        self, kinds: Kinds, context: PoolContext, make_supervisor: Callable[[str], ServerSupervisor]
+    ) -> None:
+        self._kinds = kinds
+        self._context = context
+        self._make_supervisor = make_supervisor
+        self._supervisors: dict[str, ServerSupervisor] = {}
+        self._closed = False
+
+    def known(self) -> Sequence[ServerSpecification]:
+        """As `LanguageServers.known`. Blocks."""
+        return self._kinds.known()
+
+    def runnable(self) -> Sequence[ServerSpecification]:
+        """As `LanguageServers.runnable`. Blocks."""
+        return [kind for kind in self._kinds.known() if isinstance(self._kinds.find(kind), Found)]
+
+    def find(self, name: str) -> ServerSpecification | Unavailable | None:
+        """As `LanguageServers.find`. Blocks."""
+        kind = self._kinds.named(name)
+        if kind is None:
+            return None
+        found = self._kinds.find(kind)
+        return found if isinstance(found, Unavailable) else kind
+
+    def status(self) -> Sequence[ServerStatus]:
+        """As `LanguageServers.status`."""
+        return [self._supervisors[name].status() for name in sorted(self._supervisors)]
+
+    async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
+        """As `LanguageServers.for_file`."""
+        return await self._first_of_each(await asyncio.to_thread(self._kinds.chosen, role, path))
+
+    async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
+        """As `LanguageServers.for_project`."""
+        return await self._first_of_each(await asyncio.to_thread(self._kinds.chosen, role, None))
+
+    async def named(self, name: str) -> LanguageServer | Unavailable | None:
+        """As `LanguageServers.named`."""
+        kind = await asyncio.to_thread(self._kinds.named, name)
+        return None if kind is None else await self._obtain(kind)
+
+    async def close(self) -> None:
+        """As `LanguageServers.close`."""
+        self._closed = True
+        await asyncio.gather(*(one.close() for one in self._supervisors.values()))
+
+    async def _first_of_each(
+        self, groups: Sequence[Sequence[ServerSpecification]]
+    ) -> list[LanguageServer | Unavailable]:
+        """All groups at once, so that a slow server delays no other."""
+        found = await asyncio.gather(*(self._first(group) for group in groups))
+        return [one for part in found for one in part]
+
+    async def _first(self, group: Sequence[ServerSpecification]) -> list[LanguageServer | Unavailable]:
+        """The first kind of a group that runs, and why better ones do not; all reasons if none does."""
+        reasons: list[LanguageServer | Unavailable] = []
+        for kind in group:
+            obtained = await self._obtain(kind)
+            if not isinstance(obtained, Unavailable):
+                return [obtained, *(one for one in reasons if _matters(one, kind))]
+            reasons.append(obtained)
+        return reasons
+
+    async def _obtain(self, kind: ServerSpecification) -> LanguageServer | Unavailable:
+        environment = await self._context.environment()
+        found = await asyncio.to_thread(self._kinds.find, kind)
+        if self._closed:
+            return Unavailable(kind, "failed", f"{kind.name} was stopped")
+        supervisor = self._supervisors.get(kind.name)
+        if isinstance(found, Unavailable):
+            if supervisor is not None:
+                supervisor.stop()  # e.g. it is no longer trusted
+            return found
+        if supervisor is None:
+            supervisor = self._supervisors[kind.name] = self._make_supervisor(kind.name)
+        try:
+            server = await supervisor.get(self._launch(kind, found, environment))
+            await server.tell_changes()
+        except ServerGone as failure:
+            return Unavailable(kind, "failed", str(failure))
+        except (RequestFailed, RequestTimedOut) as failure:
+            return Unavailable(kind, "failed", f"{kind.name} could not be told what changed: {failure}")
+        return server
+
+    def _launch(self, kind: ServerSpecification, found: Found, environment: Mapping[str, str]) -> Launch:
+        folders = self._context.folders
+        command = Command(found.argv, {**environment, **found.env}, str(found.cwd or folders[0]))
+        return Launch(
+            kind,
+            command,
+            folders,
+            self._context.version,
+            (*self._context.hidden(), *found.env.values()),
+            memory_limit_bytes=found.memory_limit_bytes,
+            idle_s=found.idle_s,
+        )
+
+
+def _matters(reason: LanguageServer | Unavailable, used: ServerSpecification) -> bool:
+    """Whether to tell why a better kind does not run: it should, or the one used instead lacks something."""
+    return isinstance(reason, Unavailable) and (reason.state == "failed" or bool(used.limits))

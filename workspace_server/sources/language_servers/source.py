@@ -1,0 +1,169 @@
+"""Offers the language tools as a source: which of them depends on the project's languages.
+
+Until a tool is called this costs one look at the project's files, in a thread: servers start when needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from protocol.issues import Issue
+from workspace_server import log
+from workspace_server.call_context import CallContext
+from workspace_server.source import Source, SourceKind
+from workspace_server.sources.language_servers.server import LanguageServers, ServerStatus, Unavailable
+from workspace_server.sources.language_servers.specification import ServerSpecification
+from workspace_server.sources.language_servers.tools import definitions
+from workspace_server.sources.language_servers.tools.workplace import Environment, Workplace
+from workspace_server.tool import CallOutcome, Tool, ToolResult
+from workspace_server.workspace import Workspace
+
+ID: Final = "language_servers"
+LOOK_AGAIN_S: Final = 60.0
+"""Time after which a list looks again at which languages the project has; doubled while nothing changes."""
+RARELY_S: Final = 960.0
+FIRST_LOOK_S: Final = 1.5
+"""So long the first list waits for the look; less than a list waits for a source."""
+_PACKAGE: Final = "workspace_server.sources.language_servers.tools"
+_NO_SERVER: Final = (definitions.GET_DIAGNOSTICS,)
+_MIB: Final = 1024 * 1024
+
+
+class LanguageServerSource(Source):
+    """The tools that rest on language servers.
+
+    `lm_getDiagnostics` is always there, because agents call it after edits in new projects, too, and some
+    clients list tools only once. The others are there while a server for a language of the project can run.
+    """
+
+    id = ID
+    kind: SourceKind = "language-server"
+    keywords = ("code", "language server", "lsp")
+
+    def __init__(self, workspace: Workspace, servers: LanguageServers, environment: Environment) -> None:
+        self._servers = servers
+        self._workplace = Workplace(workspace, servers, time.time(), environment)
+        self._tools: tuple[Tool, ...] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._look_at, self._pause_s = 0.0, LOOK_AGAIN_S
+        self._issue: Issue | None = None
+        self._waiting: tuple[Issue, ...] = ()
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """The tools for the languages that the project has; the first list waits for a look at them."""
+        looking = self._begin_look()
+        if self._tools is None and looking is not None:
+            await asyncio.wait({looking}, timeout=FIRST_LOOK_S)
+        return self._tools or _NO_SERVER
+
+    def cached_tools(self) -> Sequence[Tool] | None:
+        """The tools by the last look, which is repeated now and then."""
+        if self._tools is not None:
+            self._begin_look()
+        return self._tools
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """Run a tool (see `Source.call_tool`)."""
+        # loaded here: most servers are never asked
+        module = importlib.import_module(f"{_PACKAGE}.{definitions.MODULES[name]}")
+        if name != definitions.GET_DIAGNOSTICS.name:
+            outcome: CallOutcome = await module.call(name, self._workplace, arguments, context)
+            return outcome
+        result: ToolResult = await module.call(self._workplace, arguments, context)
+        self._set_issue(None if module.has_source(result) else _no_source(result.structured["note"]))
+        return result
+
+    async def refresh(self) -> None:
+        """Look at the languages again."""
+        self._look_at, self._pause_s = 0.0, LOOK_AGAIN_S
+        self._begin_look()
+        await super().refresh()
+
+    def issues(self) -> Sequence[Issue]:
+        """Which servers wait for trust; and that nothing checks the project, once that was asked for."""
+        return self._waiting if self._issue is None else (*self._waiting, self._issue)
+
+    def status(self) -> Mapping[str, Any]:
+        """The servers that were needed."""
+        return {"languageServers": [_members(one) for one in self._servers.status()]}
+
+    async def close(self) -> None:
+        """End the servers."""
+        if self._looking is not None:
+            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._servers.close()
+
+    def _begin_look(self) -> asyncio.Task[None] | None:
+        now = asyncio.get_running_loop().time()
+        if self._looking is None and now >= self._look_at:
+            self._looking = asyncio.create_task(self._look(), name="languages")
+        return self._looking
+
+    async def _look(self) -> None:
+        """Find out which tools to offer. A failure leaves those that were there."""
+        try:
+            tools, lacks_server = await asyncio.to_thread(self._offered)
+            if lacks_server:  # it may be on the PATH of the user's login shell, which is not asked in vain
+                await self._workplace.environment()
+                tools, _ = await asyncio.to_thread(self._offered)
+            waiting = await asyncio.to_thread(self._waiting_for_trust)
+        except Exception as fault:  # noqa: BLE001  the next look may succeed
+            log.fault("languages_unknown", fault)
+            tools, waiting = self._tools or _NO_SERVER, self._waiting
+        finally:
+            self._looking = None
+            self._look_at = asyncio.get_running_loop().time() + self._pause_s
+            self._pause_s = min(2 * self._pause_s, RARELY_S)
+        if (tools, waiting) != (self._tools, self._waiting):
+            self._tools, self._waiting, self._pause_s = tools, waiting, LOOK_AGAIN_S
+            self.notify_changed()
+
+    def _offered(self) -> tuple[tuple[Tool, ...], bool]:
+        """The tools to offer now, and whether the project has code whose server was not found. Blocks."""
+        runnable = [kind for kind in self._servers.runnable() if "symbols" in kind.roles]
+        if any(not kind.limits for kind in runnable):
+            return (*_NO_SERVER, *definitions.SYMBOL_TOOLS), False
+        lacks_server = any("symbols" in kind.roles and not kind.limits for kind in self._servers.known())
+        return (*_NO_SERVER, *(definitions.OUTLINE_TOOLS if runnable else ())), lacks_server
+
+    def _waiting_for_trust(self) -> tuple[Issue, ...]:
+        """The servers that would run if the user trusted them, where nothing does the same. Blocks."""
+        found = [self._servers.find(kind.name) for kind in self._servers.known()]
+        waiting = [one for one in found if isinstance(one, Unavailable) and one.state == "untrusted"]
+        running = [kind for kind in found if isinstance(kind, ServerSpecification) and not kind.limits]
+        return tuple(
+            Issue("warning", "trust", "TRUST_PENDING", f"Language server {one.reason}")
+            for one in waiting
+            if not any(_replaces(kind, one.specification) for kind in running)
+        )
+
+    def _set_issue(self, issue: Issue | None) -> None:
+        if issue != self._issue:
+            self._issue = issue
+            self.notify_changed()
+
+
+def _replaces(kind: ServerSpecification, other: ServerSpecification) -> bool:
+    return bool(kind.languages.keys() & other.languages.keys()) and other.roles <= kind.roles
+
+
+def _no_source(note: str) -> Issue:
+    return Issue("warning", "source", "NO_DIAGNOSTICS_SOURCE", note, definitions.GET_DIAGNOSTICS.name)
+
+
+def _members(one: ServerStatus) -> dict[str, Any]:
+    members = {
+        "name": one.name,
+        "state": one.state,
+        "pid": one.pid,
+        "memoryMiB": None if one.memory_bytes is None else round(one.memory_bytes / _MIB, 1),
+        "freshness": None if one.freshness is None else one.freshness.structured(),
+        "openDocuments": one.open_documents,
+        "restarts": one.restarts,
+        "error": one.error,
+    }
+    return {name: value for name, value in members.items() if value is not None}

@@ -1,0 +1,65 @@
+"""Describes a kind of language server: what it is for, how it is started, which signs it gives. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Role = Literal["symbols", "diagnostics"]
+ReadySignal = Literal[
+    "first-answer",  # requests wait until the server has read the project
+    "progress",  # the end of a `$/progress` whose title begins with `ready_title`
+    "background-index",  # the end of clangd's `backgroundIndexProgress`
+    "quiescent",  # rust-analyzer's `experimental/serverStatus`
+    "log-message",  # a `window/logMessage` that begins with `ready_title`
+    "settled",  # no sign: two equal answers in a row
+]
+ChangeNotice = Literal[
+    "watched-files",  # `workspace/didChangeWatchedFiles` with the URIs of the files
+    "open-documents",  # only open documents are seen to change: clangd
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSpecification:
+    """One kind of language server.
+
+    Attributes:
+        name: unique, as results and `lmtb languages` show it, e.g. `clangd`.
+        languages: the `languageId` by file suffix (`.cpp`) or whole file name (`Dockerfile`).
+        commands: command lines to try in order; the first word is a program's name or an absolute path.
+        roles: what it is asked for.
+        markers: project files that it reads, besides files of its languages.
+        needs_marker: whether it is for projects with one of the markers only.
+        is_optional: whether its absence is not worth a word, as for formats of data.
+        options: the `initializationOptions`.
+        settings: the answers to `workspace/configuration`, by section.
+        ready: how it tells that its answers are complete.
+        ready_title: for `progress` and `log-message`.
+        changes: how it learns of changes by others.
+        grace_s: seconds after such a notice within which it may still answer for the old files.
+        offers_pull: whether we offer `textDocument/diagnostic` with dynamic registration. Some servers stop
+            publishing diagnostics, those of unopened files included, when it is offered.
+        project_code: what of the project it runs, e.g. `build scripts`, which needs trust; empty for nothing.
+        install: what a user types to install it.
+        limits: what its answers always lack, in a sentence; they are `partial` at best for this reason.
+    """
+
+    name: str
+    languages: Mapping[str, str]
+    commands: tuple[tuple[str, ...], ...]
+    roles: frozenset[Role] = frozenset({"symbols", "diagnostics"})
+    markers: tuple[str, ...] = ()
+    needs_marker: bool = False
+    is_optional: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    ready: ReadySignal = "first-answer"
+    ready_title: str = ""
+    changes: ChangeNotice = "watched-files"
+    grace_s: float = 0.0
+    offers_pull: bool = True
+    project_code: str = ""
+    install: str = ""
+    limits: str = ""

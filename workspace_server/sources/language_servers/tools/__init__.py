@@ -1,0 +1,1 @@
+"""The tools for all languages: diagnostics, symbols, references, hierarchies, renaming, code actions."""

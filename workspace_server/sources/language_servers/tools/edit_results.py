@@ -1,0 +1,112 @@
+"""Plans, shows and applies the `WorkspaceEdit` of a server for a tool that changes files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from workspace_server.results import well_formed
+from workspace_server.sources.language_servers.edits.applying import ApplyFailed, apply_changes
+from workspace_server.sources.language_servers.edits.change import FileChange, Planner
+from workspace_server.sources.language_servers.edits.diff import unified
+from workspace_server.sources.language_servers.edits.file_content import Unchangeable
+from workspace_server.sources.language_servers.freshness import Freshness
+from workspace_server.sources.language_servers.server import PositionEncoding, Unavailable
+from workspace_server.sources.language_servers.tools import asking
+from workspace_server.sources.language_servers.tools.workplace import Workplace
+from workspace_server.sources.language_servers.wire.workspace_edits import (
+    EditRefused,
+    read_workspace_edit,
+)
+from workspace_server.tool import ToolError, ToolResult
+from workspace_server.workspace import absolute_text
+
+INCOMPLETE: Final = frozenset({"indexing", "stale", "crashed"})
+"""States in which an edit may miss places, so that it is shown but not applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a server wants to change.
+
+    Attributes:
+        title: first line of the text.
+        edit: the `WorkspaceEdit`.
+        encoding: the server's unit of positions.
+        asked_ns: when the call began; files that changed since are not touched.
+        freshness: how complete the edit is.
+        unavailable: servers that do not run.
+        about, head: more members, and lines of the text.
+    """
+
+    title: str
+    edit: Any
+    encoding: PositionEncoding
+    asked_ns: int
+    freshness: Freshness
+    unavailable: Sequence[Unavailable]
+    about: Mapping[str, Any]
+    head: Sequence[str]
+
+
+async def finish(workplace: Workplace, proposal: Proposal, *, apply: bool) -> ToolResult:
+    """Show the change, and apply it if wanted.
+
+    Raises:
+        ToolError: the change cannot be applied, or must not be. No file was changed, or the message says so.
+    """
+    return await asyncio.to_thread(_finish, workplace, proposal, apply=apply)
+
+
+def _finish(workplace: Workplace, proposal: Proposal, *, apply: bool) -> ToolResult:
+    operations = read_workspace_edit(proposal.edit)
+    if isinstance(operations, EditRefused):
+        raise ToolError(f"{operations.reason}. No file was changed")
+    if apply and proposal.freshness.state in INCOMPLETE:
+        raise ToolError(
+            f"the change may miss places ({proposal.freshness.text()}). No file was changed; "
+            "call again with a larger waitS, or with apply: false to see what is known",
+            {"freshness": [proposal.freshness.structured()]},
+        )
+    try:
+        planner = Planner(workplace.workspace, proposal.encoding, proposal.asked_ns)
+        changes = planner.plan(operations)
+        if apply:
+            apply_changes(changes)
+    except (Unchangeable, ApplyFailed) as refused:
+        raise ToolError(str(refused)) from None
+    return _result(workplace, proposal, changes, applied=apply and bool(changes))
+
+
+def _result(
+    workplace: Workplace, proposal: Proposal, changes: Sequence[FileChange], *, applied: bool
+) -> ToolResult:
+    diff = unified(changes, workplace.workspace)
+    structured = {
+        **proposal.about,
+        "applied": applied,
+        "files": [
+            {
+                "absolutePath": absolute_text(change.path),
+                "workspacePath": workplace.workspace.workspace_path(change.path),
+                "kind": change.kind,
+            }
+            for change in changes
+        ],
+        "diff": diff.text,
+        "diffTruncated": diff.truncated,
+        "freshness": [proposal.freshness.structured()],
+        "unavailable": asking.unavailable_members(proposal.unavailable),
+    }
+    lines = [
+        proposal.title,
+        *proposal.head,
+        f"applied: {'true' if applied else 'false'}",
+        f"files: {len(changes)}",
+        *asking.freshness_lines([proposal.freshness], proposal.unavailable),
+    ]
+    if changes:
+        lines += ["---", diff.text]
+    return ToolResult(well_formed("\n".join(lines)), structured)

@@ -1,0 +1,87 @@
+"""Places in files as results show them, with a few lines around; reads them from the answers of servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from workspace_server.sources.language_servers.server import PositionEncoding
+from workspace_server.sources.language_servers.tools import spans
+from workspace_server.sources.language_servers.tools.asking import list_of
+from workspace_server.sources.language_servers.tools.texts import Texts, cut
+from workspace_server.sources.language_servers.tools.workplace import Workplace
+from workspace_server.sources.language_servers.wire.document_uris import to_path
+from workspace_server.sources.language_servers.wire.positions import Span, span_from_server
+from workspace_server.workspace import absolute_text
+
+AROUND: Final = 1
+"""Lines shown before and after a place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A range in a file; `lines` are those of the file, None if it could not be read."""
+
+    path: Path
+    span: Span
+    lines: Sequence[str] | None
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Sort key: by path and position."""
+        return (self.path.as_posix(), *spans.order(self.span))
+
+    def structured(self, workplace: Workplace, around: int = AROUND) -> dict[str, Any]:
+        """As in `structuredContent`; the preview begins at `previewStartLine`."""
+        first, shown = self._around(around)
+        return {
+            "absolutePath": absolute_text(self.path),
+            "workspacePath": workplace.workspace.workspace_path(self.path),
+            **spans.members(self.span),
+            "preview": "\n".join(shown),
+            "previewStartLine": first,
+        }
+
+    def text(self, workplace: Workplace) -> str:
+        """As in texts: `Folder/path#line`."""
+        return f"{workplace.shown(self.path)}#{self.span.start.line}"
+
+    def preview(self, around: int = AROUND) -> list[str]:
+        """The lines around, each with its number."""
+        first, shown = self._around(around)
+        width = len(str(first + len(shown)))
+        return [f"{number:>{width}}| {line}" for number, line in enumerate(shown, first)]
+
+    def first_line(self) -> str:
+        """The line it begins in, trimmed."""
+        line = self.span.start.line
+        return cut(self.lines[line - 1].strip()) if self.lines and line <= len(self.lines) else ""
+
+    def _around(self, around: int) -> tuple[int, list[str]]:
+        first = max(1, self.span.start.line - around)
+        return first, [cut(line) for line in (self.lines or ())[first - 1 : self.span.start.line + around]]
+
+
+def place_of(uri: Any, where: Any, texts: Texts, encoding: PositionEncoding) -> Place | None:
+    """The place of an LSP location; None if it is none. Blocks."""
+    path = to_path(uri, Path)
+    if path is None:
+        return None
+    lines = texts.lines(path)
+    span = span_from_server(where, lines, encoding)
+    return None if span is None else Place(path, span, lines)
+
+
+def places_of(result: Any, texts: Texts, encoding: PositionEncoding) -> list[Place]:
+    """The places in a list of `Location` or `LocationLink`, in order, each once. Blocks."""
+    found = [place_of(*_location(one), texts, encoding) for one in list_of(result)]
+    known = {place.order: place for place in found if place is not None}
+    return sorted(known.values(), key=lambda place: place.order)
+
+
+def _location(one: Mapping[str, Any]) -> tuple[Any, Any]:
+    if "targetUri" in one:
+        return one["targetUri"], one.get("targetSelectionRange", one.get("targetRange"))
+    return one.get("uri"), one.get("range")

@@ -1,0 +1,86 @@
+"""The tools `lm_references` and `lm_implementations`: where a symbol is used, or implemented."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from workspace_server.call_context import CallContext
+from workspace_server.sources.language_servers.server import LanguageServer
+from workspace_server.sources.language_servers.tools import asking, listing
+from workspace_server.sources.language_servers.tools.asking import Part, Waiting
+from workspace_server.sources.language_servers.tools.listing import Entry, Listing
+from workspace_server.sources.language_servers.tools.places import places_of
+from workspace_server.sources.language_servers.tools.target import Target, find_target
+from workspace_server.sources.language_servers.tools.texts import Texts
+from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
+from workspace_server.tool import ToolResult
+
+DEFAULT_LIMIT: Final = 100
+_METHODS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "lm_references": ("textDocument/references", "references", "References summary"),
+    "lm_implementations": ("textDocument/implementation", "implementations", "Implementations summary"),
+}
+
+
+async def call(
+    name: str, workplace: Workplace, arguments: Mapping[str, Any], context: CallContext
+) -> ToolResult:
+    """Find the places.
+
+    Raises:
+        InvalidArguments: the symbol is not named, or not uniquely.
+        ToolError: there is no such symbol, or no server that can do this.
+    """
+    method = _METHODS[name][0]
+    waiting, texts = Waiting(wait_s(arguments), context), Texts()
+    target = await find_target(workplace, arguments, method, waiting, texts)
+    params = target.params
+    if name == "lm_references":
+        params["context"] = {"includeDeclaration": arguments.get("includeDeclaration", False)}
+
+    async def work(server: LanguageServer) -> Any:
+        return await server.request(method, params)
+
+    part = await asking.ask(target.server, work, waiting)
+    return await asyncio.to_thread(_result, name, workplace, arguments, target, part, texts)
+
+
+def _result(  # noqa: PLR0917  the facts about one call
+    name: str,
+    workplace: Workplace,
+    arguments: Mapping[str, Any],
+    target: Target,
+    part: Part[Any],
+    texts: Texts,
+) -> ToolResult:
+    _, member, title = _METHODS[name]
+    places = places_of(part.value, texts, target.server.encoding)
+    entries = [
+        Entry(place.structured(workplace), (place.text(workplace), *place.preview())) for place in places
+    ]
+    about, head = target_members(target, workplace)
+    files = len({place.path for place in places})
+    about["files"] = files
+    found = Listing(
+        title,
+        member,
+        entries,
+        [part.freshness],
+        target.unavailable,
+        about,
+        [*head, f"files: {files}"],
+    )
+    return listing.result(found, arguments, DEFAULT_LIMIT)
+
+
+def target_members(target: Target, workplace: Workplace) -> tuple[dict[str, Any], list[str]]:
+    """What a result says of the symbol it is about: members, and lines of the text."""
+    if target.symbol is None:
+        return {}, []
+    symbol = target.symbol
+    return (
+        {"symbol": symbol.structured(workplace, around=0)},
+        [f"symbol: {symbol.title()} at {symbol.place.text(workplace)}"],
+    )

@@ -1,0 +1,145 @@
+"""The tool `lm_symbolInfo`: all about one symbol in one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from workspace_server.call_context import CallContext
+from workspace_server.results import clean_text, well_formed
+from workspace_server.sources.language_servers.server import LanguageServer, RequestFailed
+from workspace_server.sources.language_servers.tools import asking
+from workspace_server.sources.language_servers.tools.asking import Part, Waiting
+from workspace_server.sources.language_servers.tools.places import Place, places_of
+from workspace_server.sources.language_servers.tools.symbols import OUTLINE, Symbol, outline
+from workspace_server.sources.language_servers.tools.target import Target, find_target, freshness_members
+from workspace_server.sources.language_servers.tools.texts import Texts, cut
+from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
+from workspace_server.tool import ToolResult
+
+DEFAULT_LINES: Final = 40
+MAX_HOVER: Final = 8000
+_HOVER: Final = "textDocument/hover"
+_PLACES: Final[Mapping[str, str]] = {
+    "definition": "textDocument/definition",
+    "declaration": "textDocument/declaration",
+    "typeDefinition": "textDocument/typeDefinition",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Info:
+    hover: str
+    places: Mapping[str, Sequence[Place]]
+    symbol: Symbol | None
+
+
+async def call(
+    name: str, workplace: Workplace, arguments: Mapping[str, Any], context: CallContext
+) -> ToolResult:
+    """Describe the symbol.
+
+    Raises:
+        InvalidArguments: the symbol is not named, or not uniquely.
+        ToolError: there is no such symbol, or no server.
+    """
+    waiting, texts = Waiting(wait_s(arguments), context), Texts()
+    target = await find_target(workplace, arguments, OUTLINE, waiting, texts)
+
+    async def work(server: LanguageServer) -> _Info:
+        return await _ask(server, target, texts)
+
+    part = await asking.ask(target.server, work, waiting, settles=False)
+    return await asyncio.to_thread(_result, workplace, arguments, target, part)
+
+
+async def _ask(server: LanguageServer, target: Target, texts: Texts) -> _Info:
+    hover = await _optional(server, _HOVER, target.params)
+    places = {}
+    for label, method in _PLACES.items():
+        result = await _optional(server, method, target.params)
+        places[label] = await asyncio.to_thread(places_of, result, texts, server.encoding)
+    symbol = target.symbol
+    home = next(iter(places["definition"]), None)
+    if symbol is None and home is not None:
+        symbol = await _declared_at(server, home, texts)
+    return _Info(_plain(hover), places, symbol)
+
+
+async def _optional(server: LanguageServer, method: str, params: Any) -> Any:
+    """The result of a request that the answer can do without."""
+    if not server.supports(method):
+        return None
+    try:
+        return await server.request(method, params)
+    except RequestFailed:
+        return None
+
+
+async def _declared_at(server: LanguageServer, home: Place, texts: Texts) -> Symbol | None:
+    """The symbol that is declared at a place."""
+    if not server.supports(OUTLINE):
+        return None
+    try:
+        symbols = await outline(server, home.path, texts)
+    except (OSError, RequestFailed):
+        return None
+    fitting = (one for one in symbols if one.place.span.start <= home.span.start <= one.place.span.end)
+    return next(fitting, None)
+
+
+def _plain(hover: Any) -> str:
+    """The text of a `Hover`, whichever of its forms a server uses."""
+    contents = hover.get("contents") if isinstance(hover, Mapping) else None
+    listed = contents if isinstance(contents, list) else [contents]
+    texts = [one.get("value") if isinstance(one, Mapping) else one for one in listed]
+    return clean_text("\n\n".join(text for text in texts if isinstance(text, str)).strip())[:MAX_HOVER]
+
+
+def _result(
+    workplace: Workplace, arguments: Mapping[str, Any], target: Target, part: Part[_Info]
+) -> ToolResult:
+    info = part.value or _Info("", {}, target.symbol)
+    symbol = info.symbol
+    source = _source(symbol, int(arguments.get("maxLines", DEFAULT_LINES)))
+    lists = {
+        label: [place.structured(workplace, around=0) for place in places]
+        for label, places in info.places.items()
+    }
+    structured = {
+        "symbol": None if symbol is None else symbol.structured(workplace, around=0),
+        "hover": info.hover,
+        **lists,
+        "source": "\n".join(source),
+        "sourceTruncated": symbol is not None and len(source) < _length(symbol),
+        **freshness_members([part.freshness], target.unavailable),
+    }
+    lines = ["Symbol info summary"]
+    if symbol is not None:
+        lines += [f"symbol: {symbol.title()}", f"location: {symbol.place.text(workplace)}"]
+    lines += [
+        f"{label}: {place.text(workplace)}" for label, places in info.places.items() for place in places
+    ]
+    lines += asking.freshness_lines([part.freshness], target.unavailable)
+    if info.hover:
+        lines += ["---", info.hover]
+    if source and symbol is not None:
+        cut_off = " (truncated)" if structured["sourceTruncated"] else ""
+        first = symbol.whole.start.line
+        lines += ["---", f"source: {workplace.shown(symbol.place.path)}#{first}{cut_off}", *source]
+    return ToolResult(well_formed("\n".join(lines)), structured)
+
+
+def _source(symbol: Symbol | None, limit: int) -> list[str]:
+    if symbol is None or symbol.place.lines is None:
+        return []
+    start = symbol.whole.start.line
+    return [
+        cut(line) for line in symbol.place.lines[start - 1 : min(symbol.whole.end.line, start - 1 + limit)]
+    ]
+
+
+def _length(symbol: Symbol) -> int:
+    return symbol.whole.end.line - symbol.whole.start.line + 1

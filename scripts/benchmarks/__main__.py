@@ -26,7 +26,9 @@ from scripts.benchmarks import (
     peers,
     prerequisites,
     report,
+    search,
     starting,
+    stopped_readers,
     targets,
 )
 from scripts.benchmarks.plan import Missing, Plan
@@ -40,10 +42,12 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "growth": growth.run,
     "memory": memory.run,
     "start": starting.run,
+    "search": search.run,
     "install": first_use.run,
+    "stopped-readers": stopped_readers.run,
 }
 """The sections, in the order in which they run."""
-WITHOUT_PEERS = ("install",)
+WITHOUT_PEERS = ("search", "install", "stopped-readers")
 """Sections that need neither nginx nor wrk, if they run alone."""
 
 

@@ -112,10 +112,12 @@ def registered(one: Manager, projects: Sequence[Path], port: int, pid: int) -> I
         thread.join()
 
 
-def post(address: str, body: bytes, fields: Mapping[str, str]) -> tuple[bytes, Mapping[str, str]]:
+def post(
+    address: str, body: bytes, fields: Mapping[str, str], wait_s: float = READY_S
+) -> tuple[bytes, Mapping[str, str]]:
     """Send a POST request; return the body and the header fields of the answer."""
     request = urllib.request.Request(address, body, {**POST_HEADERS, **fields})
-    with urllib.request.urlopen(request, timeout=READY_S) as response:
+    with urllib.request.urlopen(request, timeout=wait_s) as response:
         return response.read(), response.headers
 
 

@@ -39,7 +39,7 @@ def machine_text(where: Machine, plan: Plan, *, is_single: bool = False) -> str:
 
 
 def quick_text(figures: Mapping[str, float]) -> str:
-    """The figures for the README."""
+    """The figures in a sentence, for the beginning of the page."""
     modern, legacy = (figure(figures[f"cpu {era}"]) for era in ("modern", "legacy"))
     added = figure(max(figures[f"added p50 {era}"] for era in ("modern", "legacy")))
     return (
@@ -63,11 +63,12 @@ def save(where: Machine, found: Sequence[Section], plan: Plan) -> Path:
 
 def write_documents(where: Machine, found: Sequence[Section], plan: Plan, *, whole: bool) -> None:
     """Write the results of the measured sections between the marks of the documents."""
+    sections = [] if plan.quick else found
+    texts = {
+        one.name: f"{one.text}\n\n{machine_text(where, plan, is_single=one.is_single)}" for one in sections
+    }
     if plan.quick or whole:
-        documents.write(ROOT / "README.md", {"quick": quick_text(figures_of(found))})
-    if plan.quick:
-        return
-    texts = {one.name: f"{one.text}\n\n{machine_text(where, plan, is_single=one.is_single)}" for one in found}
+        texts["quick"] = quick_text(figures_of(found))
     if whole:
         texts["targets"] = f"{targets_text(found, whole=True)}\n\n{machine_text(where, plan)}"
     documents.write(ROOT / "docs" / "performance.md", texts)

@@ -63,6 +63,13 @@ TARGETS = (
     Target("stream KiB", "memory of an open stream, its connection included", 4.0, " KiB"),
     Target("builtin json", f"{SDK}, JSON", 5, " ×", at_least=True),
     Target("builtin sse", f"{SDK}, event streams, its default", 5, " ×", at_least=True),
+    *(
+        Target(
+            f"search {figure} cold", f"first search of a server for {what}, 62,838 files", 1.3, " × ripgrep"
+        )
+        for figure, what in (("files", "all files"), ("names", "`*.ts`"), ("text", "a text in 20 lines"))
+    ),
+    Target("search names warm ms", "later search for `*.ts`, 62,838 files that did not change", 50, " ms"),
     Target("start s", "manager, from start to first answer", 0.25, " s"),
     Target("idle MB", "manager, idle memory", 48, " MB"),
     Target("status ms", "`lmtb status`, processor time", 60, " ms"),

@@ -1,0 +1,132 @@
+"""Measures crowds: 200 registered servers that send heartbeats, and malformed requests without end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import ClientSession, TCPConnector
+
+from scripts.benchmarks.processes import cpu_ns, rss_mb
+from scripts.benchmarks.table import table
+from support.clients.raw_clients import Client, StatelessClient
+from support.processes.manager_home import manager_home
+from support.processes.manager_in_process import make_project
+from support.processes.stdio_families import modern
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
+
+SERVERS = 200
+BEAT_S = 1.0
+MEASURED_S = 8.0
+PAUSE_S = 0.01
+"""Between two timed requests."""
+SENDERS, EACH_S = 10, 0.01
+"""About a thousand malformed requests per second, if the machine can."""
+MALFORMED = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name"'
+SUM = {"expression": "6*7"}
+Rows = list[tuple[object, ...]]
+
+
+@dataclass
+class Sent:
+    """How many malformed requests were refused."""
+
+    refused: int = 0
+
+
+async def run(folder: Path) -> str:
+    """Measure both; the text is a Markdown table."""
+    return table(("figure", "value"), [*await _storm(folder / "storm"), *await _poison(folder / "poison")])
+
+
+async def p99_ms(once: Callable[[], Awaitable[object]]) -> float:
+    """The 99th percentile of the duration of something that is done again and again."""
+    times = []
+    deadline = time.monotonic() + MEASURED_S
+    while time.monotonic() < deadline:
+        began = time.perf_counter()
+        await once()
+        times.append(time.perf_counter() - began)
+        await asyncio.sleep(PAUSE_S)
+    return 1000 * statistics.quantiles(times, n=100)[98]
+
+
+@contextlib.asynccontextmanager
+async def meanwhile(*work: Awaitable[None]) -> AsyncIterator[None]:
+    """Do this until the block ends."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        yield
+    finally:
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _storm(folder: Path) -> Rows:
+    """Processor time and answers of a manager with many registered servers, and no calls."""
+    async with manager_home(folder) as home, contextlib.AsyncExitStack() as stack:
+        manager = await home.start()
+        servers = [
+            ScriptedWorkspaceServer(make_project(folder / f"p{n}"), home.paths.control_socket)
+            for n in range(SERVERS)
+        ]
+        for one in servers:
+            one.is_silent = True
+            await stack.enter_async_context(one.serving(registered=False))
+
+        async def beat(one: ScriptedWorkspaceServer, after_s: float) -> None:
+            await asyncio.sleep(after_s)
+            while True:
+                await one.heartbeat()
+                await asyncio.sleep(BEAT_S)
+
+        beats = (beat(one, n * BEAT_S / SERVERS) for n, one in enumerate(servers))
+        async with meanwhile(*beats):
+            await asyncio.sleep(3 * BEAT_S)
+            before, began = cpu_ns([manager.pid]), time.monotonic()
+            await asyncio.sleep(MEASURED_S)
+            cpu = (cpu_ns([manager.pid]) - before) / 1e9 / (time.monotonic() - began)
+            ready = [one["state"] for one in (await home.status())["instanceDetails"]].count("ready")
+            p99 = await p99_ms(home.status)
+        return [
+            (f"servers of {SERVERS} that are ready, with a heartbeat each second", ready),
+            ("processor time of the manager meanwhile, %", 100 * cpu),
+            ("p99 of its status, ms", p99),
+            ("its memory, MiB", rss_mb([manager.pid])),
+        ]
+
+
+async def _poison(folder: Path) -> Rows:
+    """Calls of one client while another sends malformed requests."""
+    async with manager_home(folder) as home, ClientSession(connector=TCPConnector(limit=0)) as http:
+        manager = await home.start()
+        good = modern(http, manager.address, make_project(folder / "project"))
+        await good.call("calculator", SUM)
+        quiet = await p99_ms(lambda: good.call("calculator", SUM))
+        lines, sent = manager.log.read_text().count("\n"), Sent()
+        began = time.monotonic()
+        async with meanwhile(*(_send(StatelessClient(http, manager.address), sent) for _ in range(SENDERS))):
+            beside = await p99_ms(lambda: good.call("calculator", SUM))
+        seconds = time.monotonic() - began
+        return [
+            ("malformed requests per second, all refused", sent.refused / seconds),
+            ("p99 of another client's calls without and beside them, ms", f"{quiet:.1f}, {beside:.1f}"),
+            ("log lines per second", (manager.log.read_text().count("\n") - lines) / seconds),
+        ]
+
+
+async def _send(client: Client, sent: Sent) -> None:
+    while True:
+        async with client.http.post(
+            client.url, data=MALFORMED, headers={"Content-Type": "application/json"}
+        ) as response:
+            assert response.status == 400, response.status
+            await response.read()
+        sent.refused += 1
+        await asyncio.sleep(EACH_S)

@@ -26,7 +26,7 @@ settings.register_profile(
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("suite")
 
-OUTWARD = ("--real-servers", "--conformance", "--clients")
+OUTWARD = ("--real-servers", "--conformance", "--clients", "--languages")
 """With these something may be installed first."""
 
 
@@ -38,6 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--conformance", action="store_true", help=help_text)
     help_text = "also test with MCP clients and agents that others wrote; installs them with npm and pip"
     parser.addoption("--clients", action="store_true", help=help_text)
+    help_text = "also test with language servers that others wrote; installs them with npm and pip"
+    parser.addoption("--languages", action="store_true", help=help_text)
 
 
 @pytest.fixture(scope="session")

@@ -13,16 +13,26 @@ from typing import Any
 import pytest
 
 import manager
+from http_server import head_reader
+from manager import disk_lookups, log_rotation
 from manager.paths import Paths
+from manager.route_cache import route_cache
+from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.state.lifecycle import TRANSITIONS, Event, State
+from manager.sessions import replay
 from manager.settings import _PLACES, ENV_PREFIX, FIELDS
+from manager.upstream import header_cache
 from protocol.errors import Reason
+from workspace_server.sources.mcp.stdio import processes
+from workspace_server.sources.scripts import slots
 
 ROOT = Path(manager.__file__).parents[1]
 HOUSES = ("protocol", "host", "http_server", "manager", "workspace_server")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITTEN = [document for document in DOCUMENTS if document.parent.name != "modules"]
 """Those that a person wrote; module lists are made by `scripts/modules`."""
+TIME_LIMITS = {"body_timeout_s", "client_read_timeout_s", "header_timeout_s", "workspace_idle_s"}
+IMPORTED_AS = {"pyyaml": "yaml"}
 NEVER_IMPORTED = {"tzdata"}
 
 
@@ -98,6 +108,41 @@ def test_every_folder_variable_is_listed_and_moves_its_folder(tmp_path: Path) ->
         assert there == {name.strip(" /") for name in row["what is in it"].split(",")}
 
 
+MIB = 1024 * 1024
+FIXED_LIMITS = {
+    "head of a request": AdmissionRules.for_ports([]).head_cap,
+    "events kept for a session that reconnects": replay.MAX_BYTES,
+    "events kept for all sessions": replay.MAX_ALL_BYTES,
+    "request heads remembered, so that equal ones are not parsed again, in each of two caches": (
+        head_reader.MAX_CACHED_HEADS
+    ),
+    "calls remembered, so that one like them is sent at once": route_cache.MAX_ROUTES,
+    "heads of answers remembered": header_cache.MAX_HEADS,
+    "look-ups of folders that run": disk_lookups.MAX_RUNNING,
+    "look-ups of folders that hang": disk_lookups.MAX_HANGING,
+    "scripts running in a project": slots.RUNNING,
+    "processes of one stdio server, where each session has its own": processes.MAX_SESSIONS,
+    "one log file": log_rotation.LIMIT,
+}
+"""The limits that no setting changes."""
+UNITS = {"KiB": 1024, "MiB": MIB, "s": 1, "min": 60, "": 1}
+
+
+def test_the_table_of_limits_has_the_values_that_hold() -> None:
+    rows = {row["limit"]: row for row in tables("docs/operations.md", "limit")}
+    values = {}
+    for limit, row in rows.items():
+        number, _, unit = row["most"].partition(" ")
+        values[limit] = int(number.replace(",", "")) * UNITS[unit]
+    assert values == {
+        limit: FIXED_LIMITS[limit] if row["set by"] == "fixed" else FIELDS[row["set by"]].default
+        for limit, row in rows.items()
+    }
+    assert {limit for limit, row in rows.items() if row["set by"] == "fixed"} == set(FIXED_LIMITS)
+    everything = {name for name in FIELDS if name.endswith("_limit") or name in TIME_LIMITS}
+    assert {row["set by"] for row in rows.values()} - {"fixed"} == everything
+
+
 # -- errors -----------------------------------------------------------------------------------------------
 
 
@@ -147,7 +192,11 @@ def test_every_dependency_has_its_reason_and_the_places_that_import_it() -> None
     imported = {file.relative_to(ROOT).as_posix(): imports(file) for file in sources()}
     for name in declared - NEVER_IMPORTED:
         places = [place.strip() for place in rows[name]["imported in"].split(",")]
-        users = {file for file, packages in imported.items() if name.replace("-", "_") in packages}
+        users = {
+            file
+            for file, packages in imported.items()
+            if IMPORTED_AS.get(name, name.replace("-", "_")) in packages
+        }
         unlisted = {file for file in users if not any(is_in(file, place) for place in places)}
         unused = [place for place in places if not any(is_in(file, place) for file in users)]
         assert (unlisted, unused) == (set(), []), name
@@ -155,6 +204,21 @@ def test_every_dependency_has_its_reason_and_the_places_that_import_it() -> None
 
 def is_in(file: str, place: str) -> bool:
     return file.startswith(place) if place.endswith("/") else file == place
+
+
+# -- clients ---------------------------------------------------------------------------------------------
+
+
+def test_each_page_of_a_client_says_whether_it_was_tried() -> None:
+    """Those in the table of agent programs were, by `scripts/test --clients`."""
+    tried = {re.findall(r"\((.+)\)", row["agent"])[0] for row in tables("docs/clients/matrix.md", "agent")}
+    assert len(tried) == 4
+    pages = {"claude-code.md", "codex.md", "gemini-cli.md", "opencode.md", "vscode.md", "cursor.md"}
+    for name in pages:
+        beginning = (ROOT / "docs/clients" / name).read_text("utf-8").split("\n\n")[1]
+        assert beginning.startswith(
+            "This page was tried with the real program" if name in tried else "**Not tried:**"
+        ), name
 
 
 # -- links ------------------------------------------------------------------------------------------------

@@ -26,12 +26,17 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
     [
         "scripts/venv",
         "scripts/bench",
+        "scripts/faults",
+        "scripts/attacks",
+        "scripts/soak",
         "scripts/start",
         "scripts/test",
         "scripts/real-servers",
         "scripts/clients",
         "scripts/agents",
+        "scripts/language-servers",
         "scripts/conformance",
+        "scripts/pictures",
         ".ci/run",
     ],
 )
@@ -184,6 +189,7 @@ def test_missing_python_is_said_with_the_next_step(checkout: Path) -> None:
         (["scripts/real-servers"], "Node 18 or newer is not on the PATH"),
         (["scripts/clients"], "Node is not on the PATH"),
         (["scripts/agents"], "Node is not on the PATH"),
+        (["scripts/language-servers"], "Node 20 or newer is not on the PATH"),
         (["scripts/conformance", "--install"], "npm is not on the PATH"),
     ],
 )

@@ -5,8 +5,11 @@ Each is run headless. A scripted model decides what it does, and records which t
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from manager.routing.client_profiles import profile_of
 from support.clients.agent_workplace import NONCE, OTHER_NONCE, SLOW_S, Workplace, after_first, script
 
 TEXT = "größe ☕"
@@ -40,6 +43,18 @@ async def test_a_call_after_a_crash_of_the_workspace_server_succeeds(workplace: 
     assert OTHER_NONCE in model.requests[2].last_result
 
 
+async def test_it_accepts_the_file_that_we_write_and_doctor_agrees(workplace: Workplace) -> None:
+    listed = await workplace.lists_servers()
+    assert "lm-tools-bridge" in listed
+    if workplace.agent.client != "codex-mcp-client":  # which only prints the configuration
+        assert "onnected" in listed and "isconnected" not in listed, listed
+    title = profile_of(workplace.agent.client).title
+    doctor = await workplace.as_its_user("doctor", "--json")
+    found = [one for one in json.loads(doctor.out)["checks"] if one["check"] == title]
+    assert [one["level"] for one in found] == ["ok"], found
+    assert f"{workplace.project}, found by" in found[0]["message"]
+
+
 async def test_its_user_sees_it_by_name_and_with_its_project(workplace: Workplace) -> None:
     seen: list[str] = []
 
@@ -62,6 +77,17 @@ async def test_tools_of_a_trusted_server_are_in_the_first_request(workplace: Wor
     first, second = model.requests
     assert {"lm_readFile", "demo__text"} <= workplace.offered(first)
     assert TEXT in second.last_result
+
+
+async def test_the_model_sees_all_of_a_result_whichever_part_says_it(workplace: Workplace) -> None:
+    """Gemini CLI shows only text, and Claude Code and Codex only structured content where there is any."""
+    await workplace.trust_program('serve(lambda m: answer(m["id"], m["params"]["arguments"]))')
+    alone = {"content": [], "structuredContent": {"number": 4711}}
+    beside = {"content": [{"type": "text", "text": "in words"}], "structuredContent": {"number": 4712}}
+    steps = script(workplace.calls("demo__echo", **alone), workplace.calls("demo__echo", **beside))
+    _, first, second = (await workplace.work(steps)).requests
+    assert "4711" in first.last_result
+    assert "in words" in second.last_result
 
 
 @pytest.mark.parametrize("workplace", ["claude-code", "codex"], indirect=True)

@@ -180,6 +180,28 @@ async def test_an_answer_given_twice_to_an_idle_connection_closes_it(
         await asyncio.sleep(LATE_S + 0.05)
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("is_warm", [False, True], ids=["first", "warm"])
+async def test_a_server_that_answered_twice_gets_a_connection_for_each_call(
+    is_warm: bool, era: str, setup: RegisteredSetup
+) -> None:
+    """Its next second answer cannot reach a call of another client that has the same id."""
+    one, other = [await client_of(setup, era, BOTH) for _ in range(2)]
+    for identity in range(60, 63) if is_warm else ():
+        await other.call("slow", identity=identity)
+    setup.upstream.answers["twice"] = Twice(RESPONSE % json.dumps({**SMALL, "text": "of one"}).encode())
+
+    async def slow(request: web.Request, received: Received) -> web.StreamResponse:
+        await asyncio.sleep(LATE_S + 0.1)
+        return await result({**SMALL, "text": "of the other"})(request, received)
+
+    setup.upstream.answers["slow"] = slow
+    assert (await one.call("twice", identity=70)).result["text"] == "of one"
+    await asyncio.sleep(LATE_S + 0.05)  # the second answer arrives on the idle connection
+    assert (await one.call("twice", identity=71)).result["text"] == "of one"
+    assert (await other.call("slow", identity=71)).result["text"] == "of the other"
+
+
 @pytest.mark.parametrize("form", [JSON, EVENTS])
 @pytest.mark.parametrize("size", [10, 300_000])
 async def test_a_list_under_another_id_is_not_shown(size: int, form: str, setup: RegisteredSetup) -> None:

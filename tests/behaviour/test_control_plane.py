@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from aiohttp import ClientSession, UnixConnector
 
 from manager.client import Control, ControlRefusal
 from support.clients.raw_clients import SessionClient
+from support.processes.child_processes import answer_to_script
 from support.processes.manager_in_process import RunningManager, make_project
 from support.processes.timeouts import within
 from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
@@ -151,12 +154,13 @@ async def test_a_server_is_started_and_asked_about_its_tools_and_sources(ask: An
     assert (status, found["ok"]) == (200, True)
     assert {"name": "calculator", "state": "callable"}.items() <= found["tools"][0].items()
     assert "builtin" in {source["id"] for source in found["sources"]}
+    assert await ask("/calls", cwd=str(project)) == (200, ANY)
     assert await ask("/refresh", cwd=str(project)) == (200, {"ok": True})
     assert await ask("/refresh", cwd=str(project), source="builtin") == (200, {"ok": True})
     assert (await ask("/refresh", cwd=str(project), source="stdio:a&b"))[0] == 404
 
 
-@pytest.mark.parametrize("target", ["/inspect", "/refresh"])
+@pytest.mark.parametrize("target", ["/inspect", "/refresh", "/calls"])
 async def test_a_folder_without_a_server_is_reported(ask: Any, tmp_path: Path, target: str) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
@@ -165,6 +169,15 @@ async def test_a_folder_without_a_server_is_reported(ask: Any, tmp_path: Path, t
     status, (reason, message) = await ask(target, cwd=str(plain / "missing"))
     assert (status, reason) == (404, "invalid_cwd")
     assert "missing" in message
+
+
+async def test_the_question_for_calls_starts_no_server(
+    ask: Any, manager: RunningManager, tmp_path: Path
+) -> None:
+    status, (reason, _) = await ask("/calls", cwd=str(make_project(tmp_path / "idle")))
+    assert (status, reason) == (503, "workspace_server_offline")
+    control = Control(manager.paths.control_socket)
+    assert (await asyncio.to_thread(control.get, "/list"))["instances"] == []
 
 
 async def test_an_old_or_offline_server_gives_no_catalog(
@@ -188,3 +201,14 @@ async def test_only_the_control_socket_shows_the_managers_path(
     for target in ("/status", "/mcp/status"):
         async with http.get(f"{manager.base}{target}") as response:
             assert os.environ["PATH"] not in await response.text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="scripts are confined on Linux")
+async def test_a_confined_script_cannot_use_the_control_socket(
+    manager: RunningManager, tmp_path: Path
+) -> None:
+    head = "POST /shutdown HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += "Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    answer = await answer_to_script(manager.paths.control_socket, head, tmp_path)
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    await asyncio.to_thread(Control(manager.paths.control_socket).get, "/status")

@@ -15,7 +15,7 @@ from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
 from manager.answers import server_discover
-from protocol import headers, names
+from protocol import headers, names, skills
 from support.clients.raw_clients import EVENTS, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
@@ -89,7 +89,8 @@ async def test_a_workspaces_url_gives_the_workspace_servers_result(
     assert opened["serverInfo"]["name"] == names.WORKSPACE_SERVER
     assert opened["instructions"] == by_query.result["instructions"]
     assert names.HANDSHAKE not in opened["instructions"]
-    own: dict[str, Any] = {"experimental": {names.CODEX_SANDBOX: {}}, "extensions": {}}
+    extensions = {skills.EXTENSION: skills.CAPABILITY}
+    own: dict[str, Any] = {"experimental": {names.CODEX_SANDBOX: {}}, "extensions": extensions}
     assert opened["capabilities"] == {**by_query.result["capabilities"], **own}
     assert opened["protocolVersion"] == INITIALIZE["protocolVersion"]
 

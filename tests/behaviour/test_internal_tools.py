@@ -102,11 +102,12 @@ async def channel(project: Project) -> AsyncIterator[Channel]:
     """The channel of the project, which its server offers some time after it started."""
     await listed(project.modern)
 
-    async def files() -> list[Path]:
-        return list((project.gateway.manager.paths.runtime_dir / "internal").glob("*.json"))
+    async def offered() -> list[dict[str, str]]:
+        files = (project.gateway.manager.paths.runtime_dir / "internal").glob("*.json")
+        told = [json.loads(file.read_text()) for file in files]
+        return [one for one in told if Path(one["socket"]).exists()]  # the file comes before the socket
 
-    (file,) = await eventually(files)
-    told = json.loads(file.read_text())
+    (told,) = await eventually(offered)
     reader, writer = await asyncio.open_unix_connection(told["socket"])
     yield Channel(reader, writer, told["auth"])
     writer.close()

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from manager.routing.state.session_table import Session
 from manager.sessions import notifier
 from protocol import headers, names
 from support.clients.raw_clients import JSON, SessionClient
 from support.http.event_stream import next_event
+from support.processes.timeouts import within
 from support.projects.gateway import Gateway, listed, running_gateway
+from support.projects.registered_setup import registered_setup
+from support.servers.listen_streams import ListenStreams
+from support.servers.scripted_workspace_server import Received, result
 
 CALL = {"name": "calculator", "arguments": {"expression": "6*7"}}
 
 
 async def client_of(gateway: Gateway, name: str) -> SessionClient:
-    """A session of a client that calls itself so; it has called a tool twice, and has listed."""
-    client = SessionClient(gateway.http, gateway.project(name).url)
-    params = {
-        "protocolVersion": client.revision,
-        "capabilities": {},
-        "clientInfo": {"name": name, "version": "1"},
-    }
-    client.session = (await client.ask(names.INITIALIZE, params)).headers[headers.SESSION]
+    """A session of a client that calls itself so; it has listed, and has called a tool."""
+    client = await gateway.project(name).session_of(name)
     await listed(client)
     for _ in range(3):  # the later ones by the route cache
         assert not (await client.ask(names.TOOLS_CALL, CALL)).is_stream
@@ -35,19 +33,17 @@ async def client_of(gateway: Gateway, name: str) -> SessionClient:
 
 
 async def first_announcing_answer(gateway: Gateway, client: SessionClient) -> list[dict[str, object]]:
-    """Add a tool; returns the messages of the first answer with an announcement.
+    """Add a tool; returns the messages of the first answer with an announcement."""
+    gateway.user_tool("fresh0")
+    return await announcing_answer(client)
 
-    The manager begins to listen to the workspace a moment after the first list, so one tool may be missed.
-    """
-    async with asyncio.timeout(20):
-        for number in itertools.count():
-            gateway.user_tool(f"fresh{number}")
-            for _ in range(40):
-                answer = await client.ask(names.TOOLS_CALL, CALL)
-                if answer.is_stream:
-                    return answer.messages
-                await asyncio.sleep(0.05)
-    raise AssertionError("unreachable")
+
+async def announcing_answer(client: SessionClient) -> list[dict[str, object]]:
+    """Call until an answer comes with an announcement; returns its messages."""
+    async with asyncio.timeout(within(10)):
+        while not (answer := await client.ask(names.TOOLS_CALL, CALL)).is_stream:
+            await asyncio.sleep(0.05)
+    return answer.messages
 
 
 async def test_the_next_answer_announces_a_change_once(tmp_path: Path) -> None:
@@ -60,6 +56,27 @@ async def test_the_next_answer_announces_a_change_once(tmp_path: Path) -> None:
         assert "fresh0" in await listed(client)
 
 
+async def test_a_change_while_the_first_list_is_on_its_way_is_announced(tmp_path: Path) -> None:
+    """The server says so after it was asked for the list, and before it answers."""
+    async with registered_setup(tmp_path) as setup:
+        streams, listening = ListenStreams(setup.upstream), []
+
+        async def change(request: web.Request, received: Received) -> web.StreamResponse:
+            listening.append(len(streams.open))
+            await streams.say(names.TOOLS_CHANGED)
+            return await result({"resultType": "complete", "tools": []})(request, received)
+
+        setup.upstream.answers[names.TOOLS_LIST] = change
+        client = SessionClient(setup.http, setup.pure_url)
+        me = {"name": "opencode", "version": "1"}
+        params = {"protocolVersion": client.revision, "capabilities": {}, "clientInfo": me}
+        client.session = (await client.ask(names.INITIALIZE, params)).headers[headers.SESSION]
+        await listed(client)
+        assert listening == [1]
+        announced, _ = await announcing_answer(client)
+        assert announced["method"] == names.TOOLS_CHANGED
+
+
 async def test_an_answer_waits_until_its_client_has_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,8 +84,8 @@ async def test_an_answer_waits_until_its_client_has_listed_again(
     async with running_gateway(tmp_path) as gateway:
         client = await client_of(gateway, "opencode")
         async with asyncio.timeout(20):
-            for number in itertools.count():
-                gateway.user_tool(f"fresh{number // 40}")
+            gateway.user_tool("fresh0")
+            while True:
                 async with client.open(client.body(names.TOOLS_CALL, CALL, 7)) as response:
                     if response.content_type == "application/json":
                         await asyncio.sleep(0.05)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, names
-from support.clients.raw_clients import SessionClient, StatelessClient
+from protocol import names
+from support.clients.raw_clients import StatelessClient
 from support.projects.gateway import Project, listed, running_gateway
 from support.servers.stdio_servers import program
 
@@ -29,16 +29,8 @@ async def project(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
         yield project
 
 
-async def session_of(project: Project, name: str) -> SessionClient:
-    client = SessionClient(project.gateway.http, project.url)
-    me = {"name": name, "version": "1"}
-    params = {"protocolVersion": client.revision, "capabilities": {}, "clientInfo": me}
-    client.session = (await client.ask(names.INITIALIZE, params)).headers[headers.SESSION]
-    return client
-
-
 async def test_claude_code_gets_no_tool_of_its_own_file_but_can_call_it(project: Project) -> None:
-    client = await session_of(project, "claude-code")
+    client = await project.session_of("claude-code")
     shown = await listed(client)
     assert "lm_readFile" in shown
     assert "theirs__echo" not in shown
@@ -53,15 +45,15 @@ async def test_a_stateless_client_is_recognised_as_well(project: Project) -> Non
 
 
 async def test_other_clients_get_all_tools(project: Project) -> None:
-    assert "theirs__echo" in await listed(await session_of(project, "codex-mcp-client"))
+    assert "theirs__echo" in await listed(await project.session_of("codex-mcp-client"))
 
 
 async def test_a_request_for_all_tools_gets_them(project: Project) -> None:
-    client = await session_of(project, "claude-code")
+    client = await project.session_of("claude-code")
     client.extra["X-MCP-Show-All"] = "true"
     assert "theirs__echo" in await listed(client)
 
 
 @pytest.mark.parametrize("project", [{"hide_own_servers": False}], indirect=True)
 async def test_a_setting_shows_them_again(project: Project) -> None:
-    assert "theirs__echo" in await listed(await session_of(project, "claude-code"))
+    assert "theirs__echo" in await listed(await project.session_of("claude-code"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, UnixConnector
 
+from manager.routing.state.registrations import SUSPECT_AFTER_S
 from protocol import headers, names
-from support.clients.raw_clients import SessionClient
+from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, make_project, manager_paths, running_manager
 from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
@@ -173,6 +176,24 @@ async def reached(manager: RunningManager, upstream: ScriptedWorkspaceServer, st
             await asyncio.sleep(0.01)
 
 
+@contextlib.asynccontextmanager
+async def owned_by_a_process(
+    upstream: ScriptedWorkspaceServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Register the server anew as that of another process, which can be killed."""
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        payload = {**upstream.payload(), "pid": process.pid, "nonce": "of-the-process"}
+        monkeypatch.setattr(upstream, "payload", lambda: payload)
+        upstream.nonce = "of-the-process"
+        await upstream.register()
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
 async def test_the_exit_of_a_servers_process_is_noticed_at_once(
     manager: RunningManager,
     client: SessionClient,
@@ -180,22 +201,33 @@ async def test_the_exit_of_a_servers_process_is_noticed_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No call goes to a port whose owner has ended, though somebody answers there."""
-    process = await asyncio.create_subprocess_exec("sleep", "60")
-    try:
-        payload = {**upstream.payload(), "pid": process.pid, "nonce": "of-the-process"}
-        monkeypatch.setattr(upstream, "payload", lambda: payload)
-        upstream.nonce = "of-the-process"
-        await upstream.register()
+    async with owned_by_a_process(upstream, monkeypatch) as process:
         process.kill()
         await process.wait()
         await reached(manager, upstream, None)
-        answer = await client.call("calculator", {"expression": "6*7"})
-        assert answer.payload == {"value": 42}  # by a server of the manager's own
+        assert_offline(await client.call("work"))
         assert not upstream.called()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+
+
+async def test_a_killed_server_is_gone_from_status_long_before_it_is_silent(
+    manager: RunningManager,
+    client: SessionClient,
+    upstream: ScriptedWorkspaceServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From list, status and handshake resource alike; heartbeats that somebody still sends for it are refused."""
+    async with owned_by_a_process(upstream, monkeypatch) as process:
+        process.kill()
+        await process.wait()
+        async with asyncio.timeout(SUSPECT_AFTER_S / 2):
+            await reached(manager, upstream, None)
+        assert await upstream.state() is None
+        _, status = await control(manager, "GET", "/mcp/status")
+        assert status["instanceDetails"] == []
+        assert status["sessionDetails"][0]["target"] is None
+        assert (await snapshot_of(client))["ready"] is False
+        assert (await control(manager, "POST", "/heartbeat", upstream.payload()))[0] == 400
+        assert await shown(manager, upstream) is None
 
 
 @pytest.mark.parametrize("echoed", ["another", None])
@@ -215,6 +247,24 @@ async def test_a_wrong_nonce_gets_neither_call_nor_secret(
         assert (await client.call("calculator", {"expression": "6*7"})).payload == {"value": 42}
         assert upstream.received == []
         upstream.nonce = true_nonce
+
+
+async def test_a_server_that_says_it_is_not_well_is_unhealthy_and_no_stranger(
+    manager: RunningManager, http: ClientSession, root: Path
+) -> None:
+    """Its nonce is right, but the status is 503."""
+    upstream = upstream_of(manager, root)
+    async with upstream.serving(registered=False):
+        upstream.is_well = False
+        await upstream.heartbeat()
+        client = await SessionClient.connect(http, manager.address)
+        while (one := await shown(manager, upstream)) is not None and one["health"]["answers"]["misses"] < 3:
+            await upstream.heartbeat()
+        assert (one or {})["cause"] in (None, "unhealthy")
+        upstream.is_well = True
+        await upstream.heartbeat()
+        await reached(manager, upstream, "ready")
+        assert (await client.handshake(root)).payload["target"]["sessionId"] == upstream.session_id
 
 
 async def test_of_two_servers_on_one_port_the_echoed_nonce_counts(
@@ -268,15 +318,144 @@ async def test_a_new_manager_learns_of_a_server_by_its_next_heartbeat(
     assert os.getpid() == upstream.payload()["pid"]
 
 
+async def leave(manager: RunningManager, upstream: ScriptedWorkspaceServer) -> None:
+    """The server says goodbye, and renews its registration no more."""
+    upstream.is_silent = True
+    assert await control(manager, "POST", "/bye", {"sessionId": upstream.session_id}) == (200, {"ok": True})
+
+
+def assert_offline(answer: Answer) -> None:
+    """The refusal for the clients of a registered server that left, which says how to go on."""
+    error = answer.refusal
+    assert (error["code"], error["reason"]) == (47102, "workspace_server_offline")
+    assert error["message"].startswith("resolved MCP server is offline: ")
+    assert names.HANDSHAKE in error["nextStep"]
+    assert error["delivered"] == "no"
+    assert error["retryAfterMs"] > 0
+
+
 async def test_bye_removes_the_server_and_keeps_the_sessions(
     manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
 ) -> None:
-    """At once; a session bound to the workspace is served by a server of ours from then on."""
-    for body in ({"sessionId": "nobody"}, {}, {"sessionId": upstream.session_id}):
+    """At once; a session stays bound, and its calls are told that the server is offline."""
+    for body in ({"sessionId": "nobody"}, {}):
         assert await control(manager, "POST", "/bye", body) == (200, {"ok": True})
+    assert (await client.call("work")).result["content"]
+    await leave(manager, upstream)
     assert await upstream.state() is None
-    answer = await client.call("calculator", {"expression": "6*7"})
-    assert answer.payload == {"value": 42}
-    assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
-    assert not upstream.called()
+    for _ in range(3):  # also a call whose route was cached
+        answer = await client.call("work")
+        assert_offline(answer)
+        assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
+    assert len(upstream.called()) == 1
     assert (await client.ask(names.PING)).result == {}
+
+
+async def test_after_it_left_no_server_is_started_and_lists_are_the_last_known(
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
+) -> None:
+    """The tools stay listed with an issue that says that their server is offline, the handshake among them."""
+    before = [one["name"] for one in (await client.ask(names.TOOLS_LIST)).result["tools"]]
+    await leave(manager, upstream)
+    listed = (await client.ask(names.TOOLS_LIST)).result
+    assert [one["name"] for one in listed["tools"]] == before
+    (issue,) = listed["_meta"][names.META_ISSUES]
+    assert issue["details"].startswith("resolved MCP server is offline: ")
+    read = await client.ask("resources/read", {"uri": f"{names.URI_SCHEMA}work"})
+    assert read.error["code"] == 47102
+    by_handle = {"name": "work", "workspace": (await snapshot_of(client))["workspace"]}
+    assert_offline(await client.call(names.CALL_TOOL, by_handle))
+    _, status = await control(manager, "GET", "/mcp/status")
+    assert status["instances"] == 0
+
+
+async def test_a_server_that_registers_again_serves_without_a_handshake(
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
+) -> None:
+    await leave(manager, upstream)
+    assert_offline(await client.call("work"))
+    upstream.session_id = "the-next-window"
+    await upstream.register()
+    assert (await client.call("work")).result["content"]
+
+
+async def test_a_handshake_after_it_left_starts_a_server_of_the_managers_own(
+    manager: RunningManager, http: ClientSession, client: SessionClient, upstream: ScriptedWorkspaceServer
+) -> None:
+    """One client's handshake counts for all."""
+    await leave(manager, upstream)
+    assert_offline(await client.call("calculator", {"expression": "6*7"}))
+    other = await SessionClient.connect(http, manager.address)
+    payload = (await other.handshake(upstream.root)).payload
+    assert "calculator" in [tool["name"] for tool in payload["discovery"]["bridgedTools"]]
+    assert (await client.call("calculator", {"expression": "6*7"})).payload == {"value": 42}
+
+
+async def test_where_no_handshake_exists_the_managers_own_server_takes_over(
+    manager: RunningManager, http: ClientSession, client: SessionClient, upstream: ScriptedWorkspaceServer
+) -> None:
+    """A URL that names the project has no handshake tool; the sessions of the other clients wait on."""
+    await leave(manager, upstream)
+    at_project = StatelessClient(http, f"{manager.address}?cwd={upstream.root}")
+    for _ in range(3):
+        assert (await at_project.call("calculator", {"expression": "6*7"})).payload == {"value": 42}
+        assert_offline(await client.call("calculator", {"expression": "6*7"}))
+
+
+async def test_a_registered_server_that_is_not_well_is_offline_for_its_sessions(
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
+) -> None:
+    """Another server does not take its place, and it serves again once it is well."""
+    upstream.is_healthy = False
+    other = upstream_of(manager, upstream.root)
+    other.port = upstream.port
+    await other.heartbeat()  # claims the address, so that the health of both is checked
+    await reached(manager, upstream, "unhealthy")
+    answer = await client.call("work")
+    assert_offline(answer)
+    assert answer.refusal["details"]["cause"] == "unhealthy"
+    upstream.is_healthy = True
+    await reached(manager, upstream, "ready")
+    assert (await client.call("work")).result["content"]
+
+
+async def snapshot_of(client: SessionClient) -> dict[str, Any]:
+    """What the handshake resource says."""
+    answer = await client.ask("resources/read", {"uri": names.URI_HANDSHAKE})
+    text = answer.result["contents"][0]["text"]
+    found: dict[str, Any] = json.loads(text.partition("Status snapshot:\n")[2])
+    return found
+
+
+async def test_the_handshake_resource_and_status_know_the_server_that_serves(
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
+) -> None:
+    await client.call("work")
+    told = await snapshot_of(client)
+    assert (told["ready"], told["online"], told["offlineDurationSec"]) == (True, True, None)
+    assert told["target"]["sessionId"] == upstream.session_id
+    assert told["target"]["workspaceFolders"] == [str(upstream.root)]
+    assert told["health"]["ok"]
+    assert "nonce" not in told["health"]["data"]
+    _, status = await control(manager, "GET", "/mcp/status")
+    (session,), (workspace,) = status["sessionDetails"], status["workspaceDetails"]
+    assert session["target"]["sessionId"] == upstream.session_id
+    assert (session["offlineSince"], workspace["state"]) == (None, "ready")
+    one = await shown(manager, upstream)
+    assert one is not None
+    assert (one["calls"], one["restarts"], one["sources"]) == (1, 0, [])
+    assert one["health"]["process"]["alive"]
+    assert one["health"]["lastCall"]["outcome"]
+
+
+async def test_after_it_left_they_say_since_when(
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
+) -> None:
+    await control(manager, "POST", "/bye", {"sessionId": upstream.session_id})
+    told = await snapshot_of(client)
+    assert (told["ready"], told["target"], "health" in told) == (False, None, False)
+    assert told["offlineDurationSec"] == 0
+    _, status = await control(manager, "GET", "/mcp/status")
+    (session,) = status["sessionDetails"]
+    assert session["target"] is None
+    assert abs(session["offlineSince"] - time.time() * 1000) < 10_000

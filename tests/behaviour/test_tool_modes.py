@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
-from support.projects.gateway import Gateway, Project, found, listed, running_gateway, text_of
+from support.projects.gateway import Gateway, Project, eventually, found, listed, running_gateway, text_of
 from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,6 +27,7 @@ NATIVE = {
     "lm_listDirectory",
     "lm_findFiles",
     "lm_findTextInFiles",
+    "lm_getDiagnostics",
     "plain",
 }
 SHOWN = {
@@ -65,7 +66,13 @@ def furnish(gateway: Gateway) -> Project:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
     async with running_gateway(tmp_path_factory.mktemp("modes")) as gateway:
-        yield furnish(gateway)
+        made = furnish(gateway)
+
+        async def complete() -> bool:
+            return "lm_getDiagnostics" in await listed(made.modern)
+
+        await eventually(complete)  # the first list does not wait for ever for a look at the languages
+        yield made
 
 
 async def client_at(project: Project, endpoint: str) -> Client:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from http_server.byte_budget import ByteBudget
 from http_server.connection import HttpConnection
 from http_server.connections import Connections
 from http_server.deadline import Deadlines
@@ -94,7 +95,7 @@ class Transport:
 def opened(kind: type[Connection] = Connection) -> tuple[Connection, Transport]:
     deadlines = Deadlines(asyncio.get_running_loop())
     reader = Reader(9999, AdmissionRefusal(431, "too large"), 999)
-    connection = kind(ServerContext(reader, 999, Connections(LIMITS), deadlines))
+    connection = kind(ServerContext(reader, 999, Connections(LIMITS), deadlines, ByteBudget()))
     transport = Transport()
     connection.connection_made(cast("Any", transport))
     return connection, transport

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from manager import daemon, exit_codes
+from manager import acquisition, exit_codes
 from manager.daemon import Daemon
 from manager.settings import Settings
 from support.processes.manager_in_process import manager_paths, running_manager
+from support.processes.timeouts import GUARD_S
 
 
 async def test_a_port_that_may_not_be_bound_is_a_refusal_with_a_next_step(
@@ -22,7 +24,7 @@ async def test_a_port_that_may_not_be_bound_is_a_refusal_with_a_next_step(
     async def forbidden(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(daemon, "bind_fixed", forbidden)
+    monkeypatch.setattr(acquisition, "bind_fixed", forbidden)
     with capture_logs() as lines:
         code = await Daemon(Settings(http_port=80), manager_paths(tmp_path)).serve()
     assert code == exit_codes.HOPELESS
@@ -51,3 +53,14 @@ async def test_the_umask_is_restored_before_another_task_runs(tmp_path: Path) ->
         watching.cancel()
         assert manager.paths.control_socket.stat().st_mode & 0o777 == 0o600
     assert len(seen) == 1
+
+
+async def test_the_log_tells_what_blocks_the_event_loop_of_a_manager(tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        async with running_manager(tmp_path):
+            deadline = time.monotonic() + GUARD_S
+            while not any(line["event"] == "event_loop.blocked" for line in lines):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+    (line,) = [line for line in lines if line["event"] == "event_loop.blocked"]
+    assert "in test_the_log_tells_what_blocks" in line["stack"]

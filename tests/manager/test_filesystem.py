@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from manager import filesystem
+from manager.disk_lookups import SLOW_S
 from manager.filesystem import FolderExaminer, examine, identify
 from manager.folder import CwdProblem, CwdProblemKind, FolderFacts
 from manager.routing.workspace.matching import KnownRoot, match
@@ -374,11 +375,35 @@ async def test_hanging_folder_holds_one_thread_however_often_it_is_asked_for(
             pass
 
 
-async def test_threads_are_limited(disk: Hanging, tmp_path: Path) -> None:
-    examiner = FolderExaminer(deadline_s=0.05, max_threads=2)
-    for n in range(5):
-        assert await examiner.examine([f"/hung/{n}"]) == UNREADABLE
+async def test_folder_is_called_busy_if_too_many_others_hang(disk: Hanging, tmp_path: Path) -> None:
+    examiner = FolderExaminer(deadline_s=SLOW_S + 0.1, max_hanging=2)
+    answers = await asyncio.gather(*(examiner.examine([f"/hung/{n}"]) for n in range(2)))
+    assert answers == [UNREADABLE] * 2
+    assert await examiner.examine([str(tmp_path)]) == CwdProblem(CwdProblemKind.BUSY)
     assert disk.looks == 2
+
+
+async def test_folder_that_answered_before_is_read_however_many_hang(disk: Hanging, tmp_path: Path) -> None:
+    examiner = FolderExaminer(deadline_s=SLOW_S + 0.1, max_hanging=2)
+    assert isinstance(await examiner.examine([str(tmp_path)]), FolderFacts)
+    await asyncio.gather(*(examiner.examine([f"/hung/{n}"]) for n in range(4)))
+    assert isinstance(await examiner.examine([str(tmp_path)]), FolderFacts)
+
+
+async def test_new_folder_is_read_while_seventy_others_hang(disk: Hanging, tmp_path: Path) -> None:
+    examiner = FolderExaminer()
+    hung = [asyncio.ensure_future(examiner.examine([f"/hung/{n}"])) for n in range(70)]
+    await asyncio.sleep(0)
+    assert isinstance(await examiner.examine([str(tmp_path)]), FolderFacts)
+    disk.release.set()
+    await asyncio.gather(*hung)
+
+
+async def test_three_hundred_folders_at_once_are_all_read(tmp_path: Path) -> None:
+    folders = [folder(tmp_path / str(n)) for n in range(300)]
+    examiner = FolderExaminer(deadline_s=30)
+    found = await asyncio.gather(*(examiner.examine([str(one)]) for one in folders))
+    assert [one.folder for one in found if isinstance(one, FolderFacts)] == [str(one) for one in folders]
 
 
 async def test_caller_who_leaves_does_not_disturb_the_others(disk: Hanging, tmp_path: Path) -> None:

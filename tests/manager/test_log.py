@@ -12,18 +12,13 @@ from collections.abc import Iterator
 import pytest
 
 from manager import log
+from support.processes.logging_state import restored_logging
 
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """What `configure` does to the whole process is undone; the tests' other fixtures reset structlog."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    log.recent_lines.clear()
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    log.recent_lines.clear()
+    with restored_logging():
+        yield
 
 
 def written(style: str = "json", level: str = "info") -> io.StringIO:
@@ -165,3 +160,28 @@ def test_a_value_that_is_no_json_is_written_all_the_same() -> None:
     stream = written()
     log.logger().info("x", value={1, 2}, raw=b"\xff")
     assert json.loads(stream.getvalue())["raw"] == repr(b"\xff")
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("level", "shows"), [("info", False), ("debug", True)])
+def test_a_fault_is_a_sentence_on_a_terminal(level: str, shows: bool) -> None:
+    stream, kept = Terminal(), []
+    log.configure(level, "console", stream)
+    log.copy_to(kept.append)
+    try:
+        raise ValueError("broken")
+    except ValueError:
+        logging.getLogger("asyncio").exception("a task failed")
+        log.logger().error("task.failed", why="ValueError: broken", exc_info=True)
+    finally:
+        log.copy_to(None)
+    assert "ValueError: broken" in stream.getvalue()
+    assert ("Traceback" in stream.getvalue()) is shows
+    assert all("Traceback" in line for line in kept)
+    assert "exc_info" not in log.recent_lines[-1]

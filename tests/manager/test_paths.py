@@ -181,3 +181,18 @@ def test_importing_paths_loads_no_slow_library() -> None:
         code = code.replace("p.Paths.of_user({'HOME': '/h'}); ", "")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("home", ["relative", "~"])
+def test_a_home_that_is_not_absolute_is_refused(home: str) -> None:
+    """It would be another folder for every caller."""
+    with pytest.raises(UnsafePathError, match="set HOME"):
+        Paths.of_user({"HOME": home})
+
+
+@posix
+def test_a_user_without_any_home_is_told_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    with pytest.raises(UnsafePathError, match="set HOME"):
+        Paths.of_user({})

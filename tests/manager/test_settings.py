@@ -66,7 +66,7 @@ def test_a_dotenv_file_does_not_configure_us(
 @pytest.mark.parametrize(
     ("file", "environ", "flags", "origin"),
     [
-        ("http_port = 'x'", {}, {}, "config.toml)"),
+        ("http_port = 'x'", {}, {}, "config.toml, line 1)"),
         ("http_port = 1", {"LMTB_HTTP_PORT": "x"}, {}, "(environment variable LMTB_HTTP_PORT)"),
         ("http_port = 1", {"LMTB_HTTP_PORT": "1"}, {"http_port": -1}, "(--http-port)"),
     ],
@@ -85,6 +85,12 @@ def test_an_error_names_setting_and_origin(
     said = complaint(config, **flags)
     assert said.startswith("http_port (")
     assert origin in said
+
+
+def test_a_word_that_is_none_of_a_setting_is_told_with_its_line_and_the_nearest(config: Path) -> None:
+    config.write_text("http_port = 1\nlog_level = 'inf'\n")
+    known = "must be one of debug, info, warning, error; did you mean info?"
+    assert complaint(config) == f"log_level ({config}, line 2): {known}"
 
 
 def test_every_problem_is_named_at_once(config: Path) -> None:

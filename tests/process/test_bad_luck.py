@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientSession
 
 from support.clients.raw_clients import SessionClient
@@ -70,7 +72,6 @@ async def test_a_process_that_only_knows_the_nonce_is_not_adopted(
                 assert innocent.pid not in (await home.server_pids()).values()
                 successor.send(signal.SIGTERM)
                 assert await successor.ended() == 0
-            assert impostor.recorded  # it was asked for its health
             assert secret.encode() not in impostor.recorded
             assert innocent.poll() is None
         finally:
@@ -81,6 +82,61 @@ async def test_a_manager_starts_with_closed_standard_streams(home: ManagerHome) 
     """A parent process may have closed them; the manager drops its output then."""
     manager = await home.start(prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"])
     assert (await home.status())["pid"] == manager.pid
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the size of a pipe")
+async def test_a_log_that_nobody_reads_stops_nobody(home: ManagerHome, http: ClientSession) -> None:
+    """As after Ctrl-S in its terminal. The manager also stops in order."""
+    pipe = home.folder / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 4096)
+        manager = await home.start(prefix=["sh", "-c", f'exec "$@" 2>{pipe}', "sh"], log_level="debug")
+        for _ in range(60):
+            await SessionClient.connect(http, manager.address)
+        assert (await home.status())["pid"] == manager.pid
+        assert len(os.read(reader, 100_000)) > 3000  # it is full: lines are written whole
+        manager.send(signal.SIGTERM)
+        assert await manager.ended() == 0
+    finally:
+        os.close(reader)
+
+
+async def test_connections_beyond_the_limit_of_open_files_are_told_to_retry(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """Those that fit are served, the command line, too; there is room again as soon as connections close."""
+    manager = await home.start(prefix=["sh", "-c", 'ulimit -Sn 64; ulimit -Hn 160; exec "$@"', "sh"])
+    client = await SessionClient.connect(http, manager.address)
+    await client.handshake(make_project(tmp_path / "proj"))
+    idle = [await asyncio.open_connection("127.0.0.1", manager.port) for _ in range(30)]
+    try:
+        status, reason = await health(manager.port)
+        assert (status, b"too many open connections" in reason) == (503, True)
+        idle += [await asyncio.open_connection("127.0.0.1", manager.port) for _ in range(200)]
+        assert (await client.call("calculator", SUM)).payload == {"value": 42}
+        assert (await home.lmtb("status")).code == 0
+    finally:
+        for _, writer in idle:
+            writer.close()
+    async with asyncio.timeout(10):
+        while (await health(manager.port))[0] != 200:
+            await asyncio.sleep(0.05)
+    log = manager.log.read_text()
+    assert log.count("connections.limited") == 1
+    assert "Errno 24" not in log
+
+
+async def health(port: int) -> tuple[int, bytes]:
+    """The HTTP status and body of a request on a connection of its own; 0 if it was closed without an answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /mcp/health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n\r\n" % port)
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        answer = await reader.read()
+    writer.close()
+    return int(answer.split(b" ", 2)[1]) if answer else 0, answer.partition(b"\r\n\r\n")[2]
 
 
 def test_arguments_from_a_closed_standard_input_are_refused(tmp_path: Path) -> None:

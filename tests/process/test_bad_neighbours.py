@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -16,7 +17,7 @@ from aiohttp import ClientSession
 
 from protocol import names
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome, until
+from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import TOOLS, configure, entry, legacy, number
 from support.processes.timeouts import GUARD_S
@@ -218,3 +219,18 @@ async def share_of_a_core(process: psutil.Process, seconds: float = 1.5) -> floa
     used, began = sum(process.cpu_times()[:2]), time.monotonic()
     await asyncio.sleep(seconds)
     return (sum(process.cpu_times()[:2]) - used) / (time.monotonic() - began)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be told whom to end first")
+@BOTH_WAYS
+async def test_servers_go_before_the_manager_when_memory_runs_out(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    manager = await home.start()
+    client = await SessionClient.connect(http, manager.address)
+    await client.handshake(make_project(tmp_path / "proj"))
+
+    def score(pid: int) -> int:
+        return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+    assert [score(pid) > score(manager.pid) for pid in (await home.server_pids()).values()] == [True]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -13,10 +15,11 @@ import pytest
 from aiohttp import ClientSession
 
 from manager import exit_codes
-from manager.store import SessionRow, Store
+from manager.state_file.store import Store
+from manager.state_file.tables import SessionRow
 from protocol import names
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome, ManagerProcess
+from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home, until
 from support.processes.manager_in_process import make_project, manager_paths, running_manager
 from support.processes.mounts import NAMESPACE, needs_mounts, on_a_full_disk
 
@@ -116,7 +119,8 @@ async def test_a_read_only_state_folder_is_served_from_memory(
     await works(http, manager, make_project(tmp_path / "proj"))
     status = await home.status()
     assert status["state"] == "degraded"
-    assert status["degraded"][0]
+    assert str(home.paths.state_file) in status["degraded"][0]
+    assert "Errno" not in manager.log.read_text()
 
 
 async def test_an_unusable_runtime_folder_is_explained(home: ManagerHome) -> None:
@@ -143,3 +147,26 @@ async def test_a_full_disk_is_reported_and_served_from_memory(
     client = await works(http, manager, make_project(tmp_path / "proj"))
     assert (await home.status())["state"] == "degraded"
     assert (await client.call("calculator", SUM)).payload == {"value": 42}
+
+
+@needs_mounts
+@pytest.mark.parametrize("place", ["state/logs", "run", "tmp"])
+async def test_calls_work_while_a_disk_without_state_is_full(
+    http: ClientSession, tmp_path: Path, place: str
+) -> None:
+    """Logs are lost then, and the internal channel; starts, calls and sessions are not."""
+    folder = tmp_path / "user" / place
+    environ = {"TMPDIR": str(tmp_path / "user" / "tmp")}
+    async with manager_home(tmp_path / "user", environ=environ) as home:
+        (tmp_path / "user" / "tmp").mkdir()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        manager = await home.launch(prefix=on_a_full_disk(folder))  # its control socket may be out of reach
+        await until(lambda: '"ready"' in manager.log.read_text(), 20, manager.log.read_text)
+        (manager.address,) = re.findall(r"http://[^\"]+", manager.log.read_text())
+        client = await works(http, manager, make_project(tmp_path / "proj"))
+        async with http.get(f"{manager.address}/status") as response:
+            assert (await response.json())["state"] == "ready"
+        assert (await client.call("calculator", SUM)).payload == {"value": 42}
+        manager.send(signal.SIGTERM)
+        assert await manager.ended() == exit_codes.OK
+        assert "Traceback" not in manager.log.read_text()

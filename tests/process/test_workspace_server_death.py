@@ -15,6 +15,7 @@ from aiohttp import ClientSession
 from support.clients.raw_clients import Answer, SessionClient
 from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
 from support.processes.manager_in_process import make_project
+from support.processes.stdio_families import user_tool
 from support.processes.timeouts import within
 
 SUM = {"expression": "6*7"}
@@ -138,3 +139,75 @@ async def test_a_server_that_wakes_up_in_time_is_kept(
     detail = await state_reached(home, "ready")
     assert (detail["pid"], detail["restarts"]) == (pid, 0)
     assert (await client.call("calculator", SUM)).payload == {"value": 42}
+
+
+class SlowTool:
+    """A tool that runs until `go_on`, and a client that has called it."""
+
+    def __init__(self, home: ManagerHome, project: Path) -> None:
+        self.started, self.gate = project / "started", project / "gate"
+        user_tool(
+            home,
+            "slow",
+            f"touch '{self.started}'; while [ ! -e '{self.gate}' ]; do sleep 0.02; done; echo done",
+        )
+
+    async def call(self, client: SessionClient) -> asyncio.Task[Answer]:
+        """Calls it, and waits until it runs."""
+        call = asyncio.create_task(client.call("slow"))
+        await until(self.started.exists)
+        return call
+
+
+@BOTH_WAYS
+async def test_a_server_that_is_told_to_stop_finishes_its_call_while_another_takes_new_ones(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "proj")
+    tool = SlowTool(home, project)
+    manager = await home.start()
+    client, workspace = await bound(http, manager.address, project)
+    call = await tool.call(client)
+    leaving = (await home.server_pids())[workspace]
+    os.kill(leaving, signal.SIGTERM)
+    async with asyncio.timeout(within(10)):
+        while (await home.server_pids()).get(workspace) in (None, leaving):
+            await asyncio.sleep(0.02)
+    assert (await client.call("calculator", SUM)).payload == {"value": 42}
+    assert not call.done()
+    tool.gate.touch()
+    assert "done" in (await call).result["content"][0]["text"]
+    await until(lambda: has_ended(leaving))
+
+
+async def test_a_second_signal_ends_a_server_and_its_calls_at_once(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "proj")
+    manager = await home.start()
+    tool = SlowTool(home, project)
+    client, workspace = await bound(http, manager.address, project)
+    call = await tool.call(client)
+    leaving = (await home.server_pids())[workspace]
+    os.kill(leaving, signal.SIGTERM)
+    await until(lambda: "workspace.leaving" in manager.log.read_text())
+    os.kill(leaving, signal.SIGTERM)
+    async with asyncio.timeout(within(5)):
+        assert (await call).error["code"] == 47103
+    await until(lambda: has_ended(leaving), within(5))
+
+
+async def test_a_stop_of_the_manager_ends_a_call_that_is_stuck_in_order(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """No server has to be killed."""
+    project = make_project(tmp_path / "proj")
+    manager = await home.start(drain_s=0.1)
+    tool = SlowTool(home, project)
+    client, workspace = await bound(http, manager.address, project)
+    call = await tool.call(client)
+    log = home.paths.logs_dir / f"{workspace}.log"
+    manager.send(signal.SIGTERM)
+    assert (await call).error["code"] == 47103
+    assert await manager.ended(within(5)) == 0
+    assert '"event": "stopping"' in log.read_text()

@@ -197,6 +197,9 @@ async def test_sigterm_lets_the_call_in_flight_finish(root: Path, tmp_path: Path
         caller = Caller(session, running.url())
         call = asyncio.create_task(caller.call("lm_findTextInFiles", {"query": "needle"}))
         await held.pid()
+        await health_of(
+            session, running
+        )  # over a connection that is kept: a stopping server takes no new one
         running.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(10):
             while (await health_of(session, running))["ok"]:
@@ -233,7 +236,7 @@ async def test_search_program_inherits_neither_the_secret_nor_the_socket(root: P
 
 
 async def health_of(session: ClientSession, running: WorkspaceProcess) -> dict[str, Any]:
-    async with session.get(running.url("/mcp/health")) as response:
+    async with session.get(running.url("/mcp/health"), headers={headers.SECRET: SECRET}) as response:
         health: dict[str, Any] = await response.json()
         return health
 

@@ -48,3 +48,14 @@ def test_all_names_are_short_plain_and_different_in_every_client(first: list[str
     assert len(found) == len(first) + len(second)
     assert all(len(name) <= naming.MAX_LENGTH and not naming._UNFIT.search(name) for name in found)
     assert len({in_gemini(name) for name in found}) == len(found)
+
+
+def test_our_own_sources_alone_may_use_reserved_names() -> None:
+    listings: list[Any] = []
+    for kind in ("language-server", "script"):
+        source = ScriptedSource([tool("lm_find")], identity=kind)
+        source.kind = kind  # type: ignore[assignment]  # one of the kinds
+        listings.append((source, source.tools))
+    named, issues = naming.assign(listings)
+    assert [(entry.name, entry.source.kind) for entry in named] == [("lm_find", "language-server")]
+    assert [issue.code for issue in issues] == ["TOOL_NAME_RESERVED"]

@@ -43,6 +43,7 @@ class Daemon:
         self.uid = os.getuid()
         self.path: str | None = "/usr/bin"
         self.stopped: list[tuple[str | None, bool]] = []
+        self.renewed: list[str] = []
         self.asked: list[tuple[str, str, str | None]] = []
         self.answer: bytes | Refusal = b'{"ok":true}'
 
@@ -99,6 +100,10 @@ class Daemon:
     async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         self.leases.release(message.session_id)
         return self.registrations.heartbeat(message, time.monotonic(), lambda: "the secret")
+
+    def renew(self, session_id: str) -> bool:
+        self.renewed.append(session_id)
+        return self.registrations.renew(session_id, time.monotonic())
 
     def bye(self, session_id: str) -> None:
         self.leases.release(session_id)
@@ -204,6 +209,9 @@ async def test_health_and_status_identify_the_manager(control: Socket) -> None:
         "version": "1.2.3",
         "pid": os.getpid(),
         "address": "http://127.0.0.1:1/mcp",
+        "prefix": None,
+        "startedBy": None,
+        "startedAt": None,
         "path": "/usr/bin",
     }
 
@@ -354,7 +362,7 @@ async def test_resolve_shows_a_stopped_workspace_without_an_address(control: Soc
     assert (match["sessionId"], match["host"], match["port"], match["state"]) == (None, None, None, "stopped")
 
 
-@pytest.mark.parametrize("ask", ["inspect", "refresh"])
+@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls"])
 @pytest.mark.parametrize(
     ("named", "source"), [({}, None), ({"source": "stdio:gh"}, "stdio:gh"), ({"source": 7}, None)]
 )
@@ -372,7 +380,7 @@ async def test_an_unknown_source_is_not_found(control: Socket, daemon: Daemon) -
     assert answer == (404, {"ok": False, "reason": "unknown_source"})
 
 
-@pytest.mark.parametrize("ask", ["inspect", "refresh"])
+@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls"])
 @pytest.mark.parametrize(
     ("reason", "status"),
     [(Reason.WORKSPACE_SERVER_OFFLINE, 503), (Reason.WORKSPACE_NOT_MATCHED, 404), (Reason.INVALID_CWD, 404)],
@@ -385,7 +393,7 @@ async def test_a_server_that_cannot_be_asked_is_refused_with_why(
     assert (answered, body["reason"], body["message"]) == (status, reason.word, "so it is")
 
 
-@pytest.mark.parametrize("ask", ["inspect", "refresh"])
+@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls"])
 @pytest.mark.parametrize(("cwd", "reason"), [(7, "invalid_cwd"), (" ", "missing_cwd")])
 async def test_a_question_without_a_folder_is_refused(
     control: Socket, daemon: Daemon, ask: str, cwd: object, reason: str
@@ -441,6 +449,7 @@ async def test_shutdown_of_another_version_is_refused(control: Socket, daemon: D
         ("GET", "/shutdown", (405, "method_not_allowed")),
         ("GET", "/inspect", (405, "method_not_allowed")),
         ("GET", "/refresh", (405, "method_not_allowed")),
+        ("GET", "/calls", (405, "method_not_allowed")),
     ],
 )
 async def test_anything_else_is_refused_in_the_same_shape(
@@ -451,7 +460,7 @@ async def test_anything_else_is_refused_in_the_same_shape(
 
 
 @pytest.mark.parametrize(
-    "path", ["/allocate", "/heartbeat", "/bye", "/resolve", "/inspect", "/refresh", "/shutdown"]
+    "path", ["/allocate", "/heartbeat", "/bye", "/resolve", "/inspect", "/refresh", "/calls", "/shutdown"]
 )
 @pytest.mark.parametrize(
     "body",
@@ -547,3 +556,19 @@ async def test_allocate_on_the_port_refuses_as_on_the_socket(
     async with tcp.post("/allocate", json=ask, headers={"Authorization": "Bearer guess"}) as response:
         assert (response.status, await response.json()) == (403, {"ok": False, "reason": "forbidden"})
     assert daemon.leases.current() == ()
+
+
+async def test_an_equal_heartbeat_renews_and_another_one_is_checked_again(
+    control: Socket, daemon: Daemon
+) -> None:
+    """The answer is the same. Only a server that can serve is renewed: this one was not confirmed at first."""
+    await control.post("/heartbeat", beat())
+    (record,) = daemon.registrations.records()
+    daemon.registrations.health_answered(record, record.nonce)
+    renewed = await control.post("/heartbeat", beat(lastSeen=5))
+    assert renewed == (200, {"ok": True, "ttlMs": 2500, "heartbeatMs": 1000})
+    assert daemon.renewed == [record.session_id]
+    assert (await control.post("/heartbeat", beat(port=21222)))[0] == 200
+    assert (await control.post("/heartbeat", beat(pid=1)))[0] == 400
+    assert daemon.renewed == [record.session_id]
+    assert [one.port for one in daemon.registrations.records()] == [21222]

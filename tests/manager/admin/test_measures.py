@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from http_server.byte_budget import ByteBudget
 from manager.admin.measures import INTERVALS_PER_MINUTE, MAX_WORKSPACES, Measures
 from manager.routing.state.lifecycle import Lifecycle
 from manager.routing.state.timings import BOUNDS
@@ -23,7 +24,7 @@ def workspace(number: int) -> Any:
 
 
 def measures(*workspaces: Any) -> Measures:
-    return Measures(cast(Workspaces, list(workspaces)), SESSION_MANAGER)
+    return Measures(cast(Workspaces, list(workspaces)), SESSION_MANAGER, ByteBudget())
 
 
 def test_only_the_most_recently_used_workspaces_get_figures() -> None:
@@ -34,7 +35,7 @@ def test_only_the_most_recently_used_workspaces_get_figures() -> None:
 
 def test_a_removed_workspace_is_no_longer_in_the_snapshot() -> None:
     listed = [workspace(1), workspace(2)]
-    all_of_them = Measures(cast(Workspaces, listed), SESSION_MANAGER)
+    all_of_them = Measures(cast(Workspaces, listed), SESSION_MANAGER, ByteBudget())
     assert len(all_of_them.snapshot().workspaces) == 2
     listed.pop()
     assert [one.id for one in all_of_them.snapshot().workspaces] == ["ws-1"]

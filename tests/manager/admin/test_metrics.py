@@ -25,7 +25,7 @@ def workspace(identity: str, *took: float) -> WorkspaceMeasures:
 
 
 def samples(*workspaces: WorkspaceMeasures, left_out: int = 0) -> Samples:
-    measured = MeasuresSnapshot("1.2.3", workspaces, left_out, 11, 12, histogram(0.002))
+    measured = MeasuresSnapshot("1.2.3", workspaces, left_out, 11, 12, 13, 14, histogram(0.002))
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(render(measured).decode())
@@ -37,10 +37,15 @@ def of(found: Samples, name: str, **labels: str) -> float:
     return found[name, frozenset(labels.items())]
 
 
+FIGURES = ("sessions", "streams", "buffered_bytes", "buffered_peak_bytes", "workspaces_left_out")
+
+
 def test_figures_of_the_manager_have_no_labels() -> None:
     found = samples(workspace("a"), left_out=3)
-    shown = {name: of(found, f"lmtb_{name}") for name in ("sessions", "streams", "workspaces_left_out")}
-    assert shown == {"sessions": 11, "streams": 12, "workspaces_left_out": 3}
+    shown = {name: of(found, f"lmtb_{name}") for name in FIGURES}
+    assert shown == {
+        "sessions": 11, "streams": 12, "buffered_bytes": 13, "buffered_peak_bytes": 14, "workspaces_left_out": 3,
+    }  # fmt: skip
     assert of(found, "lmtb_workspaces") == 4
     assert of(found, "lmtb_info", version="1.2.3") == 1
     assert of(found, "lmtb_loop_lag_seconds_count") == 1

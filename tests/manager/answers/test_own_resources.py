@@ -12,14 +12,16 @@ import pytest
 
 from manager.answers.exchange import Located, Plain
 from manager.answers.own_resources import read_own
+from manager.filesystem import FolderExaminer
 from manager.routing.discovery.own_tools import CALL_TOOL_TEXT
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.settings import Settings
-from manager.store import Store
+from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.supervisor import Supervisor
-from manager.supervision.workspaces import Workspace
+from manager.supervision.registered_servers import RegisteredServers
+from manager.supervision.workspaces import Workspace, Workspaces
 from support.clients.exchanges import legacy, session_of
+from support.processes.manager_in_process import make_project
 
 
 def result_of(reply: Plain | None) -> dict[str, Any]:
@@ -43,28 +45,37 @@ def snapshot(text: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
-    """A known workspace whose server never ran."""
+async def workspaces(tmp_path: Path) -> AsyncIterator[Workspaces]:
     store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
     await store.open()
     dependencies = Dependencies(Settings(), store, tmp_path, os.environ)
-    yield Workspace("w-1", str(tmp_path), Supervisor("w-1", str(tmp_path), dependencies))
+    examiner = FolderExaminer()
+    registered_servers = RegisteredServers(dependencies, examiner)
+    yield Workspaces(dependencies, examiner, registered_servers, home=None, windows=False)
     await store.close()
 
 
-def test_the_call_tool_resource_is_the_same_for_everybody() -> None:
+@pytest.fixture
+async def workspace(workspaces: Workspaces, tmp_path: Path) -> Workspace:
+    """A known workspace whose server never ran."""
+    found = await workspaces.find(str(make_project(tmp_path / "proj")), ambient=False)
+    assert isinstance(found, Workspace)
+    return found
+
+
+def test_the_call_tool_resource_is_the_same_for_everybody(workspaces: Workspaces) -> None:
     uri = "lm-tools-bridge://callTool"
-    found = result_of(read_own(reading(uri), None))
+    found = result_of(read_own(reading(uri), None, workspaces))
     assert found["contents"] == [{"uri": uri, "mimeType": "text/plain", "text": CALL_TOOL_TEXT}]
 
 
 @pytest.mark.parametrize("uri", ["lm-tools://names", "lm-tools-bridge://calltool", "file:///x", ""])
-def test_other_resources_are_not_the_managers(uri: str) -> None:
-    assert read_own(reading(uri), None) is None
+def test_other_resources_are_not_the_managers(uri: str, workspaces: Workspaces) -> None:
+    assert read_own(reading(uri), None, workspaces) is None
 
 
-def test_the_handshake_resource_shows_an_unbound_session() -> None:
-    (content,) = result_of(read_own(reading("lm-tools-bridge://handshake"), None))["contents"]
+def test_the_handshake_resource_shows_an_unbound_session(workspaces: Workspaces) -> None:
+    (content,) = result_of(read_own(reading("lm-tools-bridge://handshake"), None, workspaces))["contents"]
     assert snapshot(content["text"]) == {
         "ready": False,
         "online": False,
@@ -76,12 +87,19 @@ def test_the_handshake_resource_shows_an_unbound_session() -> None:
     }
 
 
-async def test_reading_the_handshake_resource_starts_nothing(workspace: Workspace) -> None:
-    session = session_of(workspace="w-1", cwd="/srv/proj")
+async def test_reading_the_handshake_resource_starts_nothing(
+    workspaces: Workspaces, workspace: Workspace
+) -> None:
+    session = session_of(workspace=workspace.id, cwd="/srv/proj")
     exchange = reading("lm-tools-bridge://handshake", session=session)
-    (content,) = result_of(read_own(exchange, Located(workspace, WorkspaceSource.SESSION)))["contents"]
+    located = Located(workspace, WorkspaceSource.SESSION)
+    (content,) = result_of(read_own(exchange, located, workspaces))["contents"]
     found = snapshot(content["text"])
     assert (found["ready"], found["online"], found["target"]) == (False, False, None)
-    assert (found["workspaceSetExplicitly"], found["workspace"], found["cwd"]) == (True, "w-1", "/srv/proj")
+    assert (found["workspaceSetExplicitly"], found["workspace"], found["cwd"]) == (
+        True,
+        workspace.id,
+        "/srv/proj",
+    )
     assert workspace.supervisor.instance is None
     assert workspace.supervisor.lifecycle.started_at is None

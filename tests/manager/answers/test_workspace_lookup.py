@@ -15,7 +15,7 @@ from manager.answers.workspace_lookup import look_up_workspace, workspace_not_se
 from manager.filesystem import FolderExaminer
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
 from manager.settings import Settings
-from manager.store import Store
+from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspace, Workspaces

@@ -26,6 +26,8 @@ class FakeControl:
     def __init__(self, path: Path) -> None:
         self.answers: dict[str, tuple[int, Any] | bytes] = {}
         self.asked: list[tuple[str, Any]] = []
+        self._path = path
+        path.unlink(missing_ok=True)  # of a killed run: for a long path, it is in a shared folder
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         self._listener.listen()
@@ -37,10 +39,13 @@ class FakeControl:
         self.answers[request] = body if isinstance(body, bytes) else (status, body)
 
     def close(self) -> None:
-        """Stop listening and wait for the end of the thread."""
+        """Stop listening, wait for the end of the thread, and remove what lies outside the test's folder."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join(5)
+        self._path.unlink(missing_ok=True)
+        if self._path.parent.parent == Path("/tmp"):  # see `Paths.control_socket`
+            self._path.parent.rmdir()
 
     def _serve(self) -> None:
         while True:

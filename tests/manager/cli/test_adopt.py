@@ -111,7 +111,7 @@ def test_a_file_that_is_not_valid_is_named_with_its_line(run: Any, project: Path
 def test_json_says_what_moved_what_stays_and_how_files_change(run: Any, project: Path) -> None:
     found = json.loads(run("adopt", "--yes", "--json", "--cwd", str(project)).stdout)
     assert (found["ok"], found["result"]) == (True, "done")
-    assert found["moved"] == [{"name": "everything", "file": ".mcp.json"}]
+    assert found["moved"] == [{"name": "everything", "file": ".mcp.json", "project": None}]
     assert [one["name"] for one in found["left"]] == ["odd"]
     assert [Path(one["file"]).name for one in found["files"]] == ["workspace.toml", ".mcp.json"]
     assert '+namespace = "everything"' in found["files"][0]["diff"]
@@ -123,4 +123,4 @@ def test_json_of_a_refusal_is_one_document(run: Any, project: Path) -> None:
     run("adopt", "--yes", "--cwd", str(project))
     (project / ".mcp.json").write_text("{}")
     found = json.loads(run("adopt", "--undo", "--json", "--cwd", str(project)).stdout)
-    assert (found["ok"], found["reason"]) == (False, "changed_since")
+    assert (found["ok"], found["error"]["reason"]) == (False, "changed_since")

@@ -43,6 +43,18 @@ def test_text_of_a_tool_cannot_act_on_a_terminal(
     assert capfd.readouterr().out == written
 
 
+@pytest.mark.parametrize(
+    ("text", "message", "step"),
+    [
+        ("wrong\nNext step: do it", "wrong", "do it"),
+        ("wrong", "wrong", "change the arguments as the message says"),
+    ],
+)
+def test_the_next_step_of_an_error_is_told_apart_for_programs(text: str, message: str, step: str) -> None:
+    failure = call._tool_failure({"isError": True, "content": [{"type": "text", "text": text}]})
+    assert (failure.message, failure.next_step, failure.reason) == (message, step, "tool_failed")
+
+
 def test_half_a_character_can_be_written(capfd: pytest.CaptureFixture[str]) -> None:
     result: dict[str, Any] = {"content": [{"type": "text", "text": "\ud800"}]}
     call._print_result(result, to_stderr=False)

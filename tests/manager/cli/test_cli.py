@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner
 
-from manager import __version__
+from manager import __version__, exit_codes
 from manager.cli.verbs import _VERBS, cli
+from support.commands import commands
 
-FOLDER_VERBS = {"adopt", "tools", "servers", "call", "logs", "trust", "untrust"}
+FOLDER_VERBS = {"adopt", "tools", "servers", "call", "log", "trust", "untrust"}
 SLOW = ("aiohttp", "pydantic", "mcp", "psutil", "structlog", "asyncio", "http.client", "uvloop")
 
 
@@ -27,7 +27,7 @@ def modules_after(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     "statement",
     [
-        *(f"import manager.cli.{module}" for module in ("show", "stop", "tools", "servers", "trust", "logs")),
+        *(f"import manager.cli.{module}" for module in ("show", "stop", "tools", "servers", "trust", "log")),
         "import manager.cli",
         "import manager.client",
     ],
@@ -61,33 +61,52 @@ def test_every_verb_explains_itself(run: Any, verb: str) -> None:
     assert "Usage:" in result.stdout
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command that does something by itself, with what a person types for it."""
-    for verb in _VERBS:
-        command = cli.get_command(None, verb)  # type: ignore[arg-type]  # the context is not used
-        assert command is not None
-        if not isinstance(command, click.Group) or command.invoke_without_command:
-            yield verb, command
-        if isinstance(command, click.Group):
-            yield from ((f"{verb} {name}", further) for name, further in command.commands.items())
+WITHOUT_JSON = {"connect": "its standard output is the MCP protocol"}
+"""Commands without --json, each with the reason."""
 
 
-ACTS = {"serve", "connect", "demo", "servers login", "secrets set", "secrets delete", "uninstall"} | {
-    *(f"tools {word}" for word in ("enable", "disable", "allow", "ask", "deny")),
-    *(f"service {word}" for word in ("install", "uninstall")),
-}
-"""Commands that do something and show nothing but that it is done."""
-
-
-def test_every_command_that_shows_something_has_json() -> None:
-    found = dict(commands())
-    assert found.keys() >= ACTS
+def test_every_command_has_json() -> None:
     without = {
         name
-        for name, command in found.items()
+        for name, command in commands()
         if "--json" not in {option for parameter in command.params for option in parameter.opts}
     }
-    assert without == ACTS
+    assert without == WITHOUT_JSON.keys()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "--nonsense", "--json"],
+        ["statsu", "--json"],
+        ["call", "--json"],
+        ["tools", "--json", "why"],
+        ["trust", "--json", "--list", "--diff", "--nonsense"],
+    ],
+)
+def test_wrong_usage_is_told_to_programs(run: Any, words: list[str]) -> None:
+    ended = run(*words)
+    assert ended.exit_code == exit_codes.USAGE
+    told = json.loads(ended.stdout)
+    assert told["ok"] is False
+    assert told["error"].keys() == {"reason", "message", "nextStep"}
+    assert told["error"]["reason"] == "usage"
+    assert told["error"]["message"] in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["tools", "--json", "why", "x"], ["tools", "why", "--json", "x"], ["tools", "why", "x", "--json"]],
+)
+def test_json_counts_wherever_it_stands(run: Any, words: list[str]) -> None:
+    ended = run(*words)
+    assert json.loads(ended.stdout)["error"]["reason"] == "no_manager"
+    assert ended.exit_code == exit_codes.NO_MANAGER
+
+
+def test_json_after_two_dashes_is_an_argument(run: Any) -> None:
+    ended = run("call", "x", "--", "--json")
+    assert (ended.exit_code, ended.stdout) == (exit_codes.USAGE, "")
 
 
 @pytest.mark.parametrize("command", [name for name, _ in commands() if name.split()[0] in FOLDER_VERBS])

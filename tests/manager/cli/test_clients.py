@@ -80,7 +80,7 @@ def test_an_older_manager_that_lists_no_clients_is_told_of(run: Any, manager: An
     result = run("clients")
     assert result.exit_code == exit_codes.FAILED
     assert "older than this command" in result.stderr
-    assert "lmtb stop --keep-servers" in result.stderr
+    assert "change over with: lmtb restart" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["sessions", "whoami"])

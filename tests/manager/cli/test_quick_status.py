@@ -14,7 +14,7 @@ from manager.cli import main, quick_status
 from support.projects.sample_status import STATUS
 
 HEAVY = {
-    "click", "dataclasses", "inspect", "shutil", "tempfile", "subprocess", "asyncio", "logging",
+    "click", "rich", "dataclasses", "inspect", "shutil", "tempfile", "subprocess", "asyncio", "logging",
 }  # fmt: skip
 
 
@@ -102,4 +102,4 @@ def test_an_interruption_is_said_in_one_word(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 1
-    assert capsys.readouterr().err == "\nAborted!\n"
+    assert capsys.readouterr().err == "\ninterrupted\nNext step: run it again\n"

@@ -83,6 +83,7 @@ def inspected(control: Any) -> Any:
 def columns(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Let the output be a terminal of this width."""
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((count, 24)))
 
 
@@ -132,7 +133,7 @@ def test_groups_are_headed_only_where_there_are_several(run: Any, control: Any) 
 
 
 @pytest.mark.usefixtures("inspected")
-@pytest.mark.parametrize(("width", "has_description"), [(200, True), (60, True), (50, False)])
+@pytest.mark.parametrize(("width", "has_description"), [(200, True), (60, True), (30, False)])
 def test_a_narrow_terminal_gets_no_line_that_is_too_long(
     run: Any, monkeypatch: pytest.MonkeyPatch, width: int, has_description: bool
 ) -> None:
@@ -187,6 +188,14 @@ def test_why_of_an_unknown_name_helps(run: Any, name: str, step: str) -> None:
     assert step in result.stderr
 
 
+def test_why_of_a_tool_whose_source_is_down_says_so(run: Any, inspected: Any) -> None:
+    down = {"id": "stdio:db", "namespace": "db", "state": "crash_looping", "error": "no DATABASE_URL"}
+    inspected.say("POST /inspect", {"ok": True, "tools": [], "issues": [], "sources": [down]})
+    said = run("tools", "why", "db__query").stderr
+    assert "db__query is not known, because stdio:db is crash_looping: no DATABASE_URL" in said
+    assert "lmtb servers" in said
+
+
 @pytest.mark.parametrize("order", [("--cwd", "/srv", "why", "greet"), ("why", "greet", "--cwd", "/srv")])
 def test_the_folder_may_be_named_before_or_after_the_further_verb(
     run: Any, inspected: Any, order: tuple[str, ...]
@@ -222,7 +231,7 @@ def test_a_refusal_is_printed_with_the_next_step(
     control.say("POST /inspect", {"ok": False, **answer}, status)
     result = run("tools", "--cwd", "/srv")
     assert (result.exit_code, result.stderr) == (exit_codes.FAILED, f"{said}\n")
-    assert json.loads(run("tools", "--json", "--cwd", "/srv").stdout)["reason"] == answer["reason"]
+    assert json.loads(run("tools", "--json", "--cwd", "/srv").stdout)["error"]["reason"] == answer["reason"]
 
 
 @pytest.fixture
@@ -297,3 +306,21 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(
 )
 def test_tools_are_introduced_by_one_sentence(description: object, line: str) -> None:
     assert first_sentence(description) == line
+
+
+def test_skills_are_listed_below_the_tools(run: Any, control: Any) -> None:
+    skills = [
+        {
+            "uri": "skill://project/release/SKILL.md",
+            "name": "release",
+            "source": "skills",
+            "state": "listed",
+            "description": "Makes releases. And more.",
+            "fileCount": 2,
+        },
+        {"name": "deploy", "source": "skills", "state": "pending"},
+    ]
+    control.say("POST /inspect", {**INSPECTED, "skills": skills})
+    lines = [line.split() for line in run("tools").stdout.splitlines()]
+    assert ["project/release", "skills", "listed", "2", "Makes", "releases"] in lines
+    assert ["deploy", "skills", "waits", "for", "trust"] in [line[:5] for line in lines]

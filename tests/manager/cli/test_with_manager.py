@@ -75,6 +75,20 @@ def test_tools_and_call_use_the_workspace_of_the_current_folder(shared: ManagerP
     assert "an apple" in read.stdout
 
 
+def test_a_shell_completes_names_of_tools_and_sources(shared: ManagerProcess, used: Path) -> None:
+    for words, found in {
+        "lmtb call lm_rea": "plain,lm_readFile",
+        "lmtb log --server buil": "plain,builtin",
+    }.items():
+        environ = {
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(words.count(" ")),
+            "_LMTB_COMPLETE": "bash_complete",
+        }
+        ended = lmtb({**shared.environ, **environ}, cwd=used)
+        assert (ended.stdout.split(), ended.stderr) == ([found], "")
+
+
 def test_arguments_can_come_from_standard_input(shared: ManagerProcess, used: Path) -> None:
     ended = shared.lmtb("call", "calculator", "-", "--cwd", str(used), input='{"expression": "6*7"}')
     assert (ended.returncode, ended.stdout.strip()) == (exit_codes.OK, "42")
@@ -111,12 +125,21 @@ def test_sources_that_wait_for_trust_are_listed_and_tried_again(tmp_path: Path, 
     """Status and doctor know what the workspace's server told with its last health answer."""
     (project / ".mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}')
     with running_manager(tmp_path, "--health-interval-s", "0.1") as manager:
+        _status_names_what_waits_where_no_server_ran(manager, project)
         waiting = manager.lmtb("servers", cwd=project)
         assert waiting.returncode == exit_codes.OK
         assert waiting.stdout.splitlines()[1].split()[:2] == ["stdio:gone", "pending_trust"]
         assert f"lmtb trust {shlex.quote(str(project))}" in waiting.stderr
         _doctor_and_status_name_what_waits(manager, project)
         _trusted_source_is_tried_again(manager, project)
+
+
+def _status_names_what_waits_where_no_server_ran(manager: ManagerProcess, project: Path) -> None:
+    text = f"{project}: waiting for your trust: gone; review with: lmtb trust {shlex.quote(str(project))}"
+    assert f"problem     {text}\n" in manager.lmtb("status", cwd=project).stdout
+    answer = json.loads(manager.lmtb("status", "--json", cwd=project).stdout)
+    assert answer["project"] == {"root": str(project), "pendingTrust": ["gone"]}
+    assert answer["instanceDetails"] == []
 
 
 def _doctor_and_status_name_what_waits(manager: ManagerProcess, project: Path) -> None:
@@ -132,6 +155,7 @@ def _doctor_and_status_name_what_waits(manager: ManagerProcess, project: Path) -
 
 def _trusted_source_is_tried_again(manager: ManagerProcess, project: Path) -> None:
     assert manager.lmtb("trust", "--yes", cwd=project).returncode == exit_codes.OK
+    assert "waiting for your trust" not in manager.lmtb("status", cwd=project).stdout
     tried = manager.lmtb("servers", "restart", "gone", "--json", cwd=project)
     (source,) = json.loads(tried.stdout)["sources"]
     assert (source["id"], source["state"]) == ("stdio:gone", "failed")
@@ -332,3 +356,20 @@ def test_without_a_terminal_a_tool_that_asks_says_what_to_do(asking: ManagerProc
         exit_codes.FAILED,
         True,
     ), ended
+
+
+def test_with_json_a_tool_that_asks_is_not_answered_even_at_a_terminal(
+    asking: ManagerProcess, project: Path
+) -> None:
+    ours, theirs = os.openpty()
+    try:
+        ended = asking.lmtb(
+            "call", "x__ask", "--json", cwd=project, stdin=theirs, stderr=theirs,
+            stdout=subprocess.PIPE, capture_output=False,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    told = json.loads(ended.stdout)
+    assert (ended.returncode, told["ok"], told["error"]["reason"]) == (1, False, "input_required")
+    assert "without --json" in told["error"]["nextStep"]

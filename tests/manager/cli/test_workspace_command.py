@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any, NoReturn
@@ -48,6 +49,7 @@ def project(tmp_path: Path) -> Path:
         (("trust", "DEEP"), ["trust", "ROOT"]),
         (("trust", "DEEP", "--diff"), ["trust", "ROOT", "--diff"]),
         (("trust", "DEEP", "--yes", "--json"), ["trust", "ROOT", "--yes", "--json"]),
+        (("trust", "DEEP", "one", "two", "--yes"), ["trust", "ROOT", "one", "two", "--yes"]),
         (("trust", "--list"), ["trust", "--list"]),
         (("untrust", "DEEP"), ["untrust", "ROOT"]),
         (("untrust", "GONE", "--json"), ["untrust", "GONE", "--json"]),
@@ -106,7 +108,7 @@ def test_a_manager_that_does_not_say_its_path_is_no_hindrance(
     assert executed[0][10:] == ["trust", "/srv"]
 
 
-@pytest.mark.parametrize("verb", [("trust",), ("untrust",), ("doctor", "env"), ("logs", "--cwd")])
+@pytest.mark.parametrize("verb", [("trust",), ("untrust",), ("doctor", "env"), ("log", "--cwd")])
 def test_a_folder_in_no_workspace_is_told_how_to_become_one(run: Any, verb: tuple[str, ...]) -> None:
     result = run(*verb, "/")
     assert result.exit_code == exit_codes.FAILED
@@ -127,11 +129,11 @@ def test_trust_is_given_shown_and_taken_back(environ: dict[str, str], project: P
     where: dict[str, Any] = {"cwd": project / "deep"}
     unasked = lmtb(environ, "trust", **where, stdin=subprocess.DEVNULL)
     assert (unasked.returncode, "greet" in unasked.stdout) == (exit_codes.FAILED, True)
-    assert f"lmtb trust --yes {project}" in unasked.stderr
+    assert f"lmtb trust {shlex.quote(str(project))} --yes" in unasked.stderr
     given = lmtb(environ, "trust", "--yes", **where)
     assert (given.returncode, "Trusted" in given.stdout) == (exit_codes.OK, True)
     listed = json.loads(lmtb(environ, "trust", "--list", "--json").stdout)
-    assert listed == {"workspaces": [{"root": str(project), "state": "trusted"}]}
+    assert listed == {"ok": True, "workspaces": [{"root": str(project), "state": "trusted"}]}
     taken = lmtb(environ, "untrust", "--json", **where)
     assert json.loads(taken.stdout) == {"ok": True, "root": str(project)}
     assert lmtb(environ, "untrust", **where).returncode == exit_codes.FAILED

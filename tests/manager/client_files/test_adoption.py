@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -215,3 +217,26 @@ def test_a_file_that_is_not_valid_is_refused_with_its_line() -> None:
     found = decide({CLAUDE: b'{\n"mcpServers": [}\n', VSCODE: b'{"servers": {"a": {"command": "a"}}}'})
     assert isinstance(found, Refusal)
     assert (found.reason, found.line) == ("invalid_syntax", 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "reason"),
+    [
+        (WORKSPACE_FILE, "a." * 200_000 + "a = 1", "invalid_syntax"),
+        (WORKSPACE_FILE, "a = " + "1" * 5_000, "invalid_syntax"),
+        (WORKSPACE_FILE, "x = " + "{a.a.a.a.a.a.a.a = " * 150 + "1" + "}" * 150, "unsupported_form"),
+        (
+            CLAUDE,
+            json.dumps({"mcpServers": {f"n{one}": {"command": "c"} for one in range(3_000)}}),
+            "too_large",
+        ),
+        (CLAUDE, "/*" + " " * 2_000_000 + "*/", "too_large"),
+    ],
+)
+def test_a_hostile_file_is_refused_at_once(path: str, text: str, reason: str) -> None:
+    contents = {CLAUDE: b'{"mcpServers":{"a":{"command":"c"}}}', path: text.encode()}
+    started = time.thread_time()
+    found = decide(contents)
+    assert time.thread_time() - started < 3
+    assert isinstance(found, Refusal)
+    assert found.reason == reason

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from host.private_files import UnsafePathError
 from manager.client_files import file_access
 from manager.client_files.change import Change
-from manager.client_files.file_access import MAX_BYTES, FileState
+from manager.client_files.file_access import MAX_BYTES, FileState, unusable_state
 from manager.client_files.refusals import Refusal
 
 
@@ -157,3 +158,11 @@ def test_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
     state = file_access.read(tmp_path / "f" / "g")
     refused = state if isinstance(state, Refusal) else file_access.replace(state, Change(None, b"x"))
     assert isinstance(refused, Refusal)
+
+
+def test_an_unusable_state_folder_has_one_next_step() -> None:
+    refused = unusable_state(UnsafePathError(Path("/state"), "is a link", "remove /state"))
+    assert (refused.message, refused.next_step) == (
+        "the state folder cannot be used: /state is a link",
+        "remove /state",
+    )

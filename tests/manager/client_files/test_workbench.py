@@ -162,6 +162,49 @@ def test_a_broken_file_is_refused_and_left_alone(files: ClientFiles, client: Cli
     assert snapshot(files.machine.home) == before
 
 
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (lambda path: path.chmod(0o200), "unreadable"),
+        (lambda path: path.chmod(0o400), "read_only"),
+        (lambda path: (path.unlink(), path.symlink_to(path.parent / "nowhere")), "dangling_link"),
+        (lambda path: (path.unlink(), path.symlink_to("/dev/null")), "not_a_file"),
+        (lambda path: path.write_bytes(b" " * (5 * 2**20 + 1)), "too_large"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+@EVERY
+def test_a_file_that_cannot_be_used_is_refused_and_left_alone(
+    files: ClientFiles, client: Client, harm: Any, reason: str
+) -> None:
+    path = place(files, client, existing(client))
+    harm(path)
+    before = path.lstat()
+    refused = files.plan_addition(client)
+    assert isinstance(refused, Refusal) and refused.next_step
+    assert refused.reason == reason
+    after = path.lstat()
+    assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (
+        before.st_ino,
+        before.st_mode,
+        before.st_mtime_ns,
+    )
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give files away")
+@EVERY
+def test_a_link_to_a_file_of_another_user_is_refused(
+    files: ClientFiles, client: Client, tmp_path: Path
+) -> None:
+    path, theirs = place(files, client), tmp_path / "theirs"
+    theirs.write_bytes(existing(client))
+    os.chown(theirs, 12345, 12345)
+    path.unlink()
+    path.symlink_to(theirs)
+    refused = files.plan_addition(client)
+    assert isinstance(refused, Refusal) and refused.reason == "other_user"
+
+
 def test_undo_is_refused_after_another_program_changed_the_file(files: ClientFiles) -> None:
     client = named("cursor")
     path = place(files, client, b'{"a": 1}')

@@ -7,7 +7,7 @@ from pathlib import Path
 from manager.routing.state.session_table import is_well_formed
 from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
-from manager.store import Store
+from manager.state_file.store import Store
 
 
 async def test_ten_thousand_sessions_have_ten_thousand_ids(tmp_path: Path) -> None:

@@ -66,11 +66,10 @@ async def test_a_server_that_is_late_times_out(body: Body) -> None:
     assert isinstance((await body.after(0.1))[0], TimeoutError)
 
 
-async def test_a_client_that_never_reads_ends_the_body(body: Body) -> None:
-    """Once it was given the call's time for what it had taken."""
-    assert await body.after(1.1) == []
-    assert await body.after(0.8) == []
-    assert isinstance((await body.after(0.3))[0], ConnectionAbortedError)
+async def test_the_server_is_not_late_while_the_client_does_not_read(body: Body) -> None:
+    """The client's connection limits for how long."""
+    for _ in range(3):
+        assert await body.after(1.1) == []
 
 
 async def test_a_client_that_reads_slowly_gets_the_whole_body(body: Body) -> None:

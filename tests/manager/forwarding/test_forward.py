@@ -51,7 +51,7 @@ async def test_a_request_is_not_sent_after_its_deadline() -> None:
     )
     workspace = SimpleNamespace(supervisor=SimpleNamespace(figures=Figures()))
 
-    async def ready(_: object) -> object:
+    async def ready(_: object, *, is_pure: bool) -> object:
         await asyncio.sleep(0.05)
         return instance
 

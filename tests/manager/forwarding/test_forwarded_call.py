@@ -84,3 +84,18 @@ class Lines:
 
     def warning(self, event: str, **_: object) -> None:
         self._logged.append(event)
+
+
+def test_a_refusal_at_a_limit_names_the_limit_and_its_setting() -> None:
+    admission = Admission(Settings(in_flight_limit=3, workspace_in_flight_limit=2))
+    mine, others = Figures(), Figures()
+    calls = [ForwardedCall(admission, figures, b"1") for figures in (mine, mine, others)]
+    assert admission.is_full(mine)
+    assert "2 requests are in flight in this project (workspace_in_flight_limit" in admission.limit_reached(
+        mine
+    )
+    assert "3 requests are in flight in all projects together (in_flight_limit" in admission.limit_reached(
+        others
+    )
+    calls[0].end()
+    assert not admission.is_full(others)

@@ -20,6 +20,7 @@ from manager.route_cache.route_cache import MAX_GROUPS
 from manager.route_cache.route_group import CACHED_MISSES, MAX_GROUP_ROUTES, MISS_INTERVAL
 from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
 from manager.supervision import workspaces
+from manager.upstream import pool
 from protocol.call_pattern import derive_pattern
 from support.clients.raw_clients import Answer, SessionClient
 from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
@@ -44,6 +45,7 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
+        patch.setattr(pool, "REUSE_AGAIN_S", 0)  # one of the answers is for another request
         async with registered_setup(tmp_path_factory.mktemp("fast")) as running:
             yield running
 

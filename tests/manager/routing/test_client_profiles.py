@@ -11,8 +11,8 @@ from manager.routing.client_profiles import (
     OTHER,
     PROFILES,
     ClientProfile,
+    ClientProfiles,
     discover_wait_s,
-    first_list_s,
     list_wait_s,
     profile_of,
 )
@@ -66,8 +66,9 @@ def test_a_client_is_found_by_its_name(name: str | None, title: str) -> None:
 
 
 def test_a_user_can_set_how_long_a_client_waits() -> None:
-    assert first_list_s("opencode", {"opencode": 3.0}) == 3.0
-    assert first_list_s("opencode", {"codex": 3.0}) == profile_of("opencode").first_list_s
+    profiles = ClientProfiles({"opencode": 3.0, "c*x": 4.0, "*": 5.0})
+    assert [profiles.of(name).first_list_s for name in ("OpenCode", "codex", "mine", None)] == [3, 4, 5, 5]
+    assert ClientProfiles({"codex": 3.0}).of("opencode") == profile_of("opencode")
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,78 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+import sys
+
+import pytest
 
 from manager.runtime_tuning import malloc
 
+IS_GLIBC = platform.libc_ver()[0] == "glibc"
+MIB = 1024 * 1024
+PROGRAM = """
+from manager.runtime_tuning import malloc
+malloc.keep_freed_memory()
+freed, kept = [], []
+for _ in range(300):
+    freed.append(bytearray(100_000))
+    kept.append(bytearray(1_000))
+full = malloc.resident_bytes()
+freed.clear()
+print(full, malloc.resident_bytes(), malloc.return_freed_memory(), malloc.resident_bytes())
+"""
+"""Frees 30 MB that glibc keeps, because small pieces between them are in use."""
+
 
 def test_glibc_takes_the_bounds_and_others_are_left_alone() -> None:
-    assert malloc.keep_freed_memory() is (platform.libc_ver()[0] == "glibc")
+    assert malloc.keep_freed_memory() is IS_GLIBC
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="only glibc can be asked")
+def test_freed_memory_between_pieces_in_use_goes_back_to_the_system() -> None:
+    said = subprocess.run([sys.executable, "-I", "-c", PROGRAM], capture_output=True, text=True, check=True)
+    full, kept, returned, left = said.stdout.split()
+    assert returned == "True"
+    assert int(full) - int(kept) < 10 * MIB, "the program shows nothing: the memory is gone already"
+    assert int(kept) - int(left) > 20 * MIB
+
+
+class Process:
+    """A process whose memory is set by the test, of which a trim returns all but `used`."""
+
+    def __init__(self) -> None:
+        self.in_use = 0
+        self.resident = self.used = 50 * MIB
+        self.trims = 0
+        self.freed = malloc.FreedMemory(lambda: self.in_use, lambda: self.resident, self.trim)
+
+    def trim(self) -> None:
+        self.trims += 1
+        self.resident = self.used
+
+    def grown_to(self, mib: int) -> int:
+        """How often memory was returned after the process has grown to so many MiB."""
+        self.resident = mib * MIB
+        self.freed.look()
+        return self.trims
+
+
+def test_memory_is_returned_once_it_has_grown_and_no_large_body_is_held() -> None:
+    process = Process()
+    assert process.grown_to(50) == 0
+    process.in_use = MIB
+    assert process.grown_to(90) == 0
+    process.in_use = 0
+    assert process.grown_to(90) == 1
+    assert process.grown_to(50) == 1
+    assert process.grown_to(57) == 1
+    assert process.grown_to(58) == 2
+
+
+def test_memory_that_is_used_is_not_looked_for_again() -> None:
+    process = Process()
+    process.grown_to(50)
+    process.used = 90 * MIB
+    assert [process.grown_to(90) for _ in range(3)] == [1, 1, 1]
+    assert process.grown_to(60) == 1
+    assert process.grown_to(70) == 2, "what was used is free again, and it grew anew"

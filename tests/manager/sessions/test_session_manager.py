@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
-from manager.routing.state.session_table import Session, is_well_formed
-from manager.sessions.session_manager import FLUSH_S, MAX_SUBSCRIPTIONS, SessionManager
+from manager.routing.state.session_table import FIRST_USE_S, Session, is_well_formed
+from manager.sessions.session_manager import FLUSH_S, LOGGED_ONE_BY_ONE, MAX_SUBSCRIPTIONS, SessionManager
 from manager.settings import Settings
-from manager.store import SessionRow, Store
+from manager.state_file.store import Store
+from manager.state_file.tables import SessionRow
 from support.http.event_sinks import Recorder
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
@@ -132,6 +134,16 @@ async def test_expired_sessions_free_their_places_and_rows(setup: Setup) -> None
     await setup.open("a")
     assert set(await setup.saved()) == {"a"}
     assert [one.id for one in setup.session_manager.sessions] == ["a"]
+
+
+async def test_a_flood_of_unused_sessions_locks_nobody_out(setup: Setup) -> None:
+    await setup.restart(session_limit=2)
+    await setup.open("a")
+    await setup.open("b")
+    setup.session_manager.get("b")
+    setup.clock.pass_(FIRST_USE_S)
+    await setup.open("c")
+    assert set(await setup.saved()) == {"b", "c"}
 
 
 # Ending ------------------------------------------------------------------------------------------------------
@@ -415,3 +427,12 @@ async def test_client_information_is_limited_in_size(setup: Setup) -> None:
     assert session is not None
     kept = (session.client_name or "") + (session.client_version or "")
     assert kept and len(kept) + len(session.capabilities) < 1000
+
+
+async def test_sessions_that_expire_together_are_one_line_in_the_log(setup: Setup) -> None:
+    for _ in range(LOGGED_ONE_BY_ONE + 1):
+        await setup.open()
+    setup.clock.pass_(UNUSED + 1)
+    with structlog.testing.capture_logs() as lines:
+        assert len(setup.session_manager.sweep()) == LOGGED_ONE_BY_ONE + 1
+    assert [line["expired"] for line in lines] == [f"{LOGGED_ONE_BY_ONE + 1} sessions"]

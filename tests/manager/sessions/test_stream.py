@@ -96,7 +96,7 @@ async def test_a_connection_is_released_with_the_response() -> None:
     """It may carry other requests of the client by then; and streams are known for longer than connections."""
     stream = stream_of()
     used = await connected(stream)
-    await stream.send(b'{"n":1}', answers=True)
+    stream.put(b'{"n":1}', answers=True)
     stream.end()
     assert stream.sink is None
     again = Recorder()
@@ -136,7 +136,7 @@ async def test_a_response_too_large_to_replay_is_delivered_or_lost() -> None:
     stream = stream_of()
     sink = await connected(stream)
     large = b'{"jsonrpc":"2.0","id":7,"result":"' + b"x" * MAX_BYTES + b'"}'
-    await stream.send(large, answers=True)
+    stream.put(large, answers=True)
     assert sink.messages == [json.loads(large)]
     again = Recorder()
     stream.attach(again)

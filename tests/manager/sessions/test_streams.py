@@ -36,7 +36,7 @@ async def test_a_stream_is_found_only_in_its_session_until_it_expires() -> None:
     streams, mine, other = Streams(clock), session_of("s"), session_of("t")
     stream = streams.open_request_stream(mine, b"1")
     event = EventId(stream.name, 0)
-    await stream.send(b"{}", answers=True)
+    stream.put(b"{}", answers=True)
     streams.expire()
     assert streams.request_stream(mine, event) is stream
     assert streams.request_stream(other, event) is None
@@ -53,7 +53,7 @@ async def test_a_dropped_response_is_lost_at_once() -> None:
     """At once, not only when the table is swept; who has it already is still told that nothing follows."""
     streams, session = Streams(ManualClock()), session_of("s")
     stream, other = streams.open_request_stream(session, b"1"), streams.open_request_stream(session, b"2")
-    await stream.send(b"{}", answers=True)
+    stream.put(b"{}", answers=True)
     stream.end()
     assert streams.request_stream(session, EventId(stream.name, 0)) is stream
     for _ in range(MAX_EVENTS):

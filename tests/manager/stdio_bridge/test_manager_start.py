@@ -11,7 +11,7 @@ import pytest
 
 from manager.paths import Paths
 from manager.stdio_bridge import detached
-from manager.stdio_bridge.manager_start import FAILED_S, LOG_NAME, MAX_LOG, PAUSE_S, UNIT, ManagerStarter
+from manager.stdio_bridge.manager_start import FAILED_S, PAUSE_S, UNIT, ManagerStarter
 from support.processes.manager_in_process import manager_paths
 
 
@@ -67,7 +67,7 @@ def test_an_existing_systemd_service_is_preferred(
     assert asked.read_text() == f"--user --no-block start {UNIT}\n"
     assert (starter._process is not None) is by_hand
     if by_hand:
-        assert started(words) == [f"-I -m manager.stdio_bridge.detached {paths.logs_dir / LOG_NAME}"]
+        assert started(words) == [f"-I -m manager.stdio_bridge.detached {paths.log_file}"]
         ended(starter)
 
 
@@ -116,7 +116,7 @@ def test_a_manager_that_exits_at_once_is_reported_and_retried_later(
         problem = starter.start(moment)
         assert problem is not None
         assert "exit code 3" in problem
-        assert str(paths.logs_dir / LOG_NAME) in problem
+        assert str(paths.log_file) in problem
     assert len(started(words)) == 1
     assert starter.start(now + FAILED_S + 1) is None
     ended(starter)
@@ -131,20 +131,6 @@ def test_a_killed_manager_does_not_count_as_failed(
     stands_for_python(monkeypatch, tmp_path / "python", end)
     monkeypatch.setattr(sys, "argv", ["detached", str(tmp_path / "log")])
     assert detached.main() == code
-
-
-@pytest.mark.usefixtures("no_systemd")
-def test_a_large_log_is_rotated(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stands_for_python(monkeypatch, tmp_path / "python")
-    paths.logs_dir.mkdir(parents=True)
-    log = paths.logs_dir / LOG_NAME
-    with log.open("wb") as file:
-        file.truncate(MAX_LOG + 1)
-    starter = ManagerStarter(paths)
-    assert starter.start(0.0) is None
-    ended(starter)
-    assert not log.exists()
-    assert log.with_suffix(".old.log").stat().st_size == MAX_LOG + 1
 
 
 @pytest.mark.usefixtures("no_systemd")

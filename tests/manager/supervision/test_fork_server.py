@@ -53,7 +53,8 @@ class Server:
         self._secret = secret
 
     async def health(self) -> dict[str, Any]:
-        async with ClientSession() as http, http.get(f"http://127.0.0.1:{self._port}/mcp/health") as answer:
+        url = f"http://127.0.0.1:{self._port}{names.HEALTH_PATH}"
+        async with ClientSession(headers={headers.SECRET: self._secret}) as http, http.get(url) as answer:
             found: dict[str, Any] = await answer.json()
             return found
 
@@ -261,7 +262,7 @@ async def test_forked_and_spawned_servers_are_alike(factory: ServerFactory, fork
         observed.append(
             {
                 "command": one.proc("cmdline").split("\0")[1:-2],
-                "variables": {name.partition("=")[0] for name in shown} - {"TMPDIR", "LMTB_SECRET_KEY"},
+                "variables": {name.partition("=")[0] for name in shown} - {"TMPDIR"},
                 "status": one.status("Umask", "SigIgn", "SigBlk", "SigCgt", "ShdPnd", "NoNewPrivs"),
                 "limits": one.proc("limits"),
                 "oom": one.proc("oom_score_adj"),

@@ -16,7 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manager.supervision.process import Process, ProcessSpec, spawn, start_time, tail
+from manager.supervision.process import Process, ProcessSpec, spawn, start_time
+from manager.supervision.server_log import tail
 from protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")
@@ -122,11 +123,17 @@ async def test_its_output_goes_to_a_private_log_that_grows(launcher: ProgramLaun
     assert stat.S_IMODE(launcher.log.stat().st_mode) == 0o600
 
 
-async def test_a_large_log_is_rotated(launcher: ProgramLauncher) -> None:
-    launcher.log.write_bytes(b"x" * (1024 * 1024 + 1))
+async def test_the_server_that_hands_over_still_writes_to_the_log(
+    launcher: ProgramLauncher, tmp_path: Path
+) -> None:
+    """However long the log is, it is left to its rotation, which all writers survive."""
+    launcher.log.write_bytes(b"x" * 5_000_000 + b"\n")
+    leaving = launcher.start(f"echo end; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo last words")
+    await launcher.output()
     await ended(launcher.start("echo new"))
-    assert launcher.log.read_text() == "new\n"
-    assert launcher.log.with_suffix(".old.log").stat().st_size == 1024 * 1024 + 1
+    (tmp_path / "go").touch()
+    await ended(leaving)
+    assert tail(launcher.log)[-1] == "last words"
 
 
 async def test_a_log_that_is_a_symlink_is_not_followed(launcher: ProgramLauncher, tmp_path: Path) -> None:
@@ -232,7 +239,7 @@ async def test_a_running_process_is_adopted_and_its_exit_is_noticed(launcher: Pr
     assert adopted is not None
     assert adopted.is_alive
     adopted.kill_group()
-    assert await ended(adopted) is None, "the code of a process that others started is not known"
+    assert await ended(adopted) == -9, "this process started it, before it became this program"
     assert not adopted.is_alive
 
 
@@ -256,8 +263,8 @@ async def test_without_pidfds_processes_are_polled(
     assert process.is_alive
     assert adopted.is_alive
     process.kill_group()
-    assert await ended(adopted) is None
     assert await ended(process) == -9
+    assert await ended(adopted) is None, "the code of a process that others wait for is not known"
 
 
 async def test_memory_and_cpu_time_are_known_while_it_runs(launcher: ProgramLauncher) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from manager.filesystem import FolderExaminer
 from manager.settings import Settings
-from manager.store import Store
+from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers
 from protocol.internal.registration import Heartbeat

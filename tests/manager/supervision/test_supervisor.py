@@ -19,7 +19,8 @@ import pytest
 
 from manager.routing.state.lifecycle import State
 from manager.settings import Settings
-from manager.store import InstanceRow, Store
+from manager.state_file.store import Store
+from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.process import start_time
@@ -45,9 +46,10 @@ class GatedStore(Store):
             self.blocked.set()
             await self.go_on.wait()
 
-    async def save_instance(self, row: InstanceRow) -> None:
-        await super().save_instance(row)
+    async def save_instance(self, row: InstanceRow) -> bool:
+        is_saved = await super().save_instance(row)
         await self._gate("save", row)
+        return is_saved
 
     async def drop_instance(self, workspace: str, instance: str) -> None:
         await self._gate("drop")
@@ -296,6 +298,22 @@ async def test_a_server_that_misses_the_start_timeout_is_killed_and_refused(
     assert supervisor.figures.last_error == "start failed: did not answer in time"
 
 
+async def test_a_log_that_hangs_delays_only_its_own_refusal(workspace: SupervisedWorkspace) -> None:
+    """As on a disk that hangs: opening a FIFO without a writer takes for ever."""
+    supervisor = workspace.supervisor(start_timeout_s=0.2)
+    log = workspace.logs / "w-1.log"
+    workspace.replace_server(f"rm {log}; mkfifo {log}; {HANG}")
+    waiting = asyncio.create_task(supervisor.ready())
+    await until(log.is_fifo)
+    try:
+        async with asyncio.timeout(BOUND):
+            details = refused(await waiting)
+    finally:
+        os.close(os.open(log, os.O_RDWR | os.O_NONBLOCK))  # ends the thread
+        log.unlink()
+    assert (details["cause"], "stderrTail" in details) == ("start_timeout", False)
+
+
 class Clock:
     """A clock that only `wait` advances."""
 
@@ -525,7 +543,7 @@ async def test_a_stored_server_that_does_not_answer_is_killed(workspace: Supervi
             await workspace.store.save_instance(row)
             async with asyncio.timeout(BOUND):
                 assert await workspace.supervisor().adopt(row) is False
-            assert hung.wait(BOUND) == -9
+            assert start_time(hung.pid) is None
             assert await workspace.stored_instances() == []
         finally:
             hung.kill()
@@ -556,3 +574,17 @@ async def test_a_server_outlives_its_manager_by_the_grace_period(workspace: Supe
     assert len(workspace.processes()) == 1
     await until(lambda: workspace.processes() == [], within_s=5.0)
     await workspace.store.drop_instance("w-1", instance.id)
+
+
+async def test_a_server_that_no_later_manager_would_find_is_not_started(
+    workspace: SupervisedWorkspace, tmp_path: Path
+) -> None:
+    """Neither the state file nor the file of unsaved writes can be written."""
+    await workspace.store.close()
+    (tmp_path / "file").touch()
+    workspace.store = GatedStore(tmp_path / "file" / "state.db")
+    await workspace.store.open()
+    refusal = await workspace.supervisor(start_timeout_s=0.3).ready()
+    assert isinstance(refusal, Refusal)
+    assert "nothing can be saved" in str(refusal.details)
+    assert workspace.processes() == []

@@ -14,7 +14,7 @@ import pytest
 from manager import filesystem
 from manager.filesystem import FolderExaminer
 from manager.settings import Settings
-from manager.store import Store
+from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.supervisor import Supervisor
@@ -38,10 +38,10 @@ class NoRegisteredServers:
         self.on_roots()
         return known
 
-    async def ready(self, root: str) -> Instance | Refusal | None:
+    async def ready(self, root: str, *, urgent: bool, is_pure: bool) -> Instance | Refusal | None:
         return None
 
-    def ready_now(self, root: str) -> bool:
+    def ready_now(self, root: str, *, is_pure: bool) -> bool:
         return False
 
     def changed_event(self) -> asyncio.Event:
@@ -56,7 +56,7 @@ class WorkspacesSetup:
         self.now = 1000.0
         self.registered_servers = NoRegisteredServers()
         dependencies = Dependencies(Settings(**settings), store, folder, os.environ, now=lambda: self.now)
-        examiner = FolderExaminer(deadline_s=0.05)
+        examiner = FolderExaminer(deadline_s=0.5)
         self.workspaces = Workspaces(
             dependencies, examiner, self.registered_servers, home=None, windows=False
         )
@@ -112,14 +112,17 @@ async def test_the_folder_of_a_busy_workspace_is_checked_in_the_background(setup
         assert setup.workspaces.ready_now(workspace, setup.now) is server
         assert workspace.root_check is not None
         assert await workspace.root_check is True
-    Path(workspace.root).rename(setup.folder / "elsewhere")
+    moved = setup.folder / "elsewhere"
+    Path(workspace.root).rename(moved)
     setup.now += ROOT_RECHECK_S + 0.1
     assert setup.workspaces.ready_now(workspace, setup.now) is server
     assert await workspace.root_check is False
     assert setup.workspaces.ready_now(workspace, setup.now) is None
-    refusal = await setup.workspaces.ready(workspace)
-    assert isinstance(refusal, Refusal)
-    assert refusal.reason is Reason.WORKSPACE_GONE
+    for _ in range(2):  # also after its server was stopped
+        refusal = await setup.workspaces.ready(workspace)
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason is Reason.WORKSPACE_GONE
+        assert f"its folder seems to be {moved} now" in refusal.message
 
 
 async def test_no_server_is_started_on_a_hanging_disk(
@@ -173,3 +176,21 @@ async def test_idle_servers_are_stopped_concurrently(
         await setup.workspaces.stop_idle(())
     assert [one.supervisor.instance for one in made] == [None, None]
     monkeypatch.undo()
+
+
+async def test_a_link_is_followed_with_every_look_up(setup: WorkspacesSetup) -> None:
+    """No call goes to the project that the link led to before."""
+    first, second = await setup.known("first"), await setup.known("second")
+    link = setup.folder / "link"
+    link.symlink_to(first.root)
+    assert await setup.workspaces.find(str(link), ambient=True) is first
+    link.unlink()
+    link.symlink_to(second.root)
+    assert setup.workspaces.cached(str(link)) is None
+    assert await setup.workspaces.find(str(link), ambient=True) is second
+
+
+async def test_a_folder_named_without_links_is_not_read_again_at_once(setup: WorkspacesSetup) -> None:
+    project = await setup.known("proj")
+    assert await setup.workspaces.find(f"{project.root}/", ambient=True) is project
+    assert setup.workspaces.cached(f"{project.root}/") is project

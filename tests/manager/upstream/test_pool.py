@@ -354,6 +354,28 @@ async def test_probe_takes_a_fresh_connection_and_does_not_make_the_pool_grow(se
     assert len(server.peers) == 3, "the call used the connection of the last probe"
 
 
+async def test_probe_shows_the_secret_only_to_a_server_that_proved_its_identity(serve, pool_to):
+    async def right_server(peer):
+        await peer.identify()
+        await peer.request()
+        await peer.send(OK.replace(b": 2\r\n\r\nok", b": 18\r\n\r\nthe-right-instance"))
+        await peer.disconnect()
+
+    async def stranger(peer):
+        await peer.identify(b"wrong")
+        await peer.disconnect()
+
+    server, other = await serve(right_server), await serve(stranger)
+    head, body = await pool_to(server.port).probe(BOUND, ((b"X-Secret", SECRET),))
+    assert (head.status, body) == (200, b"the-right-instance")
+    first, _, second = bytes(server.peers[0].received).partition(b"\r\n\r\n")
+    assert (SECRET in first, SECRET in second) == (False, True)
+    with pytest.raises(UpstreamFailure):
+        await pool_to(other.port).probe(BOUND, ((b"X-Secret", SECRET),))
+    await other.finished()
+    assert SECRET not in other.peers[0].received
+
+
 async def test_probe_of_a_server_that_keeps_no_connection_succeeds(serve, pool_to):
     async def script(peer):
         await peer.request()
@@ -508,3 +530,32 @@ async def test_events_of_an_aiohttp_stream_arrive_one_by_one(aiohttp_port, pool_
             taken.put_nowait(None)
     assert got == [b"data: %d\n\n" % number for number in range(5)]
     assert (pool.idle_count, pool.in_use) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("extra", "is_reused"), [(OK, False), (b"HTTP/1.1 408 Request Timeout\r\n\r\n", True), (b"", True)]
+)
+async def test_after_an_answer_to_no_request_no_connection_is_reused(
+    extra: bytes, is_reused: bool, serve, pool_to
+) -> None:
+    """A 408 only says that the server closes an idle connection."""
+    noted: list[bool] = []
+    is_idle = asyncio.Event()
+
+    async def script(peer) -> None:
+        await peer.identify()
+        await peer.request()
+        await peer.send(OK)
+        if len(server.peers) == 1:
+            await is_idle.wait()
+            await peer.send(extra)
+        await peer.disconnect()
+
+    server = await serve(script)
+    pool = pool_to(server.port, on_out_of_step=lambda: noted.append(True))
+    await (await pool.request(b"GET", b"/", (), b"")).read(LIMIT)
+    is_idle.set()
+    if extra:
+        await until(lambda: pool.idle_count == 0)
+    await pool.probe(BOUND)
+    assert (pool.idle_count > 0, noted) == (is_reused, [] if is_reused else [True])

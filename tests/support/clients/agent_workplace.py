@@ -13,12 +13,14 @@ from pathlib import Path
 
 import psutil
 
-from support.clients.agents import Agent, InstalledAgents, Place, run_agent
-from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home, until
+from support.clients.agent_table import AGENTS
+from support.clients.agents import Agent, InstalledAgents, Place, list_servers, run_agent
+from support.processes.manager_home import CommandResult, ManagerHome, ManagerProcess, manager_home, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import configure, entry
 from support.servers.model_formats.steps import Call, ModelRequest, Say, Step
 from support.servers.scripted_model import Script, ScriptedModel, scripted_model
+from support.servers.stdio_servers import program
 from support.servers.third_party import stdio_command
 
 NONCE, OTHER_NONCE = "of this project", "of this project as well"
@@ -66,8 +68,7 @@ class Workplace:
 
     async def work(self, steps: Script) -> ScriptedModel:
         """Run the agent to its end; its model, with what it was asked."""
-        folder = self.home.folder / "agent"
-        folder.mkdir()
+        folder = self._agent_home
         async with scripted_model(steps) as model:
             place = Place(folder, self.project, self.manager.address, model.url)
             run = await run_agent(self.agent, self.installed, place, "Do as you like.", RUN_S)
@@ -76,6 +77,30 @@ class Workplace:
         assert run.code == 0, run.output
         assert model.requests, run.output
         return model
+
+    async def as_its_user(self, *words: str) -> CommandResult:
+        """Run a verb in the project, with the agent's home folder."""
+        environ = (f"HOME={self._agent_home}", f"PWD={self.project}")
+        return await self.home.lmtb(*words, cwd=self.project, prefix=("env", *environ))
+
+    @property
+    def _agent_home(self) -> Path:
+        folder = self.home.folder / "agent"
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    async def lists_servers(self) -> str:
+        """What it says about its servers, once `lmtb client add` has written its file."""
+        trusted = self._agent_home / ".gemini/trustedFolders.json"
+        trusted.parent.mkdir()
+        trusted.write_text(json.dumps({str(self.project): "TRUST_FOLDER"}))
+        name = next(name for name, one in AGENTS.items() if one is self.agent)
+        added = await self.as_its_user("client", "add", name, "--yes")
+        assert added.code == 0, added
+        place = Place(self._agent_home, self.project, self.manager.address, "")
+        run = await list_servers(self.agent, self.installed, place, RUN_S)
+        assert run.code == 0, run.output
+        return run.output
 
     def offered(self, request: ModelRequest) -> set[str]:
         """Our tools in a request to the model."""
@@ -99,9 +124,16 @@ class Workplace:
 
     async def trust_server(self, delay_s: float = 0.0) -> None:
         """Give the project a server that starts after so many seconds, and trust it."""
+        await self._trust(_server(delay_s))
+
+    async def trust_program(self, body: str) -> None:
+        """Give the project a server of a few lines (`stdio_servers.program`), and trust it."""
+        await self._trust(entry("demo", program(body)))
+
+    async def _trust(self, servers: str) -> None:
         file = self.project / ".lm-tools-bridge" / "workspace.toml"
         file.parent.mkdir()
-        file.write_text(_server(delay_s))
+        file.write_text(servers)
         done = await self.home.lmtb("trust", "--yes", cwd=self.project)
         assert done.code == 0, done
 

@@ -90,9 +90,9 @@ class InstalledAgents:
     folder: Path
 
     def command(self, agent: Agent) -> Sequence[str]:
-        """The command line, up to the prompt."""
+        """What starts it."""
         program = str(self.folder / "npm/node_modules" / agent.program)
-        return (*(("node",) if agent.is_script else ()), program, *agent.arguments)
+        return (*(("node",) if agent.is_script else ()), program)
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,22 @@ async def run_agent(
     Raises:
         TimeoutError: it did not end in time; with its output.
     """
-    environ = {**_environ(place), **agent.configure(place)}
+    command = [*installed.command(agent), *agent.arguments, prompt]
+    return await _run(command, place, agent.configure(place), within_s)
+
+
+async def list_servers(agent: Agent, installed: InstalledAgents, place: Place, within_s: float) -> Run:
+    """Have it list its MCP servers, with the configuration that is there. Raises like `run_agent`."""
+    return await _run([*installed.command(agent), "mcp", "list"], place, {}, within_s)
+
+
+async def _run(command: Sequence[str], place: Place, more: Mapping[str, str], within_s: float) -> Run:
+    environ = {**_environ(place), **more}
     log = place.home / "output.log"
     started = time.monotonic()
     with log.open("wb") as stream:
         process = await asyncio.create_subprocess_exec(
-            *installed.command(agent), prompt, stdin=DEVNULL, stdout=stream, stderr=stream,
+            *command, stdin=DEVNULL, stdout=stream, stderr=stream,
             cwd=place.project, env=environ, start_new_session=True,
         )  # fmt: skip
     try:

@@ -17,7 +17,7 @@ class RecordingCarrier:
     def __init__(self) -> None:
         self.response: UpstreamResponse | None = None
         self.closed: str | None = None
-        self.is_reused = False
+        self.is_reused = self.is_paused = False
 
     def close(self, cause: str) -> None:
         self.closed = self.closed or cause
@@ -29,8 +29,11 @@ class RecordingCarrier:
         if not self.is_reused:
             self.close(cause)
 
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
     def resume_reading(self) -> None:
-        pass
+        self.is_paused = False
 
     def lend(self) -> None:
         pass

@@ -41,6 +41,12 @@ class ScriptedBody:
         if self.stays_open:
             await self._is_answered.wait()
 
+    async def make_room(self, size: int) -> None:
+        """There is room."""
+
+    def keep_room(self, size: int) -> None:
+        """Nothing is counted."""
+
     def answered(self) -> None:
         self._is_answered.set()
         self.outcomes.append("ok")

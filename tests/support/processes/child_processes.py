@@ -12,6 +12,7 @@ from pathlib import Path
 from support.processes.timeouts import within
 from workspace_server.processes.child_process import ChildProcess, Command
 from workspace_server.processes.confinement import Confinement
+from workspace_server.sources.scripts.execution.script_confinement import script_confinement
 
 ENV = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 
@@ -41,6 +42,25 @@ async def output(command: Command, stdin: bool | bytes = False) -> bytes:
         return await everything(child)
     finally:
         await child.kill()
+
+
+_EXCHANGE = """
+import socket, sys
+sock = socket.socket(socket.AF_UNIX)
+sock.connect(sys.argv[1])
+try:
+    sock.sendall(sys.argv[2].encode())
+    while piece := sock.recv(65536):
+        sys.stdout.buffer.write(piece)
+except OSError:
+    pass
+"""
+
+
+async def answer_to_script(socket: Path, request: str, folder: Path) -> bytes:
+    """What a confined script of the project `folder` gets at a unix socket until that is closed."""
+    fence = script_confinement(folder, folder, {})
+    return await output(python(_EXCHANGE, str(socket), request, confinement=fence))
 
 
 async def until(fact: Callable[[], object], seconds: float = 2) -> None:

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,10 +76,19 @@ class CommandResult:
 
 
 class ManagerHome:
-    """One user's folders, on which managers are started; `forks` is whether their servers may be forked."""
+    """One user's folders, on which managers are started; `forks` is whether their servers may be forked.
 
-    def __init__(self, folder: Path, *, forks: bool = False) -> None:
+    `environ` comes on top of the environment of everything.
+
+    Attributes:
+        python: the interpreter that runs another installation of the program.
+    """
+
+    def __init__(
+        self, folder: Path, *, forks: bool = False, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
+        self.python: str | None = None
         self._forks = forks
         self._environ = {
             **{name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ},
@@ -88,6 +97,7 @@ class ManagerHome:
             "LMTB_STATE_DIR": str(folder / "state"),
             "LMTB_RUNTIME_DIR": str(folder / "run"),
             "LMTB_FORK_SERVERS": str(forks),
+            **(environ or {}),
         }
         (folder / "home").mkdir(parents=True)
         self.paths = Paths.of_user(self._environ)
@@ -111,7 +121,7 @@ class ManagerHome:
         ]
         with log.open("wb") as stream:
             process = await asyncio.create_subprocess_exec(
-                *prefix, sys.executable, "-I", "-m", "manager", "serve", *flags,
+                *prefix, self.python or sys.executable, "-I", "-m", "manager", "serve", *flags,
                 stdin=asyncio.subprocess.DEVNULL, stdout=stream, stderr=stream,
                 cwd=cwd or self.folder, env=self._environ,
             )  # fmt: skip
@@ -146,7 +156,7 @@ class ManagerHome:
     ) -> CommandResult:
         """Run a verb of the command line as this user. `prefix` is a program that is to start it."""
         process = await asyncio.create_subprocess_exec(
-            *prefix, sys.executable, "-I", "-m", "manager", *arguments,
+            *prefix, self.python or sys.executable, "-I", "-m", "manager", *arguments,
             stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd or self.folder, env=self._environ,
         )  # fmt: skip
         out, err = await asyncio.wait_for(process.communicate(given.encode()), STOP_S)
@@ -203,9 +213,9 @@ class ManagerHome:
 
 
 @contextlib.asynccontextmanager
-async def manager_home(folder: Path, *, forks: bool = False) -> AsyncIterator[ManagerHome]:
+async def manager_home(folder: Path, **options: Any) -> AsyncIterator[ManagerHome]:
     """Folders for managers. At the end all of them are stopped, and none may have left a process behind."""
-    home = ManagerHome(folder, forks=forks)
+    home = ManagerHome(folder, **options)
     try:
         yield home
     finally:

@@ -35,3 +35,23 @@ def on_a_full_disk(folder: Path) -> list[str]:
 def beside(pid: int, cwd: Path) -> list[str]:
     """The prefix of a command that sees the same disks as this process."""
     return ["nsenter", "--target", str(pid), "--mount", f"--wd={cwd}", "--"]
+
+
+def _can_hang() -> bool:
+    if not Path("/dev/fuse").exists() or not _can_mount():
+        return False
+    return subprocess.run([*NAMESPACE, f"{_FUSE} /mnt"], check=False, capture_output=True).returncode == 0
+
+
+_FUSE = "exec 9<>/dev/fuse && mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 none"
+"""Mounts a file system whose requests wait in descriptor 9 for a program that would answer them."""
+
+needs_hanging_disks = pytest.mark.skipif(not _can_hang(), reason="needs /dev/fuse and mounts of its own")
+
+
+def on_a_hanging_disk(folder: Path) -> list[str]:
+    """The prefix of a command that finds this folder on a disk that never answers, like a network disk without network.
+
+    The disk goes with the command, which keeps its descriptor.
+    """
+    return [*NAMESPACE, f'{_FUSE} {folder} && exec "$@"', "sh"]

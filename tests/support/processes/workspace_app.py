@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
+from protocol import headers, names
 from protocol.internal.launch import LaunchInstructions
 from support.clients.stateless_requests import SECRET, Caller
 from workspace_server.calls.dispatch import Calls
@@ -32,6 +33,13 @@ class Serving:
     life: Lifetime
     session: ClientSession
     base: str
+
+    async def health(self) -> dict[str, Any]:
+        """What health says to its manager."""
+        sent = {headers.SECRET: self.caller.secret}
+        async with self.session.get(self.base + names.HEALTH_PATH, headers=sent) as response:
+            found: dict[str, Any] = await response.json()
+            return found
 
 
 @asynccontextmanager

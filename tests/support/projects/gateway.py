@@ -16,7 +16,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 
 from manager.client import Control
-from protocol import names
+from protocol import headers, names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.clients.stateless_requests import events
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
@@ -79,6 +79,14 @@ class Project:
         """A client with a session that has shaken hands."""
         client = await SessionClient.connect(self.gateway.http, self.gateway.manager.address)
         assert (await client.handshake(self.root)).payload["ok"] is True
+        return client
+
+    async def session_of(self, name: str) -> SessionClient:
+        """A client with a session and this name, at the workspace endpoint."""
+        client = SessionClient(self.gateway.http, self.url)
+        me = {"name": name, "version": "1"}
+        params = {"protocolVersion": client.revision, "capabilities": {}, "clientInfo": me}
+        client.session = (await client.ask(names.INITIALIZE, params)).headers[headers.SESSION]
         return client
 
     def tool(self, name: str, script: str | bytes = "print(1)\n", toml: str = "", **members: Any) -> Path:

@@ -24,7 +24,13 @@ from support.servers.remote_server import ScriptedRemoteServer
 
 @dataclass
 class OAuthServer:
-    """Both servers. `valid` are the access tokens, `refresh` the refresh tokens in force."""
+    """Both servers.
+
+    Attributes:
+        valid: the access tokens in force; `refresh`: the refresh tokens.
+        refused: how many requests got 401.
+        page: where to sign in, if not at the origin.
+    """
 
     url: str = ""
     origin: str = ""
@@ -36,13 +42,16 @@ class OAuthServer:
     grants: Counter[str] = field(default_factory=Counter)
     token_requests: list[dict[str, str]] = field(default_factory=list)
     issuer: str = ""
+    page: str = ""
     expires_in: int | None = 3600
     broken: bool = False
+    refused: int = 0
 
     async def mcp(self, request: web.Request) -> web.StreamResponse:
         """The resource."""
         if request.headers.get("Authorization", "").removeprefix("Bearer ") in self.valid:
             return await self.remote.handle(request)
+        self.refused += 1
         named = f'Bearer resource_metadata="{self.origin}/.well-known/oauth-protected-resource/mcp"'
         return web.Response(status=401, headers={"WWW-Authenticate": named})
 
@@ -57,7 +66,7 @@ class OAuthServer:
         return web.json_response(
             {
                 "issuer": self.issuer or self.origin,
-                "authorization_endpoint": f"{self.origin}/authorize",
+                "authorization_endpoint": self.page or f"{self.origin}/authorize",
                 "token_endpoint": f"{self.origin}/token",
                 "registration_endpoint": f"{self.origin}/register",
                 "response_types_supported": ["code"],

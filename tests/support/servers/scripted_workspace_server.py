@@ -190,7 +190,7 @@ class ScriptedWorkspaceServer:
         root: the workspace folder it serves; `folders` are all it registers.
         tools: what `tools/list` shows.
         received: every POST, oldest first; `health_asked` counts health requests.
-        is_healthy: whether it echoes its nonce.
+        is_healthy: whether it echoes its nonce; `is_well`: whether it says that all is well.
         is_silent: whether it renews nothing.
         secret: what the manager gave it at its registration.
         port: where it listens; set before serving, a port to take, else one the system chooses.
@@ -204,7 +204,7 @@ class ScriptedWorkspaceServer:
         self.received: list[Received] = []
         self.session_id = f"external-{secrets.token_hex(4)}"
         self.nonce = secrets.token_hex(8)
-        self.is_healthy = True
+        self.is_healthy = self.is_well = True
         self.is_silent = False
         self.health_asked = 0
         self.secret: str | None = None
@@ -299,6 +299,8 @@ class ScriptedWorkspaceServer:
         self.health_asked += 1
         if not self.is_healthy:
             return web.json_response({"ok": False}, status=503)
+        if not self.is_well:
+            return web.json_response({"ok": False, "nonce": self.nonce}, status=503)
         return web.json_response({"ok": True, "nonce": self.nonce, "extra": {"kept": [1, None]}})
 
     async def _post(self, request: web.Request) -> web.StreamResponse:

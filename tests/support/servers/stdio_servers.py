@@ -57,7 +57,12 @@ def echo(m): answer(m["id"], text(json.dumps(m["params"], ensure_ascii=False)))
 
 def program(body: str) -> tuple[str, ...]:
     """The command of a server."""
-    return (sys.executable, "-I", "-S", "-c", _PRELUDE + textwrap.dedent(body))
+    return (sys.executable, "-I", "-S", "-c", source(body))
+
+
+def source(body: str) -> str:
+    """The text of a server's program."""
+    return _PRELUDE + textwrap.dedent(body)
 
 
 async def environment() -> Mapping[str, str]:
@@ -74,6 +79,7 @@ async def stdio_source(
     policy: Callable[[], RestartPolicy] = RestartPolicy,
     cache: Any = None,
     env: Mapping[str, str] | None = None,
+    variables: Callable[[], Mapping[str, str]] = dict,
     **entry: Any,
 ) -> AsyncIterator[StdioSource]:
     """A source for the time of the block; afterwards nothing it started may be left."""
@@ -93,6 +99,7 @@ async def stdio_source(
         timeouts=timeouts,
         policy=policy,
         cache=cache,
+        variables=variables,
     )
     try:
         yield source

@@ -22,6 +22,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from support.servers import third_party_skills
 from support.servers.serving import App, enveloped, guarded, routed, serve_http, serve_stdio
 from support.servers.third_party_content import (
     CONTENTS,
@@ -44,6 +45,8 @@ def build(state: State) -> Any:
 
     state.bus = InMemorySubscriptionBus()
 
+    resources, contents = third_party_skills.added_to(state.options, RESOURCES, CONTENTS)
+
     async def list_tools(ctx: Any, params: Any) -> Json:
         show_all = ctx.request is not None and ctx.request.headers.get("x-mcp-show-all") == "true"
         return _page("tools", state.tools(show_all), params, state.options.page_size)
@@ -65,11 +68,11 @@ def build(state: State) -> Any:
             return {
                 "contents": [{"uri": uri, "mimeType": "text/plain", "text": uri.removeprefix("demo://item/")}]
             }
-        if uri not in CONTENTS:
+        if uri not in contents:
             raise MCPError(
                 -32602 if ctx.protocol_version == MODERN else -32002, "Resource not found", {"uri": uri}
             )
-        return {"contents": [CONTENTS[uri]]}
+        return {"contents": [contents[uri]]}
 
     async def get_prompt(ctx: Any, params: Any) -> Json:
         return await prompt(state, ctx, params)
@@ -94,7 +97,7 @@ def build(state: State) -> Any:
     arguments: Any = {
         "on_list_tools": list_tools,
         "on_call_tool": call_tool,
-        "on_list_resources": listing("resources", lambda: RESOURCES),
+        "on_list_resources": listing("resources", lambda: resources),
         "on_list_resource_templates": listing("resourceTemplates", lambda: TEMPLATES),
         "on_read_resource": read,
         "on_subscribe_resource": state.watch,
@@ -111,6 +114,7 @@ def build(state: State) -> Any:
     served = {key: enveloped(value) if key.startswith("on_") else value for key, value in arguments.items()}
     server: Any = Server("third-party", version="1.2.3", instructions="Be kind to strangers.", **served)
     server.middleware.append(_foreign_members)
+    third_party_skills.add_skills(server, state.options, MODERN)
     plain_options = server.create_initialization_options
     server.create_initialization_options = lambda *given, **named: plain_options(
         *(given or (_notifying(),)), **named
@@ -200,6 +204,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--chained", action="store_true", help="hide a tool behind tool_search and execute_tool"
     )
+    parser.add_argument("--skills", action="store_true", help="offer skills by the extension")
     parser.add_argument("--start-delay", type=float, default=0.0, help="seconds before it serves")
     parser.add_argument("--search-delay", type=float, default=0.0, help="seconds that tool_search takes")
     return parser.parse_args(arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ import pytest
 
 from protocol import names
 from protocol.errors import Reason, Refusal
+from support.processes.timeouts import GUARD_S
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
@@ -222,6 +223,31 @@ async def test_calls_are_traced_only_when_asked_and_without_secrets(
         said = capfd.readouterr().err
         assert '"tool": "plain"' in said
         assert "canary" not in said.replace("got {'n': 1, 'api_key': 'canary'}", "")
+
+
+class RefusedSource(ScriptedSource):
+    """Its server wants a login. Each listing takes a moment, and counts."""
+
+    listings = 0
+
+    async def list_tools(self) -> Sequence[Tool]:
+        self.listings += 1
+        await asyncio.sleep(0.02)
+        return ()
+
+
+async def test_a_source_that_needs_its_user_is_neither_waited_for_nor_asked_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each look at the sources lists it once more, and each listing that ends is a change."""
+    monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(source_wait, "HELPLESS_WAIT_S", 0.3)
+    source = RefusedSource(identity="remote:away", namespace="away")
+    source.state = "auth_required"
+    async with serving([scripted(), source]) as served, asyncio.timeout(GUARD_S):
+        error = (await served.caller.call("away__x"))["structuredContent"]["error"]
+    assert error["reason"] == "source_unavailable"
+    assert source.listings < 20
 
 
 async def test_a_tool_of_a_source_that_starts_too_slowly_is_not_unknown(

@@ -25,7 +25,8 @@ from workspace_server.trust.store import TrustStore
 class FakeSourceFactory(SourceFactory):
     """Creates sources that do nothing, and records their names."""
 
-    def __init__(self) -> None:
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
         self.made: list[str] = []
 
     def script(self, identity: str, scripts: ScriptSettings, trust: Any) -> Source:
@@ -53,7 +54,7 @@ class SourcesSetup:
             "ws", str(self.root), "1", environ, self.config, self.state, folder / "run"
         )
         self.registry = Registry()
-        self.factory = FakeSourceFactory()
+        self.factory = FakeSourceFactory(self.dependencies)
         self.builtin = ScriptedSource([tool("b")], identity="builtin")
         self.builtin.kind = "builtin"
         self.sources = ActiveSources(self.registry, self.dependencies, [self.builtin], self.factory)
@@ -144,7 +145,9 @@ async def test_denied_tools_stay_denied_if_the_users_file_is_broken_at_start(tmp
     assert (await setup.sources.configure()).approvals == {"deploy": "deny"}
     for broken in ("oops =", f"x = {'9' * 5000}"):
         setup.user(broken)
-        later = ActiveSources(Registry(), setup.dependencies, [setup.builtin], FakeSourceFactory())
+        later = ActiveSources(
+            Registry(), setup.dependencies, [setup.builtin], FakeSourceFactory(setup.dependencies)
+        )
         found = await later.configure()
         assert found.approvals == {"deploy": "deny"}
         assert found.deltas.disabled == ("b",)
@@ -224,8 +227,8 @@ async def test_order_of_sources_is_that_of_their_entries(setup: SourcesSetup) ->
             f'[[mcp.stdio_servers]]\nnamespace = "{name}"\ncommand = ["sleep", "1"]\n' for name in ("z", "a")
         )
     )
-    names = [name for name in await setup.states() if not name.startswith("script")]
-    assert names == ["builtin", "z", "a"]
+    names = [name for name in await setup.states() if not name.startswith(("script", "skills"))]
+    assert names == ["builtin", "language_servers", "z", "a"]
 
 
 async def test_built_in_tools_go_and_come_with_the_file(setup: SourcesSetup) -> None:
@@ -233,4 +236,16 @@ async def test_built_in_tools_go_and_come_with_the_file(setup: SourcesSetup) -> 
         setup.user(text)
         there = list(await setup.states())
         assert ("builtin" in there) is shown
-    assert {tool.name for tool in (await setup.registry.snapshot()).tools} == {"b"}
+    assert "b" in {tool.name for tool in (await setup.registry.snapshot()).tools}
+    assert "language_servers" in there
+
+
+async def test_language_servers_and_the_clangd_tools_follow_their_settings(setup: SourcesSetup) -> None:
+    for text, shown in (
+        ("", ["language_servers"]),
+        ("[clangd]\nenabled = true\n", ["language_servers", "clangd"]),
+        ("[language_servers]\nenabled = false\n[clangd]\nenabled = true\n", []),
+    ):
+        setup.user(text)
+        there = await setup.states()
+        assert [name for name in there if name in ("language_servers", "clangd")] == shown

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from protocol import names
+from protocol.issues import Issue
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
@@ -66,6 +67,15 @@ async def test_an_only_server_is_passed_through_in_any_state() -> None:
     ),
 )
 async def test_a_server_whose_entry_or_tools_are_not_as_it_came_is_not(one: ScriptedSource) -> None:
+    assert not await is_sole(one)
+
+
+@pytest.mark.parametrize(
+    "code", ["TOOL_MEMBERS_REMOVED", "RESOURCE_MEMBERS_REMOVED", "TOOL_NAME_INVALID", "TOOL_SCHEMA_INVALID"]
+)
+async def test_a_server_whose_lists_a_client_would_refuse_is_not(code: str) -> None:
+    one = server()
+    one.found = [Issue("warning", "schema", code, "")]
     assert not await is_sole(one)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -183,6 +184,42 @@ async def test_no_source_at_all_is_an_empty_list_with_a_warning() -> None:
     assert codes_of(snapshot) == [("warning", "NO_SOURCES")]
 
 
+class FailsThenHangs(ScriptedSource):
+    """Its first listing fails when told to, and the next one hangs."""
+
+    def __init__(self) -> None:
+        super().__init__(identity="up", namespace="up")
+        self.fails, self.hangs = asyncio.Event(), asyncio.Event()
+
+    async def list_tools(self) -> Sequence[Tool]:
+        if self.fails.is_set():
+            self.hangs.set()
+            await asyncio.Event().wait()
+        await self.fails.wait()
+        raise OSError("no answer")
+
+
+async def test_a_request_waits_its_own_time_at_most_and_not_for_each_of_two_listings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A listing that runs already may be too old for it, so that it needs the next one as well."""
+    loop = asyncio.get_running_loop()
+    clock, late = loop.time, [0.0]
+    monkeypatch.setattr(loop, "time", lambda: clock() + late[0])
+    source = FailsThenHangs()
+    registry = Registry([source])
+    await registry.snapshot(0.0)
+    asked = asyncio.create_task(registry.snapshot(50.0))
+    await asyncio.sleep(0)
+    late[0] = 30.0
+    source.fails.set()
+    await source.hangs.wait()
+    late[0] = 51.0
+    async with asyncio.timeout(5):
+        await asked
+    await registry.close()
+
+
 async def test_hung_source_delays_the_list_once_and_says_when_it_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -297,3 +334,27 @@ async def test_close_closes_every_source_even_when_one_fails() -> None:
     other = ScriptedSource(identity="up", namespace="up")
     await Registry([Stubborn(), other]).close()
     assert other.closed
+
+
+async def test_names_winners_and_issues_do_not_depend_on_the_order_of_the_sources() -> None:
+    """So a restart changes nothing, whichever source answers first. A script wins, then a built-in, then a server."""
+
+    def sources() -> list[ScriptedSource]:
+        remote = ScriptedSource([tool("run"), tool("look")], identity="remote:z")
+        local = ScriptedSource([tool("look"), tool("run")], identity="stdio:a")
+        remote.kind, local.kind = "remote", "stdio"
+        named = ScriptedSource([tool("run"), tool("a.b"), tool("a_b")], identity="stdio:up", namespace="up")
+        return [ScriptedSource([tool("run")]), builtin("look"), remote, local, named]
+
+    tables = set()
+    for order in permutations(range(5)):
+        made = sources()
+        snapshot = await Registry([made[place] for place in order]).snapshot()
+        named = tuple((one.name, one.source.id, one.tool.name) for one in snapshot.tools)
+        tables.add((named, tuple(sorted(str(issue) for issue in snapshot.issues))))
+    ((named, issues),) = tables
+    assert {("run", "script", "run"), ("look", "builtin", "look"), ("up__run", "stdio:up", "run")} <= set(
+        named
+    )
+    assert ("stdio_a__run", "stdio:a", "run") in named
+    assert sum("TOOL_NAME_CLASH" in issue for issue in issues) == 4

@@ -22,6 +22,7 @@ def names_in(toolset: Toolset) -> list[str]:
 async def test_quick_changes_are_announced_once_and_undone_ones_never(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(toolset_module, "SOON_S", 0.05)
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.05)
     source = ScriptedSource([tool("a")])
     toolset = Toolset(Registry([source]), check_interval_s=60)
@@ -39,6 +40,26 @@ async def test_quick_changes_are_announced_once_and_undone_ones_never(
     await toolset.current()
     await asyncio.sleep(0.15)
     assert announced == [["d"]]
+    await toolset.close()
+
+
+async def test_the_first_change_is_announced_soon_and_the_next_only_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolset_module, "COALESCE_S", 3600.0)
+    source = ScriptedSource([tool("a")])
+    toolset = Toolset(Registry([source]), check_interval_s=3600)
+    announced = asyncio.Event()
+    toolset.listen(lambda _: announced.set())
+    await toolset.current()
+    source.tools = (tool("b"),)
+    await toolset.current()
+    await asyncio.wait_for(announced.wait(), 10)
+    announced.clear()
+    source.tools = (tool("c"),)
+    await toolset.current()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(announced.wait(), 0.1)
     await toolset.close()
 
 
@@ -89,6 +110,19 @@ async def test_only_what_changes_a_list_in_some_mode_is_announced(
         assert [one["name"] for one in view.listed(Mode.NORMAL)] == ["a", "execute_tool", "tool_search"]
     if change == "issue only":
         assert [issue.code for issue in toolset.issues()] == ["SOMETHING"]
+    await toolset.close()
+
+
+async def test_issues_are_limited_in_number_and_length_and_what_is_left_out_is_counted() -> None:
+    source = ScriptedSource()
+    source.found += [Issue("warning", "script", "ODD", "x" * 9_000, f"t{number}") for number in range(3_000)]
+    source.found.append(Issue("error", "config", "LAST", "is broken", details="y" * 9_000))
+    toolset = Toolset(Registry([source]))
+    await toolset.current()
+    first, *_, last = found = toolset.issues()
+    assert (first.code, len(found)) == ("LAST", 201)
+    assert last.message.startswith("2801 more problems are not listed")
+    assert max(len(one.message) + len(one.details or "") for one in found) < 1_100
     await toolset.close()
 
 

@@ -31,7 +31,7 @@ def test_a_secret_is_stored_listed_and_removed(home: Home) -> None:
     assert home.run("secrets", "list").output == "No secret is stored.\n"
     assert home.run("secrets", "set", "GH", "--stdin", text=f"{VALUE}\n").exit_code == 0
     assert home.run("secrets", "list").output == "GH\n"
-    assert home.json("secrets", "list") == {"keys": ["GH"]}
+    assert home.json("secrets", "list") == {"ok": True, "keys": ["GH"]}
     assert home.run("secrets", "delete", "GH").exit_code == 0
     assert home.run("secrets", "list").output == "No secret is stored.\n"
     again = home.run("secrets", "delete", "GH")

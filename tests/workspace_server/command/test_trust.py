@@ -55,7 +55,7 @@ def test_no_secret_is_shown_or_kept(full: Home) -> None:
 def test_where_nobody_can_be_asked_nothing_is_trusted(full: Home) -> None:
     result = full.run("trust", full.root, text="y\n")
     assert result.exit_code == 1
-    assert f"lmtb trust --yes {full.root}" in result.output
+    assert f"lmtb trust {full.root} --yes" in result.output
     assert "script tool hello" in result.output
     assert set(full.states().values()) == {"new"}
     assert not full.state_dir.exists()
@@ -173,7 +173,16 @@ def test_a_workspace_that_brings_nothing_needs_nothing(home: Home) -> None:
     result = home.run("trust", home.root, "--yes")
     assert result.exit_code == 1
     assert "contains nothing that needs trust" in result.output
+    assert "nothing to do" in result.output
     assert not home.state_dir.exists()
+
+
+def test_a_workspace_whose_file_is_broken_is_told_to_correct_it(home: Home) -> None:
+    (home.root / ".mcp.json").write_text("{ bad")
+    result = home.run("trust", home.root, "--yes")
+    assert result.exit_code == 1
+    assert "nothing to do" not in result.output
+    assert "Next step: correct what is listed above" in result.output
 
 
 # -- the difference --------------------------------------------------------------------------------------
@@ -231,6 +240,11 @@ def test_everything_but_yes_is_no(home: Home, answer: str) -> None:
 # -- taking back, listing, faults --------------------------------------------------------------------------
 
 
+def test_the_command_that_revokes_trust_can_be_pasted_into_a_shell(full: Home, tmp_path: Path) -> None:
+    moved = full.root.rename(tmp_path / "my project")
+    assert f"Revoke with: lmtb untrust '{moved}'" in full.run("trust", moved, "--yes").output
+
+
 def test_untrusting_takes_everything_back(full: Home) -> None:
     full.run("trust", full.root, "--yes")
     assert full.run("untrust", full.root).exit_code == 0
@@ -281,7 +295,7 @@ def test_a_folder_that_is_none_is_refused(home: Home) -> None:
         result = home.run("trust", path)
         assert result.exit_code == 1 and "is not a folder" in result.output
     refusal = home.json("trust", home.root / "missing")
-    assert refusal["ok"] is False and refusal["reason"] == "no_folder"
+    assert refusal["ok"] is False and refusal["error"]["reason"] == "no_folder"
 
 
 @pytest.mark.parametrize("arguments", [[], ["--list", "."], ["--nonsense"]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 import tomllib
 from pathlib import Path
 
@@ -103,6 +104,15 @@ def test_an_invalid_file_is_not_changed(home: ConfigHome, text: str) -> None:
     with pytest.raises(edit.ConfigEditError):
         edit.set_tool_enabled(file, "gh__a", False, defaults=DEFAULTS)
     assert file.read_text() == text
+
+
+@pytest.mark.parametrize("line", ["a." * 100_000 + "a = 1\n", ("a." * 15 + "k{} = 1\n") * 2_000])
+def test_a_file_that_takes_minutes_to_edit_is_refused(home: ConfigHome, line: str) -> None:
+    file = home.user(line)
+    started = time.thread_time()
+    with pytest.raises(edit.ConfigEditError, match="cannot be changed"):
+        edit.set_approval(file, "x", "ask")
+    assert time.thread_time() - started < 2
 
 
 def test_on_a_full_disk_the_old_file_stays(home: ConfigHome, monkeypatch: pytest.MonkeyPatch) -> None:

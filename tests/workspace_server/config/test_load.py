@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,21 @@ def test_servers_come_in_configuration_order(home: ConfigHome) -> None:
     assert found.issues == ()
 
 
+def test_a_server_of_the_user_can_be_for_some_projects_only(home: ConfigHome) -> None:
+    here, there = f'projects = ["/nowhere", "{home.root}/"]', 'projects = ["/nowhere"]'
+    entries = {"a": here, "b": there, "c": "projects = 1"}
+    home.user("".join(STDIO.format(name=name) + line for name, line in entries.items()))
+    found = home.current()
+    assert [one.namespace for one in found.stdio] == ["a"]
+    assert [issue.code for issue in found.issues] == ["CONFIG_ENTRY_SKIPPED"]
+
+
+def test_a_project_cannot_choose_projects(home: ConfigHome) -> None:
+    home.workspace(STDIO.format(name="a") + 'projects = ["/nowhere"]')
+    assert [one.namespace for one in home.current().stdio] == ["a"]
+    assert home.codes() == ["CONFIG_UNKNOWN_KEY"]
+
+
 def test_every_change_is_seen_at_the_next_refresh(home: ConfigHome) -> None:
     """Same length, same second; appearing, disappearing."""
     assert home.current().stdio == ()
@@ -51,6 +67,26 @@ def test_every_change_is_seen_at_the_next_refresh(home: ConfigHome) -> None:
     assert [one.namespace for one in home.current().stdio] == ["b"]
     file.unlink()
     assert home.current().stdio == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a." * 400_000 + "a = 1", "line 1: a key has more than 16 parts"),
+        ("[tools]\n[" + "a." * 400_000 + "a]", "line 2: a key has more than 16 parts"),
+        ("[scripts]\ntools_path = [" + '"x",' * 200_000 + "]", "50 folders"),
+        ('[scripts]\ntools_path = ["' + "x/" * 400_000 + '"]', "1024 characters"),
+        ("".join(f"k{number} = 1\n" for number in range(50_000)), "and 49990 more; it is ignored"),
+        ("[approvals]\n" + "".join(f'k{number} = "allow"\n' for number in range(40_000)), "and 39990 more"),
+    ],
+)
+def test_a_hostile_file_costs_one_short_issue(home: ConfigHome, text: str, said: str) -> None:
+    home.workspace(text)
+    started = time.thread_time()
+    (issue,) = home.current().issues
+    assert time.thread_time() - started < 5
+    assert said in issue.message
+    assert len(issue.message) < 400
 
 
 @pytest.mark.parametrize(("age_ns", "seen"), [(0, True), (3_600 * 10**9, False)])
@@ -210,7 +246,7 @@ def test_an_invalid_approval_permits_nothing(home: ConfigHome) -> None:
     assert found.approvals == {"rm": "deny", "ls": "deny"}
     assert [issue.level for issue in found.issues] == ["error", "error"]
     assert "workspace.toml, line 2: " in found.issues[0].message
-    assert "did you mean deny? until it is corrected, calls are denied" in found.issues[0].message
+    assert "did you mean deny?; until it is corrected, calls are denied" in found.issues[0].message
 
 
 @pytest.mark.parametrize("key", ["disabledDelta", "unexposedDelta"])
@@ -256,15 +292,35 @@ def test_a_rule_whose_names_cannot_be_read_hides_every_tool(home: ConfigHome, te
     assert home.current().deltas.closed is False
 
 
-def test_an_unknown_key_is_told_with_the_nearest_one(home: ConfigHome) -> None:
-    home.user("\ncall_timeuot_s = 3\n[tools]\nexposedDetla = []\n[scripts]\ntool_path = []\n")
-    (issue,) = home.current().issues
-    assert (
-        "workspace.toml, line 2: unknown: call_timeuot_s, tools.exposedDetla, scripts.tool_path"
-        in issue.message
+def test_each_unknown_key_is_told_with_its_line_and_the_nearest_one(home: ConfigHome) -> None:
+    home.user("\ncall_timeuot_s = 3\n[tools]\nexposedDetla = []\n[scripts]\ntool_path = []\n[bultin]\n")
+    found = {issue.message.partition("workspace.toml, ")[2] for issue in home.current().issues}
+    assert found == {
+        "line 2: unknown: call_timeuot_s; it is ignored; did you mean call_timeout_s?",
+        "line 4: unknown: tools.exposedDetla; it is ignored; did you mean tools.exposedDelta?",
+        "line 6: unknown: scripts.tool_path; it is ignored; did you mean scripts.tools_path?",
+        "line 7: unknown: bultin; it is ignored; did you mean builtin?",
+    }
+
+
+def test_keys_and_values_of_an_entry_are_told_with_their_line(home: ConfigHome) -> None:
+    home.user(
+        STDIO.format(name="a") + "timeuot_s = 3\n"
+        '[[mcp.stdio_servers]]\nnamespace = "b"\ncomand = ["x"]\n'
+        '[[mcp.stdio_servers]]\ncommand = ["x"]\nnamespace = "c"\nsharing = "calls"\n'
     )
-    for meant in ("call_timeout_s", "tools.exposedDelta", "scripts.tools_path"):
-        assert f"did you mean {meant}?" in issue.message
+    home.put(".mcp.json", '{"mcpServers": {\n "d": {"command": "x"},\n "e": {\n  "type": "sdtio"}}}')
+    home.put(".vscode/mcp.json", '{"server": {}}')
+    first = len(STDIO.format(name="a").splitlines()) + 1
+    found = {issue.message.partition(", ")[2] for issue in home.current().issues}
+    assert {
+        f'entry "a", line {first}: unknown: timeuot_s; it is ignored; did you mean timeout_s?',
+        f'entry "b", line {first + 3}: "command" is missing, but there is "comand"; the entry is skipped',
+        f'entry "c", line {first + 7}: "sharing" must be one of workspace, session, call; did you mean call?; '
+        "the entry is skipped",
+        'entry "e", line 4: "type" must be one of stdio, http, sse; did you mean stdio?; the entry is skipped',
+        "line 1: unknown: server; it is ignored; did you mean servers?",
+    } <= found
 
 
 def test_unchanged_files_are_not_read_again(tmp_path: Path) -> None:
@@ -303,4 +359,44 @@ def test_either_file_can_disable_the_built_in_tools(
     home.user(f"[builtin]\n{user}")
     home.workspace(f"[builtin]\n{workspace}")
     assert home.current().builtin is there
+    assert home.codes() == codes
+
+
+@pytest.mark.parametrize(
+    ("user", "workspace", "there", "codes"),
+    [
+        ("", "", True, []),
+        ("[language_servers]\nenabled = false", "", False, []),
+        ("[language_servers]\nenabled = false", "[language_servers]\nenabled = true", False, []),
+        ("", "[language_servers]\nenabled = 1", False, ["CONFIG_INVALID_VALUE"]),
+        ("[builtin]\nenabled = false", "", False, []),
+        ("[builtin]\nenabled = false\n[language_servers]\nenabled = true", "", True, []),
+        ("[language_servers]\nenable = false", "", True, ["CONFIG_UNKNOWN_KEY"]),
+    ],
+)
+def test_language_servers_follow_the_built_in_tools_unless_a_file_says_otherwise(
+    home: ConfigHome, user: str, workspace: str, there: bool, codes: list[str]
+) -> None:
+    home.user(user)
+    home.workspace(workspace)
+    assert home.current().language_servers is there
+    assert home.codes() == codes
+
+
+@pytest.mark.parametrize(
+    ("user", "workspace", "there", "codes"),
+    [
+        ("", "", True, []),
+        ("enabled = false", "enabled = true", False, []),
+        ("", "enabled = false", False, []),
+        ("", 'enabled = "no"', False, ["CONFIG_INVALID_VALUE"]),
+        ("enable = false", "", True, ["CONFIG_UNKNOWN_KEY"]),
+    ],
+)
+def test_either_file_can_switch_skills_off(
+    home: ConfigHome, user: str, workspace: str, there: bool, codes: list[str]
+) -> None:
+    home.user(f"[skills]\n{user}")
+    home.workspace(f"[skills]\n{workspace}")
+    assert home.current().skills is there
     assert home.codes() == codes

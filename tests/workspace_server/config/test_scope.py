@@ -43,6 +43,40 @@ def test_workspace_settings_do_not_show_what_the_user_hid(home: ConfigHome) -> N
     assert apply_widening(found).deltas == PolicyDeltas(enabled=("shared",), disabled=("both",))
 
 
+@pytest.mark.parametrize("value", ['"true"', "1", "[true]"])
+def test_a_scope_that_cannot_be_read_hides_what_either_scope_hides(home: ConfigHome, value: str) -> None:
+    home.user('[tools]\ndisabledDelta = ["mine"]\nenabledDelta = ["wanted", "shared"]\n')
+    home.workspace(
+        f"useWorkspaceSettings = {value}\n"
+        '[tools]\ndisabledDelta = ["theirs"]\nunexposedDelta = ["u"]\nenabledDelta = ["shared", "more"]\n'
+    )
+    found = home.current()
+    assert found.deltas == PolicyDeltas(unexposed=("u",), enabled=("shared",), disabled=("mine", "theirs"))
+    assert apply_widening(found) is found, "there is nothing to trust"
+    (issue,) = found.issues
+    assert (issue.level, issue.code) == ("error", "CONFIG_INVALID_VALUE")
+    assert "only tools that both your settings and the project's offer" in issue.message
+
+
+@pytest.mark.parametrize("key", ["useWorkspaceSetting", "useworkspacesettings"])
+def test_the_same_holds_for_a_misspelt_scope(home: ConfigHome, key: str) -> None:
+    home.workspace(f'{key} = true\n[tools]\ndisabledDelta = ["d"]\n')
+    assert home.current().deltas == PolicyDeltas(disabled=("d",))
+    (issue,) = home.current().issues
+    assert f'"{key}" is unknown; did you mean useWorkspaceSettings?' in issue.message
+
+
+def test_a_misspelt_scope_that_says_false_changes_nothing(home: ConfigHome) -> None:
+    home.workspace('useWorkspaceSetting = false\n[tools]\ndisabledDelta = ["d"]\n')
+    assert home.current().deltas == PolicyDeltas()
+
+
+def test_the_same_holds_for_an_editors_file(home: ConfigHome) -> None:
+    settings = {"lmToolsBridge.useWorkspaceSettings": "yes", "lmToolsBridge.tools.disabledDelta": ["d"]}
+    home.put(".vscode/settings.json", settings)
+    assert home.current().deltas == PolicyDeltas(disabled=("d",))
+
+
 def test_schema_defaults_of_a_workspace_are_pending(home: ConfigHome) -> None:
     home.user('[tools]\nschemaDefaults = ["a.b=1"]\n')
     home.workspace(USE + '[tools]\nschemaDefaults = [\'a.b={"x,y",2}\', "no", "t.p=[1]"]\n')

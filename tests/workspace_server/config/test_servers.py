@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -149,7 +150,9 @@ def test_an_invalid_entry_is_skipped_by_name_and_others_are_used(
     (issue,) = found.issues
     assert (issue.level, issue.code) == ("warning", "CONFIG_ENTRY_SKIPPED")
     entry = f"mcp.{table}[1]" if kind == "nameless" else "bad"
-    assert issue.message.startswith(f'.lm-tools-bridge/workspace.toml, entry "{entry}": ')
+    assert re.match(
+        rf'.lm-tools-bridge/workspace.toml, entry "{re.escape(entry)}", line [1-4]: ', issue.message
+    )
 
 
 def test_entries_for_claude_code(home: ConfigHome) -> None:
@@ -295,7 +298,7 @@ def test_a_placeholder_without_a_value_keeps_its_server_from_starting(
     assert [one.namespace for one in found.servers if one.enabled] == ["good"]
     (issue,) = found.issues
     assert (issue.level, issue.code) == ("error", "CONFIG_UNRESOLVED_VARIABLE")
-    assert issue.message.startswith(f'{file}, entry "bad": {name} has no value')
+    assert issue.message.startswith(f'{file}, entry "bad", line 1: {name} has no value')
     assert ('"export NOPE=…"' in issue.message) is (name == "NOPE")
 
 
@@ -397,7 +400,7 @@ def test_a_bad_imported_entry_is_skipped_by_name(home: ConfigHome, entry: object
     found = home.current()
     assert [one.namespace for one in found.servers] == ["good"]
     assert [issue.code for issue in found.issues] == ["CONFIG_ENTRY_SKIPPED"]
-    assert found.issues[0].message.startswith('.mcp.json, entry "bad": ')
+    assert re.match('.mcp.json, entry "bad"(, line 1)?: ', found.issues[0].message)
 
 
 def test_an_empty_namespace_leaves_the_tools_their_own_names(home: ConfigHome) -> None:

@@ -63,7 +63,9 @@ async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str 
         assert source.calls == []
 
 
-@pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/mcp/inspect", "/mcp/refresh", "/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/mcp/health", "/mcp/lifeline", "/mcp/inspect", "/mcp/refresh", "/mcp/calls", "/nowhere"]
+)
 @pytest.mark.parametrize("bad", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
 async def test_every_route_has_the_same_admission_checks(path: str, bad: dict[str, str]) -> None:
     async with serving([ScriptedSource()]) as served:
@@ -102,6 +104,7 @@ async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
     [
         ("GET", "/mcp/lifeline"),
         ("GET", "/mcp/inspect"),
+        ("GET", "/mcp/calls"),
         ("POST", "/mcp/refresh"),
         ("GET", "/nowhere"),
         ("OPTIONS", "/mcp"),
@@ -114,8 +117,22 @@ async def test_only_health_is_answered_without_the_secret(method: str, path: str
         async with served.session.request(method, served.base + path) as response:
             assert response.status == 401
         await served.caller.result(names.TOOLS_LIST)
-        status, health = await refused(served, "GET", "/mcp/health")
-        assert status == 200
+        assert await refused(served, "GET", "/mcp/health") == (200, {"ok": True, "nonce": "nonce-1"})
+
+
+@pytest.mark.parametrize("secret", [None, "", SECRET + "x", SECRET.upper()])
+async def test_health_without_the_secret_only_proves_the_identity(secret: str | None) -> None:
+    sent = {} if secret is None else {headers.SECRET: secret}
+    async with serving([ScriptedSource([tool("a")])]) as served:
+        await served.caller.result(names.TOOLS_LIST)
+        answer = await refused(served, "GET", "/mcp/health", headers=sent)
+        assert answer == (200, {"ok": True, "nonce": "nonce-1"})
+
+
+async def test_health_with_the_secret_describes_the_server_and_its_sources() -> None:
+    async with serving([ScriptedSource([tool("a")])]) as served:
+        await served.caller.result(names.TOOLS_LIST)
+        health = await served.health()
         assert (health["ok"], health["nonce"], health["workspace"]) == (True, "nonce-1", "ws-1")
         assert (health["root"], health["version"]) == ("/somewhere", "1.2.3")
         (source,) = health["sources"]
@@ -124,6 +141,7 @@ async def test_only_health_is_answered_without_the_secret(method: str, path: str
             "id": "script",
             "kind": "script",
             "namespace": None,
+            "file": None,
             "state": "ready",
             "tools": 1,
             "toolCount": 1,
@@ -147,6 +165,12 @@ async def test_health_never_waits_for_a_source() -> None:
         (b"{", {}, 400, -32700),
         (b"[]", {}, 400, -32600),
         (b'{"jsonrpc":"2.0","id":null,"method":"x"}', {}, 400, -32600),
+        (
+            json.dumps(CALL).encode().replace(b'"arguments": {}', b'"arguments": {"x": "\xe9"}'),
+            {},
+            400,
+            -32700,
+        ),
         (None, {headers.METHOD: "tools/list"}, 400, -32020),
         (None, {headers.NAME: "b"}, 400, -32020),
         (None, {headers.VERSION: "2025-11-25"}, 400, -32020),
@@ -222,8 +246,7 @@ async def test_modern_notification_is_accepted_and_a_modern_response_is_not() ->
 
 async def going_on(served: Serving) -> int:
     """How many calls go on without their clients, as health says."""
-    async with served.session.get(f"{served.base}{names.HEALTH_PATH}") as response:
-        return int((await response.json())["tasks"])
+    return int((await served.health())["tasks"])
 
 
 async def test_a_call_that_waits_for_its_client_is_let_go_by_its_state() -> None:
@@ -338,5 +361,5 @@ async def test_health_counts_tools_once_a_manager_holds_the_lifeline() -> None:
     async with serving([ScriptedSource([tool("a"), tool("b")])]) as served, asyncio.timeout(5):
         sent = {headers.SECRET: SECRET}
         async with served.session.get(f"{served.base}/mcp/lifeline", headers=sent):
-            while (await refused(served, "GET", "/mcp/health"))[1]["sources"][0]["tools"] != 2:
+            while (await served.health())["sources"][0]["tools"] != 2:
                 await asyncio.sleep(0)

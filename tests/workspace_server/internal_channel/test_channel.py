@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support.processes.child_processes import answer_to_script
 from support.processes.timeouts import within
 from workspace_server.internal_channel.channel import InternalChannel
 from workspace_server.internal_channel.limits import DEFAULTS, ChannelLimits
@@ -137,6 +139,17 @@ async def peer(server: Running) -> Peer:
 
 
 # who may talk ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="scripts are confined on Linux")
+async def test_a_confined_script_gets_no_answer_although_it_can_read_the_token(
+    server: Running, tmp_path: Path
+) -> None:
+    found = json.loads((tmp_path / "run" / "internal" / "w.json").read_text())
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"auth": found["auth"]}}
+    text = json.dumps(message) + "\n"
+    assert await answer_to_script(Path(found["socket"]), text, tmp_path / "project") == b""
+    assert "result" in await (await server.peer()).ask("tools/list")
 
 
 @pytest.mark.parametrize("auth", ["", "0" * 64, "ü", 7, None, ["x"]])

@@ -106,6 +106,22 @@ def test_outside_processes_cannot_be_signalled(run: Any) -> None:
     assert run(output(python(script))) == b"reached\n"
 
 
+@landlock(6)
+def test_abstract_sockets_of_others_cannot_be_reached(run: Any) -> None:
+    script = (
+        "import socket, sys\n"
+        "print(socket.socket(socket.AF_UNIX).connect_ex('\\0' + sys.argv[1]), end=' ')\n"
+        "own = socket.socket(socket.AF_UNIX); own.bind('\\0' + sys.argv[1] + 'own'); own.listen()\n"
+        "print(socket.socket(socket.AF_UNIX).connect_ex('\\0' + sys.argv[1] + 'own'))\n"
+    )
+    name = f"lmtb-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        assert run(output(python(script, name, confinement=Confinement()))) == b"1 0\n"
+        assert run(output(python(script, name))) == b"0 0\n"
+
+
 @landlock(1)
 def test_descendants_have_the_same_restrictions(run: Any, tmp_path: Path) -> None:
     script = f"setsid sh -c 'echo x > {tmp_path}/new'; ls {tmp_path}"

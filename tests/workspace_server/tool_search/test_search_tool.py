@@ -167,7 +167,6 @@ def test_definitions_have_valid_schemas(definition: dict[str, Any]) -> None:
 
 
 def test_nothing_is_required_of_a_search_and_a_name_of_a_call() -> None:
-    assert SearchTool.DEFINITION == TOOL_SEARCH
     assert "required" not in TOOL_SEARCH["inputSchema"]
     assert TOOL_SEARCH["inputSchema"]["properties"]["max_results"]["default"] == 5
     assert EXECUTE_TOOL["inputSchema"]["required"] == ["name"]

@@ -48,6 +48,17 @@ def test_nothing_running_is_a_warning_that_says_how_to_start(diagnose: Any) -> N
     assert "lmtb up" in found["manager"]["hint"]
 
 
+def test_clients_are_checked_by_their_files_alone_without_a_manager(diagnose: Any, run: Any) -> None:
+    added = run("client", "add", "codex", "--port", "48123", "--yes", "--json")
+    file = Path(json.loads(added.stdout)["clients"][0]["file"])
+    file.write_text(file.read_text().replace("required = true\n", ""))
+    _, found = diagnose()
+    assert found["clients"]["level"] == "warn"
+    assert found["clients"]["message"].startswith("Codex: only the files are checked")
+    assert "lmtb up" in found["clients"]["hint"]
+    assert found["Codex"]["hint"] == "lmtb client add codex"
+
+
 def test_other_version_is_a_warning(diagnose: Any, control: Any) -> None:
     control.say("GET /mcp/status", healthy(version="0.0.0"))
     _, found = diagnose()
@@ -218,3 +229,43 @@ def test_servers_that_a_client_starts_itself_are_a_warning(
     assert found["client servers"]["hint"].endswith(f"lmtb adopt --cwd '{root}'")
     (root / ".mcp.json").write_text("{}")
     assert "client servers" not in diagnose()[1]
+
+
+def test_a_folder_that_cannot_be_made_fails(diagnose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.os, "access", lambda path, mode: False)
+    code, found = diagnose()
+    assert code == exit_codes.FAILED
+    assert found["state folder"]["level"] == "fail"
+    assert "cannot be made" in found["state folder"]["message"]
+
+
+def test_a_current_folder_that_is_gone_fails_no_check(
+    diagnose: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, found = diagnose()
+    assert code == exit_codes.OK
+    assert "no longer exists" in found["clients"]["message"]
+
+
+def test_languages_of_running_workspaces_are_told(
+    diagnose: Any, control: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = tmp_path / "project"
+    (project / ".venv" / "bin").mkdir(parents=True)
+    (project / "main.lua").write_text("")
+    (project / "main.py").write_text("")
+    program = project / ".venv" / "bin" / "ruff"
+    program.write_text(f"#!/bin/sh\ntouch {project}/ran\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    server = {"workspace": "p-1", "root": str(project), "state": "ready", "sources": []}
+    control.say("GET /mcp/status", healthy(instanceDetails=[server]))
+    _, found = diagnose()
+    told = found["languages"]
+    assert "lua" in told["message"]
+    assert "lmtb languages" in told["message"]
+    assert not (project / "ran").exists()

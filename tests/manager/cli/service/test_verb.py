@@ -37,6 +37,17 @@ def test_install_asks_first_and_does_nothing_without_a_yes(systemd: Systemd, run
     assert systemd.calls() == []
 
 
+def test_with_json_nothing_is_asked_and_the_plan_is_printed(systemd: Systemd, run: Any) -> None:
+    refused = json.loads(run("service", "install", "--json").stdout)
+    assert (refused["ok"], refused["error"]["reason"]) == (False, "not_confirmed")
+    assert systemd.calls() == []
+    done = json.loads(run("service", "install", "--json", "--yes").stdout)
+    assert done.keys() == {"ok", "result", "written", "removed", "commands", "notes"}
+    assert str(systemd.service) in done["written"]
+    removed = json.loads(run("service", "uninstall", "--json", "--yes").stdout)
+    assert removed["result"] == "done" and str(systemd.service) in removed["removed"]
+
+
 def test_second_install_changes_nothing(systemd: Systemd, run: Any) -> None:
     run("service", "install", "--yes")
     before = systemd.calls()
@@ -112,7 +123,7 @@ def test_status_follows_installation_and_version(systemd: Systemd, run: Any, ser
     )
     other = run("service", "status").output
     assert f"0.0.1, but this program is {__version__}" in other
-    assert "systemctl --user restart lm-tools-bridge.service" in other
+    assert "to change over: lmtb restart" in other
     fake.say("GET /status", {"pid": 77, "version": __version__, "address": "a"})
     said = json.loads(run("service", "status", "--json").output)
     expected = {"installed": True, "current": True, "enabled": True, "active": True, "sameVersion": True}

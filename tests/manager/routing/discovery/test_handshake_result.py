@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manager.routing.discovery.handshake_result import next_steps, payload, summary
+from manager.routing.discovery.handshake_result import CODE_STEP, next_steps, payload, summary
 from manager.routing.discovery.payload import discovery
 from protocol.issues import Issue
 
@@ -60,6 +60,11 @@ def test_guidance_explains_calls_and_schemas() -> None:
     assert len(steps) == 2
     assert "lmToolsBridge.callTool" in steps[0]
     assert "lm-tools://schema/{name}" in steps[1]
+
+
+def test_guidance_leads_to_the_language_tools_where_they_are() -> None:
+    assert CODE_STEP in answer(tools=("lm_getDiagnostics", "lm_references"))["guidance"]["nextSteps"]
+    assert CODE_STEP not in answer(tools=("lm_getDiagnostics",))["guidance"]["nextSteps"]
 
 
 @pytest.mark.parametrize(

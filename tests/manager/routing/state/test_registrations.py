@@ -471,3 +471,69 @@ def test_each_root_has_one_holder_after_random_events(seed: int) -> None:
                 assert (record.state is State.READY) <= (record == holder)
             else:
                 assert record != holder
+
+
+def test_it_tells_which_roots_got_a_server_and_which_lost_their_last_one(table: Table) -> None:
+    """Once each. A server that was never ready, or that another one replaces, is nothing to tell."""
+    table.receive(message("never-ready", workspace_folders=("/ws/b",)))
+    table.bye("never-ready")
+    assert table.take_changed_roots() == {}
+    table.receive_and_confirm(message("s1"))
+    assert table.take_changed_roots() == {"/ws/a": True}
+    table.receive_and_confirm(message("s2", port=21101))
+    table.bye("s1")
+    assert table.take_changed_roots() == {}
+    table.receive(message("s2", port=21101, workspace_folders=("/ws/c",)))
+    assert table.take_changed_roots() == {"/ws/a": False, "/ws/c": True}
+
+
+def test_a_root_whose_server_is_unhealthy_has_lost_it_until_it_answers(table: Table) -> None:
+    table.receive_and_confirm(message())
+    table.take_changed_roots()
+    table.health_answered(table.of("s1"), "another nonce")
+    assert table.take_changed_roots() == {"/ws/a": False}
+    assert table.is_unhealthy("/ws/a")
+    table.confirm("s1")
+    assert table.take_changed_roots() == {"/ws/a": True}
+    assert not table.is_unhealthy("/ws/a")
+
+
+def test_an_unchanged_heartbeat_renews_a_server_that_can_serve(table: Table) -> None:
+    table.receive_and_confirm(message())
+    for _ in range(20):
+        table.wait(1)
+        assert table.renew("s1", table.now)
+    assert table.of("s1").state is State.READY
+    assert table.of("s1").last_seen == table.now
+    assert not table.renew("nobody", table.now)
+
+
+def test_a_server_that_has_to_be_checked_is_not_renewed(table: Table) -> None:
+    table.receive(message())
+    assert not table.renew("s1", table.now)
+    table.confirm("s1")
+    table.wait(3)
+    assert table.of("s1").state is State.SUSPECT
+    assert not table.renew("s1", table.now)
+    table.health_answered(table.of("s1"), None)
+    assert not table.renew("s1", table.now)
+
+
+def test_a_health_answer_concerns_few_of_many_servers_at_one_address(table: Table) -> None:
+    """Thousands that claim one address, of which one is there, cost no more each than a few."""
+    for number in range(3000):
+        table.receive(message(f"s{number}", workspace_folders=(f"/ws/{number}",)))
+    table.confirm("s0")
+    looked_at: list[str] = []
+    apply = table._apply
+
+    def counted(session_id: str, *rest: Any) -> None:
+        looked_at.append(session_id)
+        apply(session_id, *rest)
+
+    table._apply = counted  # type: ignore[method-assign]
+    table.health_answered(table.of("s7"), "nonce of s0")
+    table.receive(message("one more", workspace_folders=("/ws/more",)))
+    assert len(looked_at) < 12
+    assert table.of("s7").state is State.UNHEALTHY
+    assert table.matched() == ["s0"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manager.routing.state.session_table import Session, SessionTable, is_well_formed
+from manager.routing.state.session_table import FIRST_USE_S, Session, SessionTable, is_well_formed
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
 
@@ -72,6 +72,26 @@ def test_the_table_is_full_at_its_limit_until_a_session_ends() -> None:
     assert removed.id == "a"
     assert not sessions.is_full
     assert sessions.remove("a") is None
+
+
+def test_the_oldest_sessions_that_were_never_used_make_room_for_others() -> None:
+    """Neither those in use nor those that have just been opened do."""
+    sessions = table(limit=200)
+    enter(sessions, "used", used=True)
+    enter(sessions, "streaming", streaming=True)
+    for number in range(4):
+        enter(sessions, f"unused-{number}", seen=float(number))
+    enter(sessions, "new", seen=8.0)
+    assert [one.id for one in sessions.make_room(3.0 + FIRST_USE_S)] == ["unused-0", "unused-1"]
+    assert [one.id for one in sessions.make_room(3.0 + FIRST_USE_S)] == ["unused-2", "unused-3"]
+    assert sessions.make_room(3.0 + FIRST_USE_S) == []
+
+
+def test_expired_sessions_make_room_before_others() -> None:
+    sessions = table()
+    enter(sessions, "expired")
+    enter(sessions, "unused", seen=UNUSED - FIRST_USE_S)
+    assert [one.id for one in sessions.make_room(UNUSED)] == ["expired"]
 
 
 @pytest.mark.parametrize(

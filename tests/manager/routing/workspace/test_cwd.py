@@ -52,6 +52,7 @@ def test_problems_have_stable_names() -> None:
         "unreadable",
         "malformed",
         "too_long",
+        "busy",
     }
 
 

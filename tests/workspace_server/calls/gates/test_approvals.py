@@ -98,6 +98,19 @@ def test_the_users_decision_overrides_the_tools_own(
     assert policy("run", replace(TOOL, requires_approval=asks), approvals) == expected
 
 
+def test_a_call_that_changes_nothing_needs_no_approval_unless_the_user_wants_it() -> None:
+    properties = {"apply": {"type": "boolean", "default": True}, "name": {"type": "string"}}
+    schema = {"type": "object", "properties": properties}
+    tool = replace(TOOL, definition={"name": "run", "inputSchema": schema}, harmless={"apply": False})
+    assert policy("run", tool, {}, {"apply": False, "name": "x"}) == "allow"
+    assert policy("run", tool, {"run": "ask"}, {"apply": False}) == "ask"
+    for arguments in ({}, {"apply": True}, {"name": "x"}, None):
+        assert policy("run", tool, {}, arguments) == "ask"
+    properties["apply"]["default"] = False
+    assert policy("run", tool, {}, {}) == "allow"
+    assert policy("run", tool, {}) == "ask"
+
+
 async def test_denied_tool_does_not_run_whatever_the_client_brings(approvals: Approvals) -> None:
     state = await asked(approvals)
     for context in (context_of(), context_of(state=state, answer=YES)):

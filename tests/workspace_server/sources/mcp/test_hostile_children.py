@@ -100,7 +100,7 @@ JUNK = {
     "truncated": b'{"jsonrpc":"2.0","id":1,"res',
     "deep": b'{"jsonrpc":"2.0","x":' + b"[" * 100_000,
     "utf8": b'{"jsonrpc":"2.0","method":"x","params":{"a":"\xff"}}',
-    "nul": b'{"jsonrpc":"2.0","id":1,"result":{"a":"\x00"}}',
+    "nul": b'{"jsonrpc":"2.0","id":77,"result":{"a":"\x00"}}',
     "byte-order-mark": b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}',
 }
 
@@ -195,8 +195,15 @@ async def test_responses_out_of_order_reach_their_callers_once(tmp_path: Path) -
         b'"result":{"content":[{"type":"text","text":"Gr\xfc\xdfe"}]}',
         b'"error":{"code":"x"}',
         b'"result":7',
+        b'"result":{"t":"\x01"}',
+        b'"result":{}} and more {',
+        b'"id":99999,"result":{"content":[]}',
+        b'"result":{"deep":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
     ],
-    ids=["NaN", "Infinity", "half a character", "no UTF-8", "an error that is none", "no object"],
+    ids=[
+        *("NaN", "Infinity", "half a character", "no UTF-8", "an error that is none", "no object"),
+        *("a control character", "bytes behind it", "two ids", "deep"),
+    ],
 )
 async def test_an_unreadable_result_becomes_an_error_result(tmp_path: Path, broken: bytes) -> None:
     """The caller does not have to wait for its time limit, and receives valid JSON."""
@@ -288,12 +295,12 @@ RESULTS: dict[str, dict[str, object]] = {
 
 
 async def test_results_pass_through_unchanged(tmp_path: Path) -> None:
-    """Only the `resultType` is added where it is missing."""
+    """Only `resultType` and `content` are added where they are missing."""
     body = 'serve(lambda m: answer(m["id"], m["params"]["arguments"]))'
     async with stdio_source(body, tmp_path) as source:
         for expected in RESULTS.values():
             outcome = await call(source, expected)
-            assert result(outcome) == {"resultType": "complete", **expected}
+            assert result(outcome) == {"resultType": "complete", "content": [], **expected}
 
 
 async def test_an_error_of_the_server_reaches_its_caller(tmp_path: Path) -> None:

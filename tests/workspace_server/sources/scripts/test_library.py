@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 from collections.abc import Callable
@@ -38,7 +39,12 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
 def test_every_function_of_the_contract_is_there_by_all_names(load: Load) -> None:
     names = {"get", *(f"get_{kind}" for kind in ("string", "int", "float", "bool", "list", "object"))}
     names |= {"return_string", "return_object", "return_toon", "return_error"}
-    names |= {"list_tools", "tool_search", "call_tool", "execute_tool"}
+    names |= {"list_tools", "tool_search", "call_tool", "execute_tool", "execute_code"}
+    names |= {
+        "toon_encode",
+        "toon_decode",
+        *(f"get_{kind}_list" for kind in ("string", "int", "float", "bool")),
+    }
     assert names <= set(load().__all__)
     for file in ("llmr/mcp.py", "scriptling/mcp/tool.py"):
         assert "from lmtb_tool import *" in Path(LIBRARY, file).read_text()
@@ -61,6 +67,10 @@ def test_every_function_of_the_contract_is_there_by_all_names(load: Load) -> Non
         ("get_bool", 0, False),
         ("get_list", [1], [1]),
         ("get_object", {"a": 1}, {"a": 1}),
+        ("get_string_list", ["a", 7], ["a", "7"]),
+        ("get_int_list", [1, "2", 3.0], [1, 2, 3]),
+        ("get_float_list", ["1.5", 2], [1.5, 2.0]),
+        ("get_bool_list", [True, "no", 1], [True, False, True]),
     ],
 )
 def test_arguments_are_converted_to_the_requested_type(
@@ -84,7 +94,8 @@ def test_a_missing_argument_gives_the_default(load: Load, function: str, default
 @pytest.mark.parametrize(
     ("function", "value"),
     [("get_int", "x"), ("get_int", 1.5), ("get_int", "1.5"), ("get_int", []), ("get_float", {}), ("get_float", "x"),
-     ("get_bool", "x"), ("get_bool", []), ("get_list", "a,b"), ("get_object", [])],
+     ("get_bool", "x"), ("get_bool", []), ("get_list", "a,b"), ("get_object", []),
+     ("get_int_list", ["x"]), ("get_float_list", [None]), ("get_bool_list", [[]]), ("get_string_list", "a,b")],
 )  # fmt: skip
 def test_an_argument_of_the_wrong_type_is_an_error(load: Load, function: str, value: Any) -> None:
     with pytest.raises(ValueError):
@@ -117,10 +128,53 @@ def test_a_result_that_json_cannot_represent_is_an_error(load: Load, tmp_path: P
     assert not (tmp_path / "result.json").exists()
 
 
+def test_code_that_a_script_runs_gives_what_it_prints(load: Load) -> None:
+    module = load()
+    for printed, value in (("4", 4), ('{"a": [1]}', {"a": [1]}), ("done", "done"), ("", "")):
+        asked = []
+
+        def call_tool(name: str, arguments: Any, printed: str = printed, asked: list[Any] = asked) -> str:
+            asked.append((name, arguments))
+            return printed
+
+        module.call_tool = call_tool  # type: ignore[attr-defined]  # no server answers here
+        assert module.execute_code("code") == value
+        assert asked == [("execute_code", {"code": "code"})]
+
+
+def test_code_cannot_run_until_the_user_enables_it_and_the_error_says_how(load: Load) -> None:
+    module = load()
+
+    def call_tool(name: str, arguments: Any) -> None:
+        raise module.ToolCallFailed(f"Tool not found or disabled: {name}")
+
+    module.call_tool = call_tool  # type: ignore[attr-defined]
+    with pytest.raises(module.ToolCallFailed, match=r"execute_code = true under .scripts. of workspace.toml"):
+        module.execute_code("1")
+
+
+def test_models_cannot_be_called_and_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(LIBRARY)
+    with pytest.raises(ImportError, match=r"llmr.ai is not available: .* Return the data"):
+        importlib.import_module("llmr.ai")
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
         (None, "null"),
+        (1e20, "100000000000000000000"),
+        (2.5e-7, "0.00000025"),
+        (-0.0, "0"),
+        (1e-30, "0"),
+        (0.1, "0.1"),
+        (float("inf"), "null"),
+        (12345678901234567890, "12345678901234567890"),
+        (".5", '".5"'),
+        ("1e5", '"1e5"'),
+        ("1.2.3 beta", "1.2.3 beta"),
+        ({"a.b": 1}, '"a.b": 1'),
+        ([["a", 1], ["b", 2]], "[2]:\n  - [2]: a,1\n  - [2]: b,2"),
         ("a b", "a b"),
         ("", '""'),
         ("true", '"true"'),

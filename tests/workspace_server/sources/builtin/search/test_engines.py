@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.projects.file_tree import ENGINES, lines, names, settings_of, workspace_of, write_tree
+from workspace_server.sources.builtin.search import batches, fallback, ripgrep
+from workspace_server.sources.builtin.search import engine as engine_module
 from workspace_server.sources.builtin.search.engine import Where, find_files, find_text
 from workspace_server.sources.builtin.search.query import BadRegex, TextQuery
 
@@ -116,6 +118,48 @@ async def test_pipe_is_not_a_file(engine: str, root: Path) -> None:
     os.mkfifo(root / ".ignore.swp")
     assert await names(engine, root) == ["keep.txt"]
     assert [name for name, _, _ in await lines(engine, root, literal("needle"))] == ["keep.txt"]
+
+
+# --- more than is counted -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [1, 500])
+async def test_very_many_matches_are_not_counted_but_the_first_are_the_first(
+    engine: str, root: Path, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (batches, engine_module, ripgrep, fallback):
+        if hasattr(module, "MAX_COUNTED_LINES"):
+            monkeypatch.setattr(module, "MAX_COUNTED_LINES", 50)
+    monkeypatch.setattr(batches, "FIRST", first)
+    write_tree(root, {f"{n:02}.txt": "needle\n" * 40 for n in range(20)})
+    settings = settings_of(engine, root.parent)
+    found = await find_text(workspace_of(root), literal("needle"), Where("", ""), 60, settings)
+    assert [(match.path.name, match.line) for match in found.items] == [
+        ("00.txt", n) for n in range(1, 41)
+    ] + [("01.txt", n) for n in range(1, 21)]
+    assert found.capped
+    assert not found.exact
+    assert 61 <= found.total <= 801
+
+
+async def test_total_counts_what_is_not_shown(engine: str, root: Path) -> None:
+    write_tree(root, {f"{n:02}.txt": "needle\n" * 3 for n in range(20)})
+    settings = settings_of(engine, root.parent)
+    found = await find_text(workspace_of(root), literal("needle"), Where("", ""), 5, settings)
+    assert (len(found.items), found.total, found.exact, found.capped) == (5, 61, True, True)
+    files = await find_files(workspace_of(root), Where("*.txt", ""), 5, settings)
+    assert (len(files.items), files.total, files.exact, files.capped) == (5, 21, True, True)
+
+
+async def test_name_with_a_line_end_is_found(engine: str, root: Path) -> None:
+    write_tree(root, {"src/a\nb.txt": "needle\n", "src/c\n/d.txt": "needle\n"})
+    for pattern in ("", "src/**", "*.txt", "**/src/**/*.txt", "proj/src"):
+        found = await names(engine, root, pattern)
+        assert {"src/a\nb.txt", "src/c\n/d.txt"} <= set(found)
+    assert [name for name, _, _ in await lines(engine, root, literal("needle"), "src/**")] == [
+        "src/a\nb.txt",
+        "src/c\n/d.txt",
+    ]
 
 
 # --- text ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import pytest
 
 from support.processes.timeouts import within
 from support.projects.file_tree import settings_of, workspace_of, write_tree
-from workspace_server.sources.builtin.search import fallback, line_matcher
+from workspace_server.sources.builtin.search import batches, line_matcher
 from workspace_server.sources.builtin.search.engine import Where, find_text
 from workspace_server.sources.builtin.search.line_matcher import InvalidPattern, compile_query
 from workspace_server.sources.builtin.search.query import TextQuery
@@ -50,7 +50,8 @@ async def test_catastrophic_regex_is_stopped_by_the_deadline(root: Path, tmp_pat
 async def test_tree_larger_than_a_batch_is_searched_in_order(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fallback, "BATCH", 2)
+    monkeypatch.setattr(batches, "FIRST", 2)
+    monkeypatch.setattr(batches, "GROWTH", 1)
     write_tree(root, {f"{number}.txt": "aaa\naaa\n" for number in range(5)})
     query = TextQuery("aaa", regex=False)
     for limit, expected in ((99, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]), (5, [0, 0, 1, 1, 2])):
@@ -64,7 +65,8 @@ async def test_tree_larger_than_a_batch_is_searched_in_order(
 async def test_hits_before_the_deadline_are_told_however_large_the_tree(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fallback, "BATCH", 1)
+    monkeypatch.setattr(batches, "FIRST", 1)
+    monkeypatch.setattr(batches, "GROWTH", 1)
     settings = settings_of("python", tmp_path, deadline=1.5)
     found = await asyncio.wait_for(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings), 20)
     assert ([match.path.name for match in found.items], found.late) == (["1.txt"], True)
@@ -128,7 +130,8 @@ def test_matcher_needs_nothing_but_the_standard_library(root: Path) -> None:
         "pattern": "aaa",
         "literal": True,
         "ignoreCase": False,
-        "limit": 1,
+        "limit": 2,
+        "keep": 1,
         "headBytes": 10,
         "root": str(root),
     }
@@ -141,5 +144,5 @@ def test_matcher_needs_nothing_but_the_standard_library(root: Path) -> None:
     )
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         [0, 1, "aaa", False, 0, 1],
-        {"done": True},
+        {"done": True, "count": 2},
     ]

@@ -34,11 +34,13 @@ def encoded(*messages: dict[str, Any]) -> bytes:
 
 
 def read(data: bytes, chunk: int, *, keep: int = 100) -> RipgrepJson:
-    reader = RipgrepJson(keep=keep, wanted=lambda name: name != "unwanted")
+    reader = RipgrepJson(keep, PLACES.get)
     for at in range(0, len(data), chunk):
         reader.feed(data[at : at + chunk])
     return reader
 
+
+PLACES = {name: place for place, name in enumerate(["a", "b", "binary", "open", "a b\\", "c"])}
 
 STREAM = encoded(
     match("./a", 1, "é needle\r\n", [(3, 9)]),
@@ -57,17 +59,28 @@ STREAM = encoded(
 @pytest.mark.parametrize("chunk", [1, 7, 64, 10_000])
 def test_any_split_gives_the_same_lines(chunk: int) -> None:
     reader = read(STREAM, chunk)
-    assert reader.lines == [
+    assert reader.in_order() == [
         Line("a", 1, "é needle".encode(), False, 3, 1),
         Line("b", 2, b"\xffneedle", False, 1, 1),
         Line("b", 9, b"needle", False, 0, 1),
+        Line("open", 1, b"", False, 0, 1),
     ]
-    assert reader.pending == [Line("open", 1, b"", False, 0, 1)]
+    assert (reader.finished, reader.count) == (3, 4)
     assert not reader.summary
 
 
 def test_no_more_lines_are_kept_than_asked_for() -> None:
-    assert len(read(STREAM, 64, keep=2).lines) == 2
+    reader = read(STREAM, 64, keep=2)
+    assert ([line.relative for line in reader.in_order()], reader.count) == (["a", "b"], 4)
+
+
+def test_lines_are_in_the_order_of_their_files_whatever_came_first() -> None:
+    late = [match("c", 1, "x", [(0, 1)]), end("c")]
+    early = [match("a", 3, "x", [(0, 1)]), match("a", 4, "x", [(0, 1)]), end("a")]
+    for keep, expected in ((9, [("a", 3), ("a", 4), ("c", 1)]), (1, [("a", 3)])):
+        reader = read(encoded(*late * 5, *early), 64, keep=keep)
+        found = [(line.relative, line.number) for line in reader.in_order()]
+        assert (found[: len(expected)], reader.count) == (expected, 7)
 
 
 TRICKY = '"},"line_number":7,"absolute_offset":0,"submatches":[,"start":1,"end":2}\\'
@@ -83,7 +96,7 @@ def test_message_beyond_the_cap_is_scanned_as_it_passes(chunk: int, kind: str) -
         match("./a b\\", 12, content, spans), end("./a b\\"), match("c", 1, "x", [(0, 1)]), end("c")
     )
     assert len(data) > MAX_MESSAGE
-    long, short = read(data, chunk).lines
+    long, short = read(data, chunk).in_order()
     assert long == Line("a b\\", 12, text.encode()[:HEAD_BYTES], True, 3, 2500)
     assert short == Line("c", 1, b"x", False, 0, 1)
 

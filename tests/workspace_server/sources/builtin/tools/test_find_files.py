@@ -64,7 +64,9 @@ async def test_nothing_found_in_time_is_not_called_nothing(
 
 async def test_ignored_files_are_found_on_request(engine: str, workspace: Workspace, tmp_path: Path) -> None:
     settings = settings_of(engine, tmp_path)
-    assert (await call(workspace, {"query": "*.log"}, settings=settings)).text == "No files found."
+    nothing = await call(workspace, {"query": "*.log"}, settings=settings)
+    assert nothing.text == f"No files found.\nnote: {(nothing.structured or {})['note']}"
+    assert "includeIgnoredFiles" in nothing.text
     arguments = {"query": "*.log", "includeIgnoredFiles": True}
     assert (await call(workspace, arguments, settings=settings)).text.endswith(
         f"---\n{workspace.root}/no.log"

@@ -176,5 +176,5 @@ async def test_arguments_that_do_not_fit_the_world_are_refused(
 
 def test_schema_states_defaults_and_limits() -> None:
     limits = TOOL.input_schema["properties"]["maxBytes"]
-    assert (limits["default"], limits["maximum"]) == (262_144, MAX_BYTES)
+    assert (limits["default"], limits["maximum"]) == (36_000, MAX_BYTES)
     assert not jsonschema_rs.is_valid(TOOL.input_schema, {"filePath": "a", "startLine": 0})

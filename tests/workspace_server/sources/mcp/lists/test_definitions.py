@@ -99,7 +99,7 @@ def test_texts_a_model_reads_are_cleaned_and_values_are_not() -> None:
     assert found.originals == {"del": "d\u200bel\n"}
 
 
-@pytest.mark.parametrize("annotations", [{"destructiveHint": True}, {"readOnlyHint": True}, "x", {}])
+@pytest.mark.parametrize("annotations", [{"destructiveHint": True}, {"readOnlyHint": True}, {"x": 5}, {}])
 def test_annotations_pass_through_and_decide_nothing(annotations: object) -> None:
     """Clients act on annotations; this project does not, because the user has already trusted the server."""
     (tool,) = read({"name": "a", "annotations": annotations}).items

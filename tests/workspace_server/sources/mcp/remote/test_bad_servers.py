@@ -24,6 +24,7 @@ from support.servers.remote_server import (
 )
 from support.servers.remote_source import MakeSource, call
 from workspace_server.sources.mcp.remote.source import RemoteSource
+from workspace_server.tool import RpcError
 
 SECRET = "t0ken-of-nobody"
 RESULT = b'{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}'
@@ -257,8 +258,17 @@ async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
         body(b"not gzip", "application/json", **{"Content-Encoding": "gzip"}),
         body(b"what", "application/json", **{"Content-Encoding": "br"}),
         status(202),
+        body(b'{"jsonrpc":"2.0","id":99999,"result":{}}'),
+        body(b'{"jsonrpc":"2.0","id":"x","result":{}}'),
+        events(b'data: {"jsonrpc":"2.0","id":$ID,"result":{"a":"\x01"}}\n\n'),
+        events(b'data: {"jsonrpc":"2.0","id":$ID,"result":{}} and more\n\n'),
+        events(b'data: {"jsonrpc":"2.0","id":$ID,"result":' + b"[" * 9_999 + b"]" * 9_999 + b"}\n\n"),
     ],
-    ids=["cut stream", "cut event", "no answer", "broken JSON", "HTML", "empty", "no gzip", "brotli", "202"],
+    ids=[
+        *("cut stream", "cut event", "no answer", "broken JSON", "HTML", "empty", "no gzip", "brotli", "202"),
+        *("another id", "text id"),
+        *("control character", "bytes behind it", "deep"),
+    ],
 )  # fmt: skip
 async def test_a_lost_response_is_not_requested_again(
     fake: ScriptedRemoteServer, make_source: MakeSource, answer: Answerer
@@ -273,6 +283,17 @@ async def test_a_lost_response_is_not_requested_again(
     assert fake.count("tools/call") == 1
     assert (await call(source))["content"]
     assert (fake.sessions, source.state) == (1, "ready")
+
+
+async def test_an_error_without_an_id_is_the_answer_to_the_request_on_whose_stream_it_comes(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.answers["tools/call"] = [
+        body(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}')
+    ]
+    assert await call(source) == RpcError(-32700, "what?")
 
 
 async def test_a_broken_stream_with_event_ids_is_resumed(

@@ -41,3 +41,24 @@ def test_a_status_says_whether_the_call_was_executed(
     if found is not None:
         assert found.status == status
         assert str(status) in found.text
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "is_lost"),
+    [
+        (400, NO_ID, True),
+        (400, NO_ID.replace(b"No valid session ID provided", b"Unsupported protocol version"), True),
+        (400, ERROR.replace(b"-32603", b"-32022"), True),
+        (400, ERROR.replace(b"Internal error", b"no such browser session"), False),
+        (404, UNKNOWN_METHOD, False),
+        (200, NO_ID, False),
+    ],
+)
+def test_a_stateless_request_that_was_refused_for_its_revision_was_not_executed(
+    status: int, body: bytes, is_lost: bool
+) -> None:
+    """The server was replaced by an older one. Its tools' own errors name the request."""
+    found = failure_of(
+        status, body, request_id=b"7", had_session=False, retry_after_s=None, is_stateless=True
+    )
+    assert (found is not None and found.kind == "session_lost") is is_lost

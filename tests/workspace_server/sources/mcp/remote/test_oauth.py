@@ -130,6 +130,58 @@ async def test_without_a_way_to_renew_the_user_is_asked_to_log_in(
     assert "content" in await call(source)
 
 
+class Refused(set[str]):
+    """Tokens that are issued and not accepted."""
+
+    def add(self, _token: str) -> None:
+        """Do not accept it."""
+
+
+async def test_a_server_that_refuses_renewed_tokens_is_left_alone(
+    oauth: OAuthServer, secret_store: MemorySecretStore, dependencies: dict[str, Any], make_source: MakeSource
+) -> None:
+    """Each call renews and is sent again once at most, and its refusal says what the user can do."""
+    stored(secret_store, entry(oauth.url, auth="oauth"), "first", "again")
+    oauth.valid, oauth.refresh = {"first"}, {"again"}
+    source = make_source(oauth.url, auth="oauth", dependencies=dependencies)
+    await source.list_tools()
+    oauth.valid, oauth.refused = Refused(), 0
+    outcomes = await twenty(source)
+    assert all(isinstance(one, Refusal) and "lmtb servers login away" in one.text for one in outcomes)
+    assert oauth.refused <= 40
+    assert source.state == "auth_required"
+    before = oauth.refused, oauth.grants.total()
+    assert isinstance(await call(source), Refusal)
+    assert (oauth.refused, oauth.grants.total()) == before
+
+
+async def test_twenty_calls_ask_a_failing_authorization_server_once(
+    oauth: OAuthServer, secret_store: MemorySecretStore, dependencies: dict[str, Any], make_source: MakeSource
+) -> None:
+    """They were not executed, which the refusals say; once it works again, no login is needed."""
+    stored(secret_store, entry(oauth.url, auth="oauth"), "first", "again")
+    oauth.valid, oauth.refresh = {"first"}, {"again"}
+    now = [1000.0]
+
+    async def authorize(server: RemoteServer) -> OAuth:
+        return OAuth(server, secret_store, wall=lambda: now[0])
+
+    source = make_source(oauth.url, auth="oauth", dependencies={**dependencies, "authorize": authorize})
+    await source.list_tools()
+    oauth.valid.clear()
+    oauth.broken = True
+    outcomes = await twenty(source)
+    assert oauth.grants == {"refresh_token": 1}
+    for outcome in outcomes:
+        assert isinstance(outcome, Refusal)
+        assert (outcome.reason, outcome.delivered) == (Reason.SOURCE_UNAVAILABLE, "no")
+        assert 'Source "remote:away"' in outcome.message
+        assert "authorization server answered HTTP 503" in outcome.message
+    oauth.broken, now[0] = False, 1010.0
+    await source.refresh()
+    assert "content" in await call(source)
+
+
 async def test_a_source_without_login_requires_authorization(
     oauth: OAuthServer, dependencies: dict[str, Any], make_source: MakeSource
 ) -> None:
@@ -226,6 +278,18 @@ async def test_a_login_with_a_wrong_state_fails(oauth: OAuthServer, secret_store
         await login(entry(oauth.url, auth="oauth"), secret_store, open_url, timeout_s=10)
     await asyncio.gather(*browsers)
     assert oauth.grants == {}
+
+
+@pytest.mark.parametrize("page", ["file:///etc/passwd", "--upload-pack=x"])
+async def test_only_a_web_page_is_opened_to_sign_in(
+    oauth: OAuthServer, secret_store: MemorySecretStore, page: str
+) -> None:
+    """Whatever the authorization server names."""
+    oauth.page = page
+    opened: list[str] = []
+    with pytest.raises(LoginFailed):
+        await login(entry(oauth.url, auth="oauth"), secret_store, opened.append, timeout_s=0.5)
+    assert all(url.startswith(f"{oauth.origin}/") for url in opened)
 
 
 async def test_a_login_without_an_answer_times_out(

@@ -9,7 +9,7 @@ import pytest
 
 from protocol import names
 from protocol.versions import Era
-from support.servers.scripted_transport import Message, ScriptedTransport
+from support.servers.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.session import handshake
@@ -106,7 +106,34 @@ async def test_a_refusal_of_both_eras_names_the_second() -> None:
     transport = ScriptedTransport(serve, handshake_result={})
     with pytest.raises(SessionFailed, match="not initialize"):
         await era_of(transport)
-    assert [one["method"] for one in transport.sent] == [names.DISCOVER, names.INITIALIZE]
+    assert [one["method"] for one in transport.sent] == [names.DISCOVER, names.INITIALIZE, names.TOOLS_LIST]
+
+
+@pytest.mark.parametrize("code", [-32601, -32022, -32020, -32602])
+async def test_a_stateless_server_without_discover_is_recognized_by_its_list(code: int) -> None:
+    """It gets no `notifications/initialized`, and the capabilities that cannot be asked for are assumed."""
+
+    def serve(transport: ScriptedTransport, message: Message) -> None:
+        meta = message["params"].get("_meta", {})
+        if message["method"] == names.TOOLS_LIST and meta.get(names.META_VERSION) == "2026-07-28":
+            transport.answer(message, {"tools": []})
+        else:
+            transport.deliver({"id": message["id"], "error": {"code": code, "message": "no"}})
+
+    sent = [names.DISCOVER, names.INITIALIZE, names.TOOLS_LIST]
+    assert await era_of(ScriptedTransport(serve, handshake_result={})) == (Era.MODERN, sent)
+
+
+async def test_a_server_that_initializes_the_stateless_revision_is_used_statelessly() -> None:
+    """It still gets `notifications/initialized`."""
+
+    def serve(transport: ScriptedTransport, message: Message) -> None:
+        if message["method"] == names.DISCOVER:
+            transport.deliver({"id": message["id"], "error": {"code": -32601, "message": "no"}})
+
+    transport = ScriptedTransport(serve, {**INITIALIZE_RESULT, "protocolVersion": "2026-07-28"})
+    era, sent = await era_of(transport)
+    assert (era, sent[:3]) == (Era.MODERN, [names.DISCOVER, names.INITIALIZE, names.INITIALIZED])
 
 
 async def test_the_whole_handshake_has_one_deadline() -> None:

@@ -52,10 +52,30 @@ def test_an_error_wins_over_a_result() -> None:
         (b'{"jsonrpc":"2.0","method":"a","id":null}', None),
         (b'{"jsonrpc":"2.0","method":"a","id":[1]}', None),
         (b'{"jsonrpc":"2.0","id":4}', None),
-        (b'{"jsonrpc":"2.0","id":4,"error":null}', InvalidResponse(b"4")),
-        (b'{"jsonrpc":"2.0","id":4,"result":NaN}', InvalidResponse(b"4")),
-        (b'{"jsonrpc":"2.0","id":4,"result":"\xff"}', InvalidResponse(b"4")),
-        (b'{"jsonrpc":"2.0","id":4,"result":NaN', None),
+        (b'{"jsonrpc":"2.0","id":4,"error":null}', InvalidResponse((b"4",))),
+        (b'{"jsonrpc":"2.0","id":4,"result":NaN}', InvalidResponse((b"4",))),
+        (b'{"jsonrpc":"2.0","id":4,"result":"\xff"}', InvalidResponse((b"4",))),
+        (b'{"jsonrpc":"2.0","id":4,"result":NaN', InvalidResponse((b"4",))),
+        (b'{"jsonrpc":"2.0","id":4,"result":{"a":"\x01"}}', InvalidResponse((b"4",))),
+        (b'{"jsonrpc":"2.0","id":4,"result":{}} and more', InvalidResponse((b"4",))),
+        (
+            b'{"jsonrpc":"2.0","id":4,"result":{}}{"jsonrpc":"2.0","id":5,"result":{}}',
+            InvalidResponse((b"4",)),
+        ),
+        (b'{"jsonrpc": "2.0", "id": 4, "id": 5, "result": {}}', InvalidResponse((b"4", b"5"))),
+        (b'{"jsonrpc":"2.0","id":4,"\\u0069d":5,"result":{}}', InvalidResponse((b"4",))),
+        (
+            b'{"jsonrpc":"2.0","id":4,"result":' + b"[" * 99_999 + b"]" * 99_999 + b"}",
+            InvalidResponse((b"4",)),
+        ),
+        (
+            b'{"result":' + b"[" * 99_999 + b"]" * 99_999 + b',"jsonrpc":"2.0","id":4}',
+            InvalidResponse((b"4",)),
+        ),
+        (b'{"jsonrpc":"2.0","id":4,"result":{"id":7,"a":NaN}}', InvalidResponse((b"4",))),
+        (b'{"jsonrpc":"2.0","result":{"id":7,"a":NaN}}', None),
+        (b'{"jsonrpc":"2.0","result":"\\",\\"id\\":7,\x01","id":4}', InvalidResponse((b"4",))),
+        (b'got {"jsonrpc":"2.0","id":4,"result":{}}', None),
         (b'{"jsonrpc":"2.0","id":true,"result":NaN}', None),
         (b'{"jsonrpc":"2.0","id":4,"method":"x","result":NaN}', None),
     ],
@@ -78,7 +98,7 @@ def test_messages_are_told_apart(line: bytes, expected: object) -> None:
     ],
 )
 def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected: bytes | None) -> None:
-    completed = messages.to_modern_result(msgspec.Raw(result))
+    completed = messages.to_modern_result(msgspec.Raw(result), "prompts/get")
     assert (None if completed is None else jsonrpc.bytes_of(completed)) == expected
 
 
@@ -88,12 +108,36 @@ def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected
         (b'{"contents":[]}', b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}'),
         (b'{"ttlMs":5}', b'{"resultType":"complete","cacheScope":"private","ttlMs":5}'),
         (b'{"a":"ttlMs"}', b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","a":"ttlMs"}'),
+        (b'{"resultType":"input_required","requestState":"s"}',) * 2,
+        (
+            b'{"ttlMs":-1,"a":1.0,"cacheScope":"shared","resultType":null}',
+            b'{"ttlMs":0,"a":1.0,"cacheScope":"private","resultType":"complete"}',
+        ),
     ],
 )
-def test_a_cacheable_legacy_result_gets_a_lifetime_of_zero(result: bytes, expected: bytes) -> None:
+def test_a_cacheable_result_gets_a_lifetime_of_zero(result: bytes, expected: bytes) -> None:
     completed = messages.to_modern_result(msgspec.Raw(result), "resources/read")
     assert completed is not None
     assert jsonrpc.bytes_of(completed) == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "content"),
+    [
+        (b"{}", []),
+        (b'{"isError":true,"structuredContent":null}', []),
+        (b'{"structuredContent":{"n":1.0}}', [{"type": "text", "text": '{"n":1.0}'}]),
+        (b'{"resultType":"complete","structuredContent":"\\u00e9"}', [{"type": "text", "text": '"\\u00e9"'}]),
+    ],
+)
+def test_a_tool_result_without_content_gets_its_structured_content_as_text(
+    result: bytes, content: object
+) -> None:
+    """The official client refuses a result without content."""
+    completed = messages.to_modern_result(msgspec.Raw(result), "tools/call")
+    assert completed is not None
+    given = {"resultType": "complete", **json.loads(result)}
+    assert json.loads(jsonrpc.bytes_of(completed)) == {**given, "content": content}
 
 
 def test_a_missing_resource_gets_the_modern_error_code() -> None:

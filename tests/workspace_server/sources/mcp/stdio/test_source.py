@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -301,7 +302,7 @@ async def test_listing_after_each_change_does_not_loop(tmp_path: Path, sharing: 
 async def test_standard_error_is_logged_without_the_servers_variables(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`lmtb logs --server` shows it."""
+    """`lmtb log --server` shows it."""
     body = 'print("connecting with", os.environ["KEY"], file=sys.stderr, flush=True)\nserve(echo)'
     async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
         await source.list_tools()
@@ -351,3 +352,42 @@ async def test_a_server_that_ends_at_once_is_told_which_variables_are_not_set(tm
             "exited with code 3; TOKEN, HOST are not set, so the default was used: "
         )
         assert 'the line "export TOKEN=…" to ~/.profile' in source.error
+
+
+async def test_a_server_that_ends_for_want_of_a_variable_is_told_how_to_pass_it_on(tmp_path: Path) -> None:
+    """If the manager has it. Of one that nobody has, or that the server got, nothing is said."""
+    words = "SERVICE_TOKEN and OTHER_TOKEN and GIVEN_TOKEN are required, ERROR"
+    body = f"print({words!r}, file=sys.stderr, flush=True)\nsys.exit(1)"
+    variables = {"SERVICE_TOKEN": "canary-value", "GIVEN_TOKEN": "x"}
+    async with stdio_source(body, tmp_path, env={"GIVEN_TOKEN": "x"}, variables=lambda: variables) as source:
+        await source.list_tools()
+        await eventually(lambda: source.error)
+        assert source.error is not None
+        line = 'add env = { SERVICE_TOKEN = "${SERVICE_TOKEN}" } to its entry'
+        assert source.error.endswith(f"SERVICE_TOKEN is set, but not passed on: {line}")
+        assert "canary" not in source.error
+        assert source.status()["lacking"] == ["OTHER_TOKEN"]
+
+
+async def test_a_server_that_hangs_is_replaced_and_never_runs_what_was_sent_to_it(tmp_path: Path) -> None:
+    """It is stopped after its start; calls in flight may have run."""
+    ran = tmp_path / "ran"
+    body = (
+        f"def work(m):\n    open({str(ran)!r}, 'a').write(json.dumps(m['params']['arguments']))\n"
+        "    answer(m['id'], text(str(os.getpid())))\nserve(work)"
+    )
+    quick = Timeouts(start_s=5.0, write_s=5.0, polite_s=0.1, term_s=0.1, silent_s=0.1, ping_s=0.3)
+    async with stdio_source(body, tmp_path, timeouts=quick) as source:
+        first = int(await text(source))
+        os.kill(first, signal.SIGSTOP)
+        in_flight = asyncio.create_task(call(source, arguments={"in": "flight"}))
+        for number in range(2):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    await call(source, arguments={"given up": number})
+        lost = await in_flight
+        assert isinstance(lost, Refusal)
+        assert (lost.reason, lost.delivered) == (Reason.SOURCE_UNAVAILABLE, "unknown")
+        assert "it hangs" in lost.message
+        assert int(await text(source)) != first
+    assert ran.read_text() == "{}{}"

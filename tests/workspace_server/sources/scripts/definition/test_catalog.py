@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ import pytest
 from protocol.issues import Issue
 from support.processes.timeouts import within
 from support.projects.script_tools import Judge, write_tool
+from workspace_server.sources.scripts.definition import bundle
 from workspace_server.sources.scripts.definition.catalog import HALF_WRITTEN_S, Catalog
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
+from workspace_server.sources.scripts.definition.walk_budget import WalkBudget
+
+FOLDER_OF_TESTED = "workspace_server.sources.scripts.definition"
 
 
 class Clock:
@@ -152,7 +157,7 @@ def test_unknown_keys_are_one_warning(root: Path, tools: Path) -> None:
     write_tool(tools, "a", toml="trusted = true\nallow = 1")
     issue = only(catalog(root).look())
     assert (issue.code, issue.tool_name) == ("SCRIPT_TOML_UNKNOWN_KEY", "a")
-    assert "trusted, allow" in issue.message
+    assert issue.message.endswith("has unknown keys: trusted (line 3), allow (line 4)")
 
 
 # Trust ---------------------------------------------------------------------------------------------------
@@ -393,23 +398,41 @@ def _forbidden(*_: object) -> None:
     raise AssertionError("more than a stat")
 
 
-def test_tools_beyond_a_limit_are_left_out_with_an_issue(
-    root: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("limit", "offered"),
+    [
+        ({"tools": 3}, 3),
+        ({"folders": 3}, 2),
+        ({"files": 7}, 2),
+        ({"bytes": 150}, 2),
+        ({"manifest_bytes": 100}, 2),
+    ],
+)
+def test_tools_beyond_a_limit_are_not_read_and_told_with_one_issue(
+    root: Path, tools: Path, monkeypatch: pytest.MonkeyPatch, limit: dict[str, int], offered: int
 ) -> None:
-    monkeypatch.setattr("workspace_server.sources.scripts.definition.folders.MAX_TOOLS", 3)
+    monkeypatch.setattr(f"{FOLDER_OF_TESTED}.catalog.WalkBudget", partial(WalkBudget, **limit))
+    read: list[str] = []
+    original = bundle.read
+    monkeypatch.setattr(bundle, "read", lambda survey: (read.append(survey.folder), original(survey))[1])
     for number in range(5):
         write_tool(tools, f"t{number}")
     snapshot = catalog(root).look()
-    assert len(snapshot.tools) == 3
+    assert (len(snapshot.tools), len(read)) == (offered, offered)
     assert (only(snapshot).level, only(snapshot).code) == ("error", "TOOL_LIST_TRUNCATED")
 
 
-def test_the_size_of_all_scripts_together_is_limited(
+def test_a_folder_of_too_many_folders_is_told(
     root: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workspace_server.sources.scripts.definition.snapshot.MAX_TOTAL_BYTES", 300)
-    for name in ("a", "b"):
-        write_tool(tools, name, "#" * 200)
-    snapshot = catalog(root).look()
-    assert names(snapshot) == ["a"]
-    assert "together" in only(snapshot).message
+    monkeypatch.setattr(f"{FOLDER_OF_TESTED}.folders._MAX_ENTRIES", 3)
+    for number in range(5):
+        (tools / f"empty{number}").mkdir()
+    assert only(catalog(root).look()).code == "TOOL_LIST_TRUNCATED"
+
+
+def test_all_folders_of_a_source_share_one_limit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{FOLDER_OF_TESTED}.catalog.WalkBudget", partial(WalkBudget, tools=3))
+    for name in ("one/a", "one/b", "two/c", "two/d"):
+        write_tool(root, name)
+    assert names(Catalog([root / "one", root / "two"], root, None).look()) == ["a", "b", "c"]

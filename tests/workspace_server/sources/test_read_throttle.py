@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workspace_server.sources.mcp.session.read_throttle import BURST_S, BYTE_S, MESSAGE_S, REST, ReadThrottle
+from workspace_server.sources.read_throttle import BURST_S, BYTE_S, MESSAGE_S, REST, ReadThrottle
 
 
 @pytest.mark.parametrize("size", [0, 100, 100_000, 32 * 2**20])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import sqlite3
-from collections.abc import AsyncIterator, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manager.store import _UPGRADES, SCHEMA_VERSION, InstanceRow, Loaded, SessionRow, Store, WorkspaceRow
+from manager.state_file import store as store_module
+from manager.state_file.store import Store
+from manager.state_file.tables import _UPGRADES, SCHEMA_VERSION, InstanceRow, Loaded, SessionRow, WorkspaceRow
 
 WORKSPACE = WorkspaceRow("w-1", "/srv/proj")
 INSTANCE = InstanceRow("w-1", "i-1", 4711, "boot:123", "nonce", "secret", 21000)
@@ -131,7 +134,7 @@ async def test_a_text_that_cannot_be_saved_is_no_fault(make: Make) -> None:
     await store.open()
     await store.save_sessions([SessionRow("s", "r", "\ud800", None, b"", None, None, 0.0, True)])
     assert store.degraded is not None
-    await store.save_workspace(WORKSPACE)
+    await store.retry()
     assert store.degraded is None
 
 
@@ -303,7 +306,8 @@ async def test_a_newer_file_is_left_untouched(make: Make, path: Path) -> None:
     assert path.read_bytes() == before
 
 
-async def test_a_folder_that_is_missing_degrades_and_serves_on(path: Path) -> None:
+async def test_a_folder_that_cannot_be_made_degrades_and_serves_on(path: Path) -> None:
+    path.write_text("a file in the place of the folder")
     store = Store(path / "deeper" / "state.db", set_aside_name=str)
     assert await store.open() == Loaded()
     assert store.degraded is not None
@@ -339,7 +343,7 @@ async def test_a_file_that_may_not_be_written_degrades_and_is_kept(make: Make, p
     assert store.degraded is not None
 
 
-async def test_a_full_disk_degrades_and_the_next_good_write_recovers(make: Make) -> None:
+async def test_what_a_full_disk_refused_is_saved_when_there_is_room(make: Make) -> None:
     store = make()
     await store.open()
     await fill(store)
@@ -354,8 +358,86 @@ async def test_a_full_disk_degrades_and_the_next_good_write_recovers(make: Make)
     await store.save_sessions([big])
     assert store.degraded is not None
     assert store.degraded.startswith("state cannot be saved: ")
+    await store.retry()
+    assert store.degraded is not None
     await allow(1_000_000)
-    await store.save_workspace(WORKSPACE)
+    await store.retry()
+    assert store.degraded is None
+    assert (await reopened(make, store)).sessions == (SESSION, big)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program holds the write lock of the file."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No write waits for a lock."""
+    monkeypatch.setattr(store_module, "WRITE_WAIT_S", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_was_refused_while_the_file_was_locked_is_saved_later(make: Make, path: Path) -> None:
+    """Later writes wait for it, so that their order stays."""
+    store = make()
+    await store.open()
+    with locked(path):
+        await store.save_workspace(WORKSPACE)
+        assert await store.save_instance(INSTANCE)
+        await store.save_sessions([SESSION, replace(SESSION, id="s-2")])
+    await store.drop_sessions(["s-2"])
+    assert store.degraded is not None
+    await store.retry()
+    assert store.degraded is None
+    assert await reopened(make, store) == FULL
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_was_never_saved_is_known_after_a_kill(make: Make, path: Path) -> None:
+    """The next manager reads the file of unsaved writes, once."""
+    store = make()
+    await store.open()
+    await store.save_instance(replace(INSTANCE, instance="i-0"))
+    with locked(path):
+        await store.drop_instance("w-1", "i-0")
+        await fill(store)
+        await store.drop_instance("w-1", "i-0")  # its row is that of a newer instance by now
+        await store.retry()
+    second = make()
+    assert await second.open() == FULL
+    assert not path.with_name("state.db.unsaved").exists()
+    assert second.degraded is None
+
+
+async def test_unsaved_writes_that_cannot_be_read_are_no_fault(make: Make, path: Path) -> None:
+    path.with_name("state.db.unsaved").write_bytes(b"\x00rubbish")
+    assert await make().open() == Loaded()
+
+
+async def test_a_state_file_that_was_removed_is_made_again_with_everything(make: Make, path: Path) -> None:
+    store = make()
+    await store.open()
+    await fill(store)
+    shutil.rmtree(path.parent)
+    await store.retry()
+    assert store.degraded is None
+    await store.save_sessions([replace(SESSION, id="s-2")])
+    loaded = await reopened(make, store)
+    assert loaded == replace(FULL, sessions=(SESSION, replace(SESSION, id="s-2")))
+
+
+async def test_a_file_that_can_be_opened_late_takes_what_was_kept(make: Make, path: Path) -> None:
+    path.mkdir()
+    store = make()
+    await store.open()
+    await fill(store)
+    path.rmdir()
+    await store.retry()
     assert store.degraded is None
     assert await reopened(make, store) == FULL
 
@@ -388,3 +470,29 @@ async def test_no_damage_to_the_file_is_a_fault(
     assert isinstance(found, Loaded)
     await fill(second)
     await second.close()
+
+
+def columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """The columns of each table, with their types, constraints and defaults."""
+    with closing(sqlite3.connect(path)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+        return {name: database.execute(f"PRAGMA table_info({name})").fetchall() for name in tables}
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+async def test_a_file_of_each_earlier_schema_becomes_one_like_a_new_file(
+    make: Make, path: Path, tmp_path: Path, version: int
+) -> None:
+    """With everything in it, whatever the version that wrote it."""
+    upgrades = "".join(_UPGRADES[older] for older in range(1, version))
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(f"BEGIN;{SCHEMA_1}{upgrades}PRAGMA user_version={version};COMMIT;")
+    store = make()
+    assert await store.open() == FULL
+    assert await reopened(make, store) == FULL
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    fresh = Store(tmp_path / "fresh.db", set_aside_name=lambda: "x")
+    await fresh.open()
+    await fresh.close()
+    assert columns(path) == columns(tmp_path / "fresh.db")

@@ -1,4 +1,4 @@
-"""Tests of the verb logs: the last lines, the lines that follow, and what a person makes of it."""
+"""Tests of the verb log: the last lines, the lines that follow, and what a person makes of it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import pytest
 
 from host.private_files import make_private
 from manager import exit_codes
-from manager.cli import logs
+from manager.cli import log
 from manager.paths import Paths
 from manager.routing.workspace.workspace_id import workspace_id
 from support.processes.timeouts import within
 
 
-def line(event: str, **fields: Any) -> str:
-    return json.dumps({**fields, "event": event, "level": "info", "timestamp": "T"}) + "\n"
+def line(event: str, level: str = "info", **fields: Any) -> str:
+    return json.dumps({**fields, "event": event, "level": level, "timestamp": "T"}) + "\n"
 
 
 @pytest.fixture
@@ -65,7 +65,40 @@ def test_lines_are_shown_oldest_first(
 ) -> None:
     """What a program wrote cannot act on the terminal."""
     file.write_text("".join(LINES))
-    assert run("logs", "--cwd", str(project), *options).stdout.splitlines() == shown
+    assert run("log", "--cwd", str(project), *options).stdout.splitlines() == shown
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"), [("debug", 4), ("warning", 3), ("error", 2)], ids=["all", "warnings", "errors"]
+)
+def test_a_level_leaves_out_what_is_less_but_no_traceback(
+    run: Any, paths: Paths, level: str, shown: int
+) -> None:
+    make_private(paths.logs_dir)
+    events = [line("ready"), line("low", "warning"), line("down", "error"), "Traceback\n"]
+    paths.log_file.write_text("".join(events))
+    assert len(run("log", "--level", level).stdout.splitlines()) == shown
+
+
+def test_without_a_workspace_it_is_the_log_of_the_manager(run: Any, paths: Paths, file: Path) -> None:
+    file.write_text(line("of a server"))
+    nothing = run("log", "--json")
+    assert json.loads(nothing.stdout)["error"]["reason"] == "no_log"
+    assert "lmtb up" in nothing.stderr
+    paths.log_file.write_text(line("ready", address="a"))
+    assert run("log").stdout == "T info ready address=a\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["--workspace", "../x"], ["--workspace", "a-1", "--cwd", "."], ["--level", "x"]]
+)
+def test_what_names_no_log_is_wrong_usage(run: Any, words: list[str]) -> None:
+    assert run("log", *words).exit_code == exit_codes.USAGE
+
+
+def test_a_workspace_can_be_named_by_its_id(run: Any, file: Path) -> None:
+    file.write_text(line("started"))
+    assert run("log", "--workspace", file.stem).stdout == "T info started\n"
 
 
 @pytest.mark.parametrize("count", [26, 49, 51])
@@ -73,38 +106,38 @@ def test_the_last_lines_are_shown_however_many_there_are(
     run: Any, file: Path, project: Path, count: int
 ) -> None:
     file.write_text("".join(line("said", number=number) for number in range(count)))
-    shown = run("logs", "--cwd", str(project)).stdout.splitlines()
+    shown = run("log", "--cwd", str(project)).stdout.splitlines()
     assert len(shown) == min(count, 50)
     assert shown[-1].endswith(f"number={count - 1}")
 
 
 def test_json_is_an_object_per_line(run: Any, file: Path, project: Path) -> None:
     file.write_text("".join(LINES))
-    found = [json.loads(one) for one in run("logs", "--json", "--cwd", str(project)).stdout.splitlines()]
+    found = [json.loads(one) for one in run("log", "--json", "--cwd", str(project)).stdout.splitlines()]
     assert found[1] == {"text": "Traceback \x1b[2J"}
     assert found[2]["source"] == "stdio:gh"
 
 
 def test_nothing_written_is_said(run: Any, file: Path, project: Path) -> None:
-    missing = run("logs", "--cwd", str(project))
+    missing = run("log", "--cwd", str(project))
     assert missing.exit_code == exit_codes.FAILED
     assert "no log yet" in missing.stderr and "lmtb log" in missing.stderr
     file.write_text("".join(LINES))
-    silent = run("logs", "--server", "nobody", "--cwd", str(project))
+    silent = run("log", "--server", "nobody", "--cwd", str(project))
     assert (silent.exit_code, silent.stderr) == (exit_codes.OK, "no lines yet from nobody\n")
 
 
 def test_a_long_file_is_read_from_its_end_and_never_shows_half_a_line(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "_READ", 25)
+    monkeypatch.setattr(log, "_READ", 25)
     file.write_text("".join(f"line {n:04}\n" for n in range(100)))
-    assert logs.Reader(file).tail() == ["line 0098", "line 0099"]
+    assert log.Reader(file).tail() == ["line 0098", "line 0099"]
 
 
 def test_a_line_is_shown_once_and_when_it_is_whole(file: Path) -> None:
     file.write_text("one\nhal")
-    reader = logs.Reader(file)
+    reader = log.Reader(file)
     assert reader.tail() == ["one"]
     with file.open("a") as opened:
         opened.write("f\nthree\n")
@@ -116,7 +149,7 @@ def test_a_line_is_shown_once_and_when_it_is_whole(file: Path) -> None:
 def test_following_goes_on_in_a_new_file(file: Path, change: str) -> None:
     if change != "made":
         file.write_text("a long line of before\n")
-    reader = logs.Reader(file)
+    reader = log.Reader(file)
     reader.tail()
     if change == "replaced":
         file.rename(file.with_suffix(".old"))
@@ -126,8 +159,8 @@ def test_following_goes_on_in_a_new_file(file: Path, change: str) -> None:
 
 @contextmanager
 def followed(environ: dict[str, str], project: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """`lmtb logs -f` in a process of its own, ended at the end."""
-    command = [sys.executable, "-I", "-m", "manager", "logs", "-f", "--cwd", str(project)]
+    """`lmtb log -f` in a process of its own, ended at the end."""
+    command = [sys.executable, "-I", "-m", "manager", "log", "-f", "--cwd", str(project)]
     process = subprocess.Popen(
         command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -156,8 +189,9 @@ def test_following_shows_what_is_written_until_ctrl_c(
     assert (process.returncode, rest, said) == (exit_codes.OK, "", "")
 
 
+@pytest.mark.parametrize("written", [LINES[2] * 2, ""], ids=["in use", "silent"])
 def test_following_ends_quietly_when_its_output_is_closed(
-    environ: dict[str, str], file: Path, project: Path
+    environ: dict[str, str], file: Path, project: Path, written: str
 ) -> None:
     file.write_text(LINES[0])
     with followed(environ, project) as (process, output):
@@ -165,7 +199,7 @@ def test_following_ends_quietly_when_its_output_is_closed(
         output.close()
         process.stdout = None
         with file.open("a") as opened:
-            opened.write(LINES[2] * 2)
+            opened.write(written)
         _, said = process.communicate(timeout=within(10))
     assert process.returncode not in {0, -9}
     assert "Traceback" not in said

@@ -1,0 +1,73 @@
+"""The language tools on real servers, through a manager and with the official client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp
+import pytest
+
+from support.projects.gateway import Project, running_gateway
+
+PYTHON = {
+    "pyproject.toml": "[project]\nname = 'pile'\nversion = '0'\n",
+    "pile/stack.py": "class Stack:\n    def push(self, x: int) -> int:\n        return x\n",
+    "pile/app.py": 'from pile.stack import Stack\n\nprint("\U0001f600é", Stack().push(1))\nwrong: str = Stack().push(2)\n',
+}
+CPP = {
+    "stack.h": "#pragma once\nstruct Stack { int push(int x); };\n",
+    "stack.cpp": '#include "stack.h"\nint Stack::push(int x) { return x; }\n',
+    "app.cpp": '#include "stack.h"\nint main() { Stack s; int *wrong = s.push(1); return s.push(2); }\n',
+    "compile_flags.txt": "-xc++\n",
+}
+
+
+@asynccontextmanager
+async def project(installed: Path, folder: Path, files: dict[str, str]) -> AsyncIterator[Project]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{installed / 'venv/bin'}{os.pathsep}{os.environ['PATH']}")
+        async with running_gateway(folder) as gateway:
+            yield gateway.project("proj", **files)
+
+
+async def told(client: mcp.Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer
+    assert answer.structured_content is not None
+    found: dict[str, Any] = answer.structured_content
+    return found
+
+
+def places(found: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+    return [(one["workspacePath"], one["startLine"], one["startCharacter"]) for one in found]
+
+
+async def test_ty_answers_all_questions(installed: Path, tmp_path: Path) -> None:
+    async with project(installed, tmp_path, PYTHON) as used, mcp.Client(used.url) as client:
+        problems = await told(client, "lm_getDiagnostics", filePath="pile/app.py")
+        (file,) = problems["files"]
+        assert any((one["source"], one["startLine"]) == ("ty", 4) for one in file["diagnostics"])
+        uses = await told(client, "lm_references", symbol="Stack/push")
+        assert places(uses["references"]) == [("proj/pile/app.py", 3, 21), ("proj/pile/app.py", 4, 22)]
+        assert uses["freshness"] == [{"provider": "ty", "state": "fresh"}]
+        (used.root / "pile/app.py").write_text("from pile.stack import Stack\n\n\nStack().push(1)\n")
+        assert places((await told(client, "lm_references", symbol="push"))["references"]) == [
+            ("proj/pile/app.py", 4, 9)
+        ]
+        shown = await told(client, "lm_renameSymbol", symbol="Stack/push", newName="add", apply=False)
+        assert "+Stack().add(1)" in shown["diff"]
+
+
+async def test_clangd_answers_all_questions(installed: Path, tmp_path: Path) -> None:
+    async with project(installed, tmp_path, CPP) as used, mcp.Client(used.url) as client:
+        problems = await told(client, "lm_getDiagnostics", filePath="app.cpp")
+        (file,) = problems["files"]
+        assert [one["startLine"] for one in file["diagnostics"]] == [2]
+        info = await told(client, "lm_symbolInfo", filePath="app.cpp", line=2, symbol="push")
+        assert "int push(int x)" in info["hover"]
+        outline = await told(client, "lm_fileOutline", filePath="stack.h")
+        assert [one["namePath"] for one in outline["symbols"]] == ["Stack", "Stack/push"]

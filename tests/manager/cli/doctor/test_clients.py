@@ -1,0 +1,293 @@
+"""Tests of doctor: each client is played as its files say, and each fault in them is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from manager.cli.doctor.introductions import INTRODUCTIONS
+from manager.cli.verbs import cli
+from manager.client_files.change import ENTRY_NAME
+from manager.client_files.clients import CLIENTS, client_named
+from manager.paths import Paths
+from manager.routing.client_profiles import OTHER, profile_of
+from support.processes.manager_process import ManagerProcess, running_manager
+from support.servers.stdio_servers import program
+from workspace_server.command.trust_items import all_items
+from workspace_server.trust.store import TrustStore
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="clients have other folders there")
+SENDING = ("claude-code", "codex", "gemini-cli", "opencode")
+
+Diagnose = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerProcess]:
+    with running_manager(tmp_path_factory.mktemp("shared")) as running:
+        yield running
+
+
+@pytest.fixture
+def home(manager: ManagerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a user of that manager, whose current folder is a project."""
+    for name, value in manager.environ.items():
+        monkeypatch.setenv(name, value)
+    for name in ("XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "COPILOT_HOME", "GEMINI_CLI_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    project = tmp_path / "näh er"
+    (project / ".git").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PWD", str(project))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".gemini").mkdir()
+    (tmp_path / ".gemini/trustedFolders.json").write_text(json.dumps({str(tmp_path): "TRUST_FOLDER"}))
+    return tmp_path
+
+
+@pytest.fixture
+def project(home: Path) -> Path:
+    return home / "näh er"
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(cli, list(words))
+
+
+@pytest.fixture
+def add(home: Path) -> Callable[[str], Path]:
+    """Adds us to a client's file, as a user does; the file."""
+
+    def call(name: str) -> Path:
+        added = json.loads(run("client", "add", name, "--yes", "--json").stdout)
+        return Path(added["clients"][0]["file"])
+
+    return call
+
+
+@pytest.fixture
+def found_by_client(home: Path) -> Callable[[], dict[str, list[dict[str, Any]]]]:
+    """What doctor finds, by what it is about."""
+
+    def call() -> dict[str, list[dict[str, Any]]]:
+        found: dict[str, list[dict[str, Any]]] = {}
+        for one in json.loads(run("doctor", "--json").stdout)["checks"]:
+            found.setdefault(one["check"], []).append(one)
+        return found
+
+    return call
+
+
+@pytest.fixture
+def diagnose(found_by_client: Any) -> Diagnose:
+    """What doctor finds about a client, by its id."""
+
+    def call(name: str) -> list[dict[str, Any]]:
+        client = client_named(name)
+        assert client is not None
+        return list(found_by_client()[client.title])
+
+    return call
+
+
+def replace(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
+def test_every_file_that_was_just_written_is_played_well(
+    add: Any, found_by_client: Any, project: Path
+) -> None:
+    for client in CLIENTS:
+        add(client.id)
+    found = found_by_client()
+    for client in CLIENTS:
+        ((level, message, hint),) = [
+            (one["level"], one["message"], one["hint"]) for one in found[client.title]
+        ]
+        assert (level, hint) == ("ok", None), message
+        if client.id in SENDING:
+            by = "header" if client.id == "codex" else "query"
+            assert "6 built in" in message
+            assert message.endswith(f"{project}, found by {by}")
+        elif client.id == "vscode":
+            assert message.endswith(f"{project}, found by roots")
+        else:
+            assert message.startswith("2 tools (2 of the manager)")
+
+
+def test_played_clients_are_not_among_the_clients_and_leave_no_session(
+    add: Any, found_by_client: Any
+) -> None:
+    for name in SENDING:
+        add(name)
+    assert len(found_by_client()["Codex"]) == 1
+    assert json.loads(run("clients", "--json").stdout)["clients"] == []
+    assert json.loads(run("sessions", "--json").stdout)["sessions"] == []
+
+
+@pytest.mark.parametrize("name", ["claude-code", "codex", "cursor"])
+def test_a_wrong_port_is_told_with_the_command_and_never_contacted(
+    add: Any, diagnose: Diagnose, manager: ManagerProcess, name: str
+) -> None:
+    file = add(name)
+    port = manager.address.removesuffix("/mcp").rpartition(":")[2]
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        other = stranger.getsockname()[1]
+        replace(file, f":{port}/", f":{other}/")
+        (found,) = diagnose(name)
+        stranger.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            stranger.accept()
+    assert (found["level"], found["hint"]) == ("fail", f"lmtb client add {name}")
+    assert f":{other}/mcp" in found["message"] and f"the manager's port is {port}" in found["message"]
+    assert str(file) in found["message"] and ", line " in found["message"]
+
+
+def test_an_unset_variable_is_named(
+    add: Any, diagnose: Diagnose, monkeypatch: pytest.MonkeyPatch, project: Path
+) -> None:
+    for name, written in (("claude-code", "${PWD}"), ("gemini-cli", "$PWD"), ("codex", "PWD")):
+        add(name)
+        monkeypatch.delenv("PWD", raising=False)
+        first = diagnose(name)[0]
+        assert first["level"] == "warn"
+        assert f"uses {written}, which has no value here" in first["message"]
+        monkeypatch.setenv("PWD", str(project))
+
+
+def test_what_codex_needs_is_missed(add: Any, diagnose: Diagnose) -> None:
+    file = add("codex")
+    text = "".join(
+        line for line in file.read_text().splitlines(True) if not line.startswith(("required", "env_http"))
+    )
+    file.write_text(text)
+    required, header, unknown, seen = diagnose("codex")
+    assert "required = true is missing" in required["message"]
+    assert "X-Workspace-Cwd is missing" in header["message"]
+    assert {required["hint"], header["hint"]} == {"lmtb client add codex"}
+    assert "is not found" in unknown["message"]
+    assert seen["level"] == "ok" and "2 of the manager" in seen["message"]
+
+
+@pytest.mark.parametrize(
+    "rules", [None, "{", {"": "TRUST_FOLDER", "näh er": "DO_NOT_TRUST"}, {"other": "TRUST_FOLDER"}]
+)
+def test_gemini_cli_uses_no_server_in_a_folder_that_it_does_not_trust(
+    add: Any, diagnose: Diagnose, home: Path, rules: Any
+) -> None:
+    add("gemini-cli")
+    file = home / ".gemini/trustedFolders.json"
+    file.unlink()
+    if rules is not None:
+        file.write_text(rules if rules == "{" else json.dumps({str(home / k): v for k, v in rules.items()}))
+    untrusted, seen = diagnose("gemini-cli")
+    assert "does not trust" in untrusted["message"] and seen["level"] == "ok"
+    file.write_text(json.dumps({str(home / "näh er/src"): "TRUST_PARENT"}))
+    assert len(diagnose("gemini-cli")) == 1
+
+
+def test_a_broken_file_is_told_with_its_line(add: Any, diagnose: Diagnose) -> None:
+    for name in ("claude-code", "codex"):
+        file = add(name)
+        file.write_text("\n\n[broken\n")
+        (found,) = diagnose(name)
+        assert found["level"] == "fail"
+        assert f"{file}, line 3" in found["message"]
+        assert found["hint"]
+
+
+def test_a_file_of_the_project_takes_precedence(
+    add: Any, diagnose: Diagnose, project: Path, manager: ManagerProcess
+) -> None:
+    add("claude-code")
+    entry = {"type": "http", "url": "http://127.0.0.1:9/mcp"}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {ENTRY_NAME: entry}}, indent=1))
+    (found,) = diagnose("claude-code")
+    assert found["level"] == "fail"
+    assert f"{project}/.mcp.json, line 3" in found["message"]
+    assert found["hint"] == f"write in {project}/.mcp.json, line 3: {manager.address}"
+
+
+def test_two_entries_for_one_manager_are_told(add: Any, diagnose: Diagnose, project: Path) -> None:
+    file = add("claude-code")
+    content = json.loads(file.read_text())
+    content["mcpServers"]["again"] = content["mcpServers"][ENTRY_NAME]
+    file.write_text(json.dumps(content))
+    twice, seen = diagnose("claude-code")
+    assert "every tool twice" in twice["message"]
+    assert 'remove the entry "again"' in twice["hint"]
+    assert seen["level"] == "ok"
+
+
+def trusted(project: Path, name: str, command: str, *arguments: str) -> None:
+    """Give the project a server that its user trusts."""
+    entry = {"command": command, "args": arguments}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {name: entry}}))
+    paths = Paths.of_user(os.environ)
+    TrustStore(paths.state_dir / "trust").trust(project, all_items(project, paths.config_dir, os.environ))
+
+
+def test_a_server_that_the_client_starts_itself_is_told(add: Any, diagnose: Diagnose, project: Path) -> None:
+    command, *arguments = program("serve(echo)")
+    trusted(project, "theirs", command, *arguments)
+    with add("codex").open("a") as file:
+        file.write(f"\n[mcp_servers.theirs]\ncommand = {json.dumps(command)}\n")
+    run("tools", "--json")  # the server is running, and its tools are known
+    twice, seen = diagnose("codex")
+    assert "it sees 1 tool of theirs twice" in twice["message"] and "config.toml" in twice["message"]
+    assert twice["hint"] == "lmtb adopt --user theirs"
+    assert "1 of stdio:theirs" in seen["message"]
+
+
+def test_a_server_that_starts_late_is_told(
+    add: Any, found_by_client: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # longer than Claude Code and Codex wait, also on a busy machine, and far shorter than Gemini CLI does
+    monkeypatch.setattr("manager.cli.doctor.client_checks.PATIENCE_S", 4)
+    trusted(project, "slow", "sleep", "60")
+    for name in ("codex", "claude-code", "gemini-cli"):
+        add(name)
+    found = found_by_client()
+    for title, said in (("Codex", "never lists again"), ("Claude Code", "follow as a list change")):
+        messages = [one["message"] for one in found[title]]
+        assert any("the tools of slow come late" in one and said in one for one in messages), messages
+        assert found[title][-1]["level"] == "ok" and "built in" in messages[-1]
+    (late,) = found["Gemini CLI"]
+    assert "within 4 s; still starting: slow; it waits 50 s" in late["message"]
+
+
+def test_an_address_of_a_project_reaches_no_other_page_of_the_manager(
+    add: Any, diagnose: Diagnose, project: Path, manager: ManagerProcess
+) -> None:
+    base = manager.address.removesuffix("/mcp")
+    for url in (f"{base}/allocate", manager.address.replace("http:", "https:")):
+        entry = {"command": "lmtb", "args": ["connect"], "url": url}
+        (project / ".mcp.json").write_text(json.dumps({"mcpServers": {ENTRY_NAME: entry}}))
+        (found,) = diagnose("claude-code")
+        assert found["level"] == "fail" and f"it connects to {url}" in found["message"]
+
+
+def test_nothing_of_an_untrusted_project_runs(add: Any, diagnose: Diagnose, project: Path) -> None:
+    servers = {"theirs": {"command": "touch", "args": [str(project / "canary")]}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    add("claude-code")
+    assert diagnose("claude-code")[-1]["level"] == "ok"
+    assert not (project / "canary").exists()
+
+
+def test_every_client_introduces_itself_with_a_name_that_has_its_profile() -> None:
+    assert set(INTRODUCTIONS) == {one.id for one in CLIENTS}
+    for one in CLIENTS:
+        profile = profile_of(INTRODUCTIONS[one.id].name)
+        assert profile.title == one.title or profile is OTHER
+        assert profile.measured == "" or INTRODUCTIONS[one.id].version in profile.measured

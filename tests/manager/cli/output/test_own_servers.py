@@ -1,0 +1,32 @@
+"""Tests which servers status reports as running twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from manager.cli.output.overview import problems
+
+
+def status(client: str, workspace: str, file: str | None) -> dict[str, Any]:
+    sources = [{"id": "stdio:docs", "namespace": "docs", "state": "ready", "file": file}]
+    return {
+        "clientDetails": [{"name": client, "workspace": workspace}, {"name": None}],
+        "instanceDetails": [{"workspace": "p-1", "root": "/p", "state": "ready", "sources": sources}],
+    }
+
+
+def test_a_client_that_was_seen_and_starts_a_server_itself_is_a_problem() -> None:
+    assert problems(status("claude-code", "p-1", ".mcp.json")) == [
+        "p-1: Claude Code starts docs of .mcp.json itself, so they run twice; move them with: lmtb adopt"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("client", "workspace", "file"),
+    [("claude-code", "q-2", ".mcp.json"), ("claude-code", "p-1", None), ("codex", "p-1", ".mcp.json")],
+    ids=["seen elsewhere", "our own file", "a file of another client"],
+)
+def test_other_servers_run_once(client: str, workspace: str, file: str | None) -> None:
+    assert problems(status(client, workspace, file)) == []

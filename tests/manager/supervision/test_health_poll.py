@@ -1,0 +1,160 @@
+"""Health requests: what counts as a miss, on a clock that only the test moves."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from manager.routing.state.lifecycle import Lifecycle, State
+from manager.routing.state.slowness import ProcessorTime, is_slow
+from manager.settings import Settings
+from manager.state_file.store import Store
+from manager.supervision import processor_time
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.health_poll import HealthPoll
+from manager.supervision.instance import Figures, Instance
+from manager.upstream.failures import Blame, UpstreamFailure
+
+SETTINGS = Settings(health_interval_s=5, health_timeout_s=1, health_misses=3, hung_restart_s=30)
+
+
+@dataclass
+class Polled:
+    """A server whose answers the test chooses: None for an answer, else the cause of the failure."""
+
+    answers: list[str | None]
+    takes_s: float = 1.0
+    processor: list[ProcessorTime] = field(default_factory=list)
+    now: float = 100.0
+    replaced_at: list[float] = field(default_factory=list)
+    states: list[State] = field(default_factory=list)
+    logged: list[str] = field(default_factory=list)
+    pid: int = 1
+    latency_s: float | None = None
+
+    async def check(self, deadline_s: float, now: float) -> bytes:
+        cause = self.answers.pop(0)
+        if cause is None:
+            return b"{}"
+        self.now += self.takes_s
+        raise UpstreamFailure(Blame.NOT_DELIVERED, cause)
+
+    async def run(self, folder: Path) -> Lifecycle:
+        """Ask until there are no answers left."""
+        cycle = Lifecycle(misses_allowed=SETTINGS.health_misses)
+        cycle.start(0.0)
+        cycle.answered()
+
+        async def sleep(seconds: float) -> None:
+            self.states.append(cycle.state)
+            self.now += seconds
+
+        poll = HealthPoll(
+            cast("Instance", self),
+            cycle,
+            Figures(),
+            Dependencies(
+                SETTINGS,
+                cast("Store", None),
+                folder,
+                {},
+                now=lambda: self.now,
+                rng=random.Random(1),
+                sleep=sleep,
+            ),
+            is_current=lambda: bool(self.answers),
+            on_hung=lambda: self.replaced_at.append(self.now),
+            log=self,
+            time_of=self._time_of,
+        )
+        self.answers.append(None)
+        await poll.run()
+        return cycle
+
+    def info(self, _event: str, *, state: str, **_fields: object) -> None:
+        """Takes a line of the log."""
+        self.logged.append(state)
+
+    warning = info
+
+    def _time_of(self, pid: int) -> ProcessorTime | None:
+        return self.processor.pop(0) if self.processor else None
+
+
+def waiting(count: int) -> list[ProcessorTime]:
+    """The processor times of a server that others keep from running, before and after each request."""
+    return [ProcessorTime(0.01 * number, 1.0 * number) for number in range(2 * count)]
+
+
+async def test_a_server_on_a_busy_machine_is_never_unhealthy_nor_replaced(tmp_path: Path) -> None:
+    polled = Polled(["timeout"] * 20, processor=waiting(21))
+    await polled.run(tmp_path)
+    assert set(polled.states) == {State.READY, State.SUSPECT}
+    assert polled.replaced_at == []
+
+
+async def test_a_server_that_hangs_is_unhealthy_after_three_misses_and_then_replaced(tmp_path: Path) -> None:
+    polled = Polled(["timeout"] * 8, processor=[ProcessorTime(3.0)] * 40)
+    await polled.run(tmp_path)
+    assert polled.states[:5] == [State.READY, State.SUSPECT, State.SUSPECT, State.UNHEALTHY, State.UNHEALTHY]
+    assert polled.replaced_at
+    assert polled.replaced_at[0] >= 130.0
+
+
+async def test_one_failed_request_never_takes_a_server_down(tmp_path: Path) -> None:
+    polled = Polled(["timeout", None, "timeout", None, "connection_lost", None])
+    await polled.run(tmp_path)
+    assert set(polled.states) == {State.READY, State.SUSPECT}
+
+
+@pytest.mark.parametrize("processor", [[], waiting(3)], ids=["silent", "slow"])
+async def test_each_change_for_the_worse_is_logged_and_so_is_the_recovery(
+    tmp_path: Path, processor: list[ProcessorTime]
+) -> None:
+    polled = Polled(["timeout", None], processor=processor)
+    await polled.run(tmp_path)
+    assert polled.logged == ["suspect", "ready"]
+
+
+async def test_a_refused_connection_is_no_sign_of_a_busy_machine(tmp_path: Path) -> None:
+    polled = Polled(["connection_refused"] * 4, processor=waiting(5))
+    await polled.run(tmp_path)
+    assert State.UNHEALTHY in polled.states
+
+
+async def test_a_miss_that_this_process_noticed_late_does_not_count(tmp_path: Path) -> None:
+    """It was kept from reading the answer."""
+    polled = Polled(["timeout"] * 6, takes_s=3.0)
+    await polled.run(tmp_path)
+    assert set(polled.states) == {State.READY}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_time_of_a_process_grows_while_it_computes_and_not_while_it_is_stopped() -> None:
+    with subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=-1) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            before, began = processor_time.of_process(child.pid), time.monotonic()
+            assert before is not None
+            while (after := cast("Any", processor_time.of_process(child.pid))).ran_s == before.ran_s:
+                pass
+            used = (after.ran_s - before.ran_s) + (after.waited_s - before.waited_s)
+            assert used <= time.monotonic() - began + 0.05
+            os.kill(child.pid, signal.SIGSTOP)
+            os.waitpid(child.pid, os.WUNTRACED)
+            stopped = processor_time.of_process(child.pid)
+            assert processor_time.of_process(child.pid) == stopped
+            assert not is_slow(stopped, processor_time.of_process(child.pid), 1.0)
+        finally:
+            child.kill()
+    assert processor_time.of_process(child.pid) is None

@@ -1,0 +1,162 @@
+"""Language servers in memory: a test decides what they answer, and sees what they were asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from workspace_server.call_context import CallContext
+from workspace_server.sources.language_servers.freshness import Freshness
+from workspace_server.sources.language_servers.server import (
+    DiagnosticsAnswer,
+    FileDiagnostics,
+    LanguageServer,
+    PositionEncoding,
+    ReportProgress,
+    RequestFailed,
+    ServerStatus,
+    Unavailable,
+)
+from workspace_server.sources.language_servers.specification import Role, ServerSpecification
+from workspace_server.sources.language_servers.tools.workplace import Workplace
+from workspace_server.sources.language_servers.wire.positions import split_lines
+from workspace_server.workspace import Workspace
+
+Answer = Callable[[Any], Any]
+
+
+def kind(name: str, *suffixes: str, **members: Any) -> ServerSpecification:
+    """A kind of server for files with these suffixes."""
+    return ServerSpecification(
+        name, {suffix: suffix.strip(".") for suffix in suffixes}, ((name,),), **members
+    )
+
+
+def at(
+    line: int, character: int, to_line: int | None = None, to_character: int | None = None
+) -> dict[str, Any]:
+    """An LSP range, counted from 0."""
+    end_line = line if to_line is None else to_line
+    end_character = character + 1 if to_character is None else to_character
+    return {
+        "start": {"line": line, "character": character},
+        "end": {"line": end_line, "character": end_character},
+    }
+
+
+def diagnostic(message: str, where: Mapping[str, Any], severity: int = 1, **members: Any) -> dict[str, Any]:
+    """An LSP diagnostic."""
+    return {"range": where, "severity": severity, "message": message, **members}
+
+
+@dataclass
+class InMemoryServer:
+    """A server whose answers are functions of the parameters, by method."""
+
+    specification: ServerSpecification
+    answers: dict[str, Answer] = field(default_factory=dict)
+    found: dict[Path, list[dict[str, Any]]] = field(default_factory=dict)
+    state: Freshness | None = None
+    encoding: PositionEncoding = "utf-16"
+    fault: Exception | None = None
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    diagnosed: list[Sequence[Path] | None] = field(default_factory=list)
+    opened: list[Path] = field(default_factory=list)
+    steps: Sequence[tuple[float, float | None, str]] = ()
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        return {}
+
+    def supports(self, method: str) -> bool:
+        return method in self.answers
+
+    async def open(self, path: Path) -> Sequence[str]:
+        self.opened.append(path)
+        return split_lines(path.read_text("utf-8"))
+
+    async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
+        self.asked.append((method, params))
+        if method not in self.answers:
+            raise RequestFailed(-32601, f"no {method}")
+        return self.answers[method](params)
+
+    async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
+        if self.fault is not None:
+            raise self.fault
+        for step in self.steps:
+            if progress is not None:
+                await progress(*step)
+        return self.state or Freshness(self.specification.name, "fresh")
+
+    async def diagnostics(self, paths: Sequence[Path] | None, wait_s: float) -> DiagnosticsAnswer:
+        self.diagnosed.append(paths)
+        wanted = self.found if paths is None else [path for path in paths if path in self.found]
+        files = [FileDiagnostics(path, _lines(path), self.found[path]) for path in wanted]
+        return DiagnosticsAnswer(files, self.state or Freshness(self.specification.name, "fresh"))
+
+
+def _lines(path: Path) -> list[str] | None:
+    return split_lines(path.read_text("utf-8")) if path.is_file() else None
+
+
+@dataclass
+class InMemoryServers:
+    """The servers of a workspace; `absent` are those that do not run."""
+
+    running: Sequence[InMemoryServer] = ()
+    absent: Sequence[Unavailable] = ()
+    looks: int = 0
+    closed: bool = False
+
+    def known(self) -> Sequence[ServerSpecification]:
+        return [one.specification for one in (*self.running, *self.absent)]
+
+    def runnable(self) -> Sequence[ServerSpecification]:
+        self.looks += 1
+        return [one.specification for one in self.running]
+
+    def find(self, name: str) -> ServerSpecification | Unavailable | None:
+        kinds = {one.specification.name: one.specification for one in self.running}
+        absent = {one.specification.name: one for one in self.absent}
+        return kinds.get(name) or absent.get(name)
+
+    def status(self) -> Sequence[ServerStatus]:
+        return [
+            ServerStatus(one.specification.name, "running", 7, 3 * 1024 * 1024, one.state)
+            for one in self.running
+        ]
+
+    async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
+        names = {path.suffix, path.name}
+        return [
+            one
+            for one in (*self.running, *self.absent)
+            if role in one.specification.roles and names & set(one.specification.languages)
+        ]
+
+    async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
+        return [one for one in (*self.running, *self.absent) if role in one.specification.roles]
+
+    async def named(self, name: str) -> LanguageServer | Unavailable | None:
+        found = [one for one in (*self.running, *self.absent) if one.specification.name == name]
+        return found[0] if found else None
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def no_environment() -> Mapping[str, str]:
+    """Variables for programs that a tool starts: those of the test."""
+    return dict(os.environ)
+
+
+def workplace_of(root: Path, *running: InMemoryServer, absent: Sequence[Unavailable] = ()) -> Workplace:
+    """The language tools' view of a folder."""
+    return Workplace(Workspace.of(root), InMemoryServers(running, absent), 0.0, no_environment)
+
+
+CONTEXT = CallContext()

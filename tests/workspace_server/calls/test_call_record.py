@@ -1,0 +1,70 @@
+"""What a workspace server remembers of its calls: which run, how the last ones ended, and nothing they said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import msgspec
+import pytest
+
+from protocol.errors import Reason, Refusal
+from workspace_server.calls.call_record import LAST, CallRecord, outcome_word
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [
+        (ToolResult("fine"), "ok"),
+        (ToolResult("no", is_error=True), "error"),
+        (RpcError(-32000, "no"), "error"),
+        (Refusal(Reason.SOURCE_UNAVAILABLE, "down"), "source_unavailable"),
+        (msgspec.Raw(b'{"content":[]}'), "ok"),
+        (msgspec.Raw(b'{"isError":true,"content":[]}'), "error"),
+        (msgspec.Raw(b'{"content":"' + b"x" * 5000 + b'","isError":true}'), "ok"),
+    ],
+)
+def test_word_for_an_outcome(outcome: CallOutcome, word: str) -> None:
+    """A large result is not read, which costs more than the word is worth."""
+    assert outcome_word(outcome) == word
+
+
+async def test_calls_run_then_end_also_cancelled_ones() -> None:
+    now = [100.0]
+    record, go = CallRecord(lambda: now[0]), asyncio.Event()
+
+    async def work() -> CallOutcome:
+        await go.wait()
+        return ToolResult("secret text")
+
+    first, second = (asyncio.create_task(record.recorded(f"t{n}", "codex", work)) for n in (1, 2))
+    await asyncio.sleep(0)
+    now[0] = 102.0
+    running = record.as_json()["running"]
+    assert [(one["tool"], one["client"], one["ms"]) for one in running] == [
+        ("t1", "codex", 2000.0),
+        ("t2", "codex", 2000.0),
+    ]
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    go.set()
+    await second
+    now[0] = 105.0
+    shown = record.as_json()
+    assert shown["running"] == []
+    assert [(one["tool"], one["outcome"], one["ms"], one["ageSec"]) for one in shown["ended"]] == [
+        ("t2", "ok", 2000.0, 3.0), ("t1", "cancelled", 2000.0, 3.0),
+    ]  # fmt: skip
+    assert "secret" not in json.dumps(shown)
+
+
+async def test_only_the_last_calls_are_kept() -> None:
+    async def work() -> CallOutcome:
+        return ToolResult("")
+
+    record = CallRecord(lambda: 0.0)
+    for number in range(2 * LAST):
+        await record.recorded(str(number), "", work)
+    ended = record.as_json()["ended"]
+    assert [ended[0]["tool"], ended[-1]["tool"], len(ended)] == [str(2 * LAST - 1), str(LAST), LAST]

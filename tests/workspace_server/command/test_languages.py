@@ -1,0 +1,99 @@
+"""Which language servers a project has, where from, and why others do not run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.projects.command_home import Home
+
+
+@pytest.fixture(autouse=True)
+def no_servers_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path / "scripts"))
+
+
+def server(home: Home, name: str) -> dict[str, Any]:
+    found: dict[str, Any]
+    (found,) = [one for one in home.json("languages", home.root)["servers"] if one["server"] == name]
+    return found
+
+
+def test_a_server_of_the_user_is_told_with_its_version(home: Home) -> None:
+    home.write("pkg/a.py", "")
+    program = home.program("ty")
+    program.write_text("#!/bin/sh\necho 'ty 0.0.105 (abc)'\n")
+    found = server(home, "ty")
+    assert (found["state"], found["origin"], found["version"]) == ("installed", "PATH", "0.0.105")
+    assert (found["program"], found["languages"]) == (str(program), ["python"])
+    assert found["roles"] == ["symbols", "diagnostics"]
+    assert found["reason"] is None
+
+
+def test_a_missing_server_is_told_with_what_to_install(home: Home) -> None:
+    home.write("a.go", "")
+    found = server(home, "gopls")
+    assert (found["state"], found["program"]) == ("missing", None)
+    assert "go install" in found["reason"]
+
+
+def test_what_waits_for_trust_is_not_asked_for_its_version(home: Home) -> None:
+    home.write("a.py", "")
+    program = home.write(".venv/bin/ty", f"#!/bin/sh\ntouch {home.root}/ran\n")
+    program.chmod(0o755)
+    found = server(home, "ty")
+    assert (found["state"], found["version"]) == ("pending_trust", None)
+    assert f"lmtb trust {home.root}" in found["reason"]
+    assert not (home.root / "ran").exists()
+    home.run("trust", home.root, "--yes")
+    assert server(home, "ty")["state"] == "installed"
+
+
+def test_a_program_that_does_not_tell_its_version_delays_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workspace_server.sources.language_servers.kinds.version.TIME_S", 0.2)
+    home.write("a.py", "")
+    home.program("ty").write_text("#!/bin/sh\nexec sleep 30\n")
+    found = server(home, "ty")
+    assert (found["state"], found["version"]) == ("installed", None)
+
+
+def test_no_program_is_started_without_versions(home: Home) -> None:
+    home.write("a.py", "")
+    home.program("ty").write_text(f"#!/bin/sh\ntouch {home.root}/ran\n")
+    home.json("languages", home.root, "--no-versions")
+    assert not (home.root / "ran").exists()
+
+
+def test_switched_off_servers_are_not_listed(home: Home) -> None:
+    home.write("a.py", "")
+    home.write(".lm-tools-bridge/workspace.toml", "[language_servers]\nenabled = false\n")
+    found = home.json("languages", home.root)
+    assert (found["enabled"], found["servers"]) == (False, [])
+
+
+def test_one_server_is_proposed_where_none_is_installed(home: Home) -> None:
+    home.write("a.py", "")
+    found = home.json("languages", home.root)["servers"]
+    missing = [one["server"] for one in found if one["state"] == "missing"]
+    assert missing == ["ty", "ruff"]
+
+
+def test_outlines_are_told_for_languages_without_a_server_only(home: Home) -> None:
+    home.write("a.py", "")
+    home.write("a.lua", "")
+    home.program("ty")
+    found = server(home, "tree-sitter")
+    assert (found["languages"], found["roles"]) == (["lua"], ["symbols"])
+
+
+def test_a_better_server_that_waits_for_trust_is_told(home: Home) -> None:
+    home.write("a.py", "")
+    home.write("pyproject.toml", "[tool.basedpyright]\n")
+    home.program("basedpyright-langserver")
+    home.program("ty")
+    assert server(home, "basedpyright")["state"] == "pending_trust"
+    assert server(home, "ty")["state"] == "installed"

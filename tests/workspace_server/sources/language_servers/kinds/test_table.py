@@ -1,0 +1,88 @@
+"""Which kinds of servers there are, and which of several is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.projects.language_project import LanguageProject
+from workspace_server.sources.language_servers.kinds.table import KINDS
+from workspace_server.sources.language_servers.specification import Role
+
+
+def chosen(project: LanguageProject, role: Role, file: str | None = None) -> list[list[str]]:
+    path = None if file is None else project.root / file
+    return [[kind.name for kind in group] for group in project.kinds().chosen(role, path)]
+
+
+@pytest.mark.parametrize(
+    ("file", "symbols", "diagnostics"),
+    [
+        ("a.py", [["ty", "basedpyright", "pyright", "tree-sitter"]], ["ty", "ruff"]),
+        ("a.cpp", [["clangd", "tree-sitter"]], ["clangd"]),
+        ("a.rs", [["rust-analyzer", "tree-sitter"]], ["rust-analyzer"]),
+        ("a.tsx", [["typescript", "typescript-language-server", "vtsls", "tree-sitter"]], ["typescript"]),
+        ("a.unknown", [], []),
+    ],
+)
+def test_a_file_has_the_servers_of_its_language(
+    project: LanguageProject, file: str, symbols: list[list[str]], diagnostics: list[str]
+) -> None:
+    project.put(file)
+    assert chosen(project, "symbols", file) == symbols
+    assert [group[0] for group in chosen(project, "diagnostics", file)] == diagnostics
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "first"),
+    [
+        ("pyproject.toml", "[tool.basedpyright]\n", "basedpyright"),
+        ("pyproject.toml", "[tool.pyright]\n", "pyright"),
+        ("pyrightconfig.json", "{}", "pyright"),
+        ("pyproject.toml", "[tool.ruff]\n", "ty"),
+        ("pyproject.toml", "not TOML", "ty"),
+    ],
+)
+def test_what_the_project_configures_comes_first(
+    project: LanguageProject, file: str, text: str, first: str
+) -> None:
+    project.put("a.py")
+    project.put(file, text=text)
+    assert chosen(project, "symbols", "a.py")[0][0] == first
+
+
+def test_a_server_that_the_user_names_comes_first(project: LanguageProject) -> None:
+    project.put("a.py")
+    mine = project.entry("jedi", command=("jedi",), languages={".py": "python"})
+    (group,) = project.kinds(mine).chosen("symbols", project.root / "a.py")
+    assert [kind.name for kind in group][:2] == ["jedi", "ty"]
+
+
+def test_eslint_is_for_projects_that_configure_it(project: LanguageProject) -> None:
+    project.put("a.js")
+    assert ["eslint"] not in chosen(project, "diagnostics")
+    project.put("eslint.config.mjs")
+    assert ["eslint"] in chosen(project, "diagnostics")
+
+
+def test_servers_for_formats_of_data_are_named_only_if_they_are_there(project: LanguageProject) -> None:
+    project.put("a.yaml")
+    assert chosen(project, "diagnostics") == []
+    project.on_path("yaml-language-server")
+    assert chosen(project, "diagnostics") == [["yaml"]]
+
+
+def test_dependencies_are_no_languages_of_the_project(project: LanguageProject) -> None:
+    project.put("node_modules/x/a.ts", ".venv/lib/a.py")
+    assert project.kinds().known() == []
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_every_kind_says_how_it_is_installed(name: str) -> None:
+    assert KINDS[name].install
+    assert all(KINDS[name].commands)
+
+
+def test_servers_for_data_ask_no_address_that_a_file_names() -> None:
+    assert KINDS["json"].options["handledSchemaProtocols"] == ["file"]
+    assert KINDS["yaml"].settings["http"]["proxy"] == "http://127.0.0.1:9"
+    assert KINDS["yaml"].settings["yaml"]["schemaStore"] == {"enable": False}

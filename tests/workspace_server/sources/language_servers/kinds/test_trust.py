@@ -1,0 +1,234 @@
+"""What a project brings does not run before the user trusts it."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.projects.language_project import LanguageProject, npm_tool
+from workspace_server.sources.language_servers.kinds.available_kinds import AvailableKinds
+from workspace_server.sources.language_servers.server import Unavailable
+from workspace_server.sources.language_servers.session.project_kinds import Found
+
+
+def state(kinds: AvailableKinds, name: str) -> str:
+    """The first word of the command line, or why there is none."""
+    kind = kinds.named(name)
+    assert kind is not None
+    found = kinds.find(kind)
+    return found.state if isinstance(found, Unavailable) else found.argv[0]
+
+
+def keys(kinds: AvailableKinds) -> dict[str, bool]:
+    """The items, and whether each is optional."""
+    return {item.key: item.is_optional for item in kinds.items()}
+
+
+@pytest.mark.parametrize(
+    ("file", "program", "name"),
+    [
+        ("a.py", ".venv/bin/ty", "ty"),
+        ("a.py", "venv/bin/ruff", "ruff"),
+        ("a.py", "node_modules/.bin/pyright-langserver", "pyright"),
+        ("a.cpp", ".venv/bin/clangd", "clangd"),
+        ("a.ts", "node_modules/.bin/vtsls", "vtsls"),
+        ("a.yaml", "node_modules/.bin/yaml-language-server", "yaml"),
+    ],
+)
+def test_programs_of_the_project_wait_for_trust(
+    project: LanguageProject, file: str, program: str, name: str
+) -> None:
+    project.put(file)
+    own = project.program(program)
+    kinds = project.kinds()
+    assert state(kinds, name) == "untrusted"
+    assert keys(kinds) == {f"language-server:{name}": False}
+    project.trust_all(kinds)
+    assert state(kinds, name) == str(own)
+    assert not project.ran.exists()
+
+
+def test_the_reason_names_the_program_and_the_command_that_trusts_it(project: LanguageProject) -> None:
+    project.put("a.py")
+    own = project.program(".venv/bin/ty")
+    kinds = project.kinds()
+    kind = kinds.named("ty")
+    assert kind is not None
+    found = kinds.find(kind)
+    assert isinstance(found, Unavailable)
+    assert str(own) in found.reason
+    assert f"lmtb trust {project.root}" in found.reason
+
+
+def test_a_compiler_in_node_modules_waits_for_trust(project: LanguageProject) -> None:
+    project.put("a.ts")
+    link = npm_tool(project.root, "typescript", "7.0.2")
+    kinds = project.kinds()
+    assert state(kinds, "typescript") == "untrusted"
+    project.trust_all(kinds)
+    assert state(kinds, "typescript") == str(link)
+
+
+def test_a_changed_program_waits_for_trust_again(project: LanguageProject) -> None:
+    project.put("a.py")
+    own = project.program(".venv/bin/ty")
+    kinds = project.kinds()
+    project.trust_all(kinds)
+    own.write_text("#!/bin/sh\nevil\n")
+    assert state(kinds, "ty") == "untrusted"
+
+
+def test_trust_of_one_program_is_no_trust_of_another(project: LanguageProject) -> None:
+    project.put("a.py")
+    project.program(".venv/bin/ty")
+    kinds = project.kinds()
+    project.trust_all(kinds)
+    project.program("venv/bin/ruff")
+    assert state(kinds, "ruff") == "untrusted"
+
+
+def test_the_users_program_runs_while_the_projects_waits(project: LanguageProject) -> None:
+    project.put("a.py")
+    own, users = project.program(".venv/bin/ty"), project.on_path("ty")
+    kinds = project.kinds()
+    assert state(kinds, "ty") == str(users)
+    assert keys(kinds) == {"language-server:ty": True}
+    project.trust_all(kinds)
+    assert state(kinds, "ty") == str(own)
+
+
+@pytest.mark.parametrize(
+    ("file", "program", "name"),
+    [
+        ("a.rs", "rust-analyzer", "rust-analyzer"),
+        ("a.go", "gopls", "gopls"),
+        ("a.py", "basedpyright-langserver", "basedpyright"),
+        ("a.py", "pyrefly", "pyrefly"),
+        ("a.ts", "typescript-language-server", "typescript-language-server"),
+        ("a.ts", "vtsls", "vtsls"),
+        ("A.java", "jdtls", "jdtls"),
+        ("A.cs", "csharp-ls", "csharp-ls"),
+        ("a.zig", "zls", "zls"),
+    ],
+)
+def test_servers_that_run_code_of_projects_wait_although_they_are_the_users(
+    project: LanguageProject, file: str, program: str, name: str
+) -> None:
+    project.put(file)
+    users = project.on_path(program)
+    kinds = project.kinds()
+    assert state(kinds, name) == "untrusted"
+    project.trust_all(kinds)
+    assert state(kinds, name) == str(users)
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [("ty", "ty"), ("ruff", "ruff"), ("clangd", "clangd"), ("pyright-langserver", "pyright")],
+)
+def test_servers_that_only_read_run_without_a_question(
+    project: LanguageProject, program: str, name: str
+) -> None:
+    project.put("a.py", "a.cpp", "compile_commands.json")
+    users = project.on_path(program)
+    kinds = project.kinds()
+    assert state(kinds, name) == str(users)
+    assert keys(kinds) == {}
+
+
+def test_nothing_is_asked_for_where_a_better_server_runs(project: LanguageProject) -> None:
+    project.put("a.py")
+    for name in ("ty", "basedpyright-langserver", "pyrefly"):
+        project.on_path(name)
+    assert keys(project.kinds()) == {}
+
+
+def test_one_of_several_alternatives_is_asked_for(project: LanguageProject) -> None:
+    project.put("a.ts")
+    for name in ("typescript-language-server", "vtsls"):
+        project.on_path(name)
+    assert keys(project.kinds()) == {"language-server:typescript-language-server": False}
+
+
+def test_what_the_project_chose_is_optional_while_another_runs(project: LanguageProject) -> None:
+    project.put("a.py")
+    project.put("pyproject.toml", text="[tool.basedpyright]\n")
+    project.on_path("basedpyright-langserver")
+    project.on_path("ty")
+    assert keys(project.kinds()) == {"language-server:basedpyright": True}
+
+
+def test_an_entry_of_the_project_waits_for_trust(project: LanguageProject) -> None:
+    project.put("a.foo")
+    evil = project.program("evil")
+    entry = project.entry("foo", "workspace", command=("./evil",), languages={".foo": "foo"})
+    kinds = project.kinds(entry)
+    assert state(kinds, "foo") == "untrusted"
+    assert keys(kinds) == {"language-server:foo": False}
+    project.trust_all(kinds)
+    assert state(kinds, "foo") == str(project.root / "./evil")
+    evil.write_text("#!/bin/sh\nworse\n")
+    assert state(kinds, "foo") == "untrusted"
+    assert not project.ran.exists()
+
+
+def test_an_entry_of_the_project_takes_no_known_server_over(project: LanguageProject) -> None:
+    project.put("a.py")
+    project.program("evil")
+    users = project.on_path("ty")
+    kinds = project.kinds(project.entry("ty", "workspace", command=("./evil", "server")))
+    assert state(kinds, "ty") == str(users)
+    project.trust_all(kinds)
+    assert state(kinds, "ty") == str(project.root / "./evil")
+
+
+def test_options_of_the_project_count_when_they_are_trusted(project: LanguageProject) -> None:
+    project.put("a.py")
+    project.on_path("pyright-langserver")
+    settings = {"python": {"pythonPath": "./evil"}}
+    entry = project.entry("pyright", "workspace", settings=settings, raw={"settings": settings})
+    kinds = project.kinds(entry)
+    before = kinds.named("pyright")
+    assert before is not None
+    assert "pythonPath" not in before.settings["python"]
+    assert isinstance(kinds.find(before), Found)
+    project.trust_all(kinds)
+    after = kinds.named("pyright")
+    assert after is not None
+    assert after.settings["python"]["pythonPath"] == "./evil"
+    changed = project.kinds(project.entry("pyright", "workspace", raw={"settings": {}}))
+    assert "pythonPath" not in (changed.named("pyright") or before).settings["python"]
+
+
+def test_a_command_of_the_user_runs_without_a_question(project: LanguageProject) -> None:
+    project.put("a.py")
+    own = project.program("tools/serve")
+    kinds = project.kinds(project.entry("ty", command=(str(own), "--stdio")))
+    assert state(kinds, "ty") == str(own)
+
+
+def test_a_command_of_the_user_does_not_trust_code_of_projects(project: LanguageProject) -> None:
+    project.put("a.rs")
+    program = project.on_path("my-analyzer")
+    kinds = project.kinds(project.entry("rust-analyzer", command=(str(program),)))
+    assert state(kinds, "rust-analyzer") == "untrusted"
+
+
+def test_either_file_can_switch_a_server_off(project: LanguageProject) -> None:
+    project.put("a.py")
+    project.on_path("ty")
+    assert state(project.kinds(project.entry("ty", enabled=False)), "ty") == "disabled"
+    assert state(project.kinds(project.entry("ty", "workspace", enabled=False)), "ty") == "disabled"
+
+
+def test_secrets_of_an_entry_are_not_in_its_item(project: LanguageProject) -> None:
+    project.put("a.foo")
+    project.program("serve")
+    entry = project.entry(
+        *("foo", "workspace"),
+        command=("./serve",),
+        languages={".foo": "foo"},
+        env={"API_KEY": "hunter2"},
+        raw={"command": ["./serve"], "env": {"API_KEY": "hunter2"}, "options": {"token": "hunter2"}},
+    )
+    (item,) = project.kinds(entry).items()
+    assert "hunter2" not in f"{item.title} {item.facts}"

@@ -1,0 +1,79 @@
+"""What a model's reply is made of while it arrives, and the errors of its provider: the same for every provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from agent.messages import Call, Message, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A piece of the reply's text, as soon as it arrives."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingPart:
+    """A piece of what the model thinks aloud; shown dim, never sent back."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    """One whole tool call."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens as the provider counted them; None where it says nothing."""
+
+    prompt_tokens: int | None
+    reply_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The reply's end, always the last event. `cut` means that the reply reached a limit of length."""
+
+    reason: Literal["complete", "calls", "cut", "refused"]
+
+
+ModelEvent = TextPart | ThinkingPart | CallPart | Usage | Finish
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One round: what the model is asked. `context_tokens` is the window it is to have, where the provider lets us choose."""
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[Tool] = ()
+    stream: bool = True
+    context_tokens: int | None = None
+
+
+class ProviderFailure(Exception):
+    """The provider gave no whole reply: `cause` in words for a person, `next_step` what to do."""
+
+    def __init__(self, provider: str, cause: str, next_step: str) -> None:
+        super().__init__(f"{provider}: {cause}; {next_step}")
+        self.provider = provider
+        self.cause = cause
+        self.next_step = next_step
+
+
+class Provider(Protocol):
+    """A model server in one dialect."""
+
+    name: str
+
+    def reply(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Ask for one reply. Closing the iterator ends the request. Raises ProviderFailure."""
+        ...

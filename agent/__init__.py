@@ -1,1 +1,1 @@
-"""The terminal agent: a model in a terminal that uses the tools of the project, as an ordinary client of the manager."""
+"""The terminal agent: a model in a terminal that uses a project's tools, as a client of the manager."""

@@ -1,4 +1,4 @@
-"""What a conversation consists of, in no provider's dialect: messages, calls, results, and the tools on offer."""
+"""What a conversation consists of, in no provider's dialect: messages, calls, results, tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as the model may call it: `name` is what the manager serves, `input_schema` its JSON Schema, unchanged."""
+    """A tool that the model may call: its name at the manager, and its JSON Schema unchanged."""
 
     name: str
     description: str
@@ -21,7 +21,7 @@ class Tool:
 class Call:
     """One tool call of a reply.
 
-    `arguments` is None if what the model sent is no JSON object; `problem` then says why, in words for the model.
+    `arguments` is None if the model sent no JSON object; `problem` then tells the model why.
     `id` is unique in its reply: the adapter makes one where the provider gave none or one twice.
     """
 

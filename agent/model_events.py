@@ -1,4 +1,4 @@
-"""What a model's reply is made of while it arrives, and the errors of its provider: the same for every provider."""
+"""The events of a model's reply while it arrives, the same for every provider, and how one fails."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ModelEvent = TextPart | ThinkingPart | CallPart | Usage | Finish
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One round: what the model is asked. `context_tokens` is the window it is to have, where the provider lets us choose."""
+    """What the model is asked in one round. `context_tokens`: its window, for providers that let us choose."""
 
     model: str
     messages: Sequence[Message]

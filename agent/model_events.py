@@ -50,7 +50,7 @@ ModelEvent = TextPart | ThinkingPart | CallPart | Usage | Finish
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What the model is asked in one round. `context_tokens`: its window, where the provider lets us choose."""
+    """What the model is asked in one round. `context_tokens`: its window, where it can be chosen."""
 
     model: str
     messages: Sequence[Message]

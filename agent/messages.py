@@ -9,7 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool that the model may call: its name at the manager, and its JSON Schema unchanged."""
+    """A tool that the model may call: its name at its source, and its JSON Schema unchanged.
+
+    `annotations` are those of MCP (`readOnlyHint`, `destructiveHint` …), empty where the source gives none.
+    """
 
     name: str
     description: str
@@ -22,24 +25,30 @@ class Call:
     """One tool call of a reply.
 
     `arguments` is None if the model sent no JSON object; `problem` then tells the model why.
-    `id` is unique in its reply: the adapter makes one where the provider gave none or one twice.
+    `id` is unique in its conversation: the adapter makes one where the provider gave none or one twice.
+    `provider_data` is what the provider wants back with the call unchanged, such as a signature of Gemini.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any] | None
     problem: str | None = None
+    provider_data: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a call gave: the text for the model, and the content blocks of MCP as they came."""
+    """What a call gave: the text for the model, and the content blocks of MCP as they came.
+
+    `code` is the code of a refusal (`protocol/errors.py`) or of a JSON-RPC error, None otherwise.
+    """
 
     call_id: str
     name: str
     text: str
     is_error: bool = False
     content: Sequence[Mapping[str, Any]] = ()
+    code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ import protocol
 import workspace_server
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server")
+PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
 
 IMPURE = frozenset({
     "asyncio", "aiohttp", "socket", "subprocess", "threading", "time", "random", "secrets", "os", "pathlib", "psutil",

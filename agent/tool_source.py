@@ -1,0 +1,57 @@
+"""Defines where tools come from: a source lists them and runs their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent.messages import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a tool gave: content blocks of MCP, and the code of the refusal or error, if it was one.
+
+    Protocol errors, refusals, time-outs and lost connections are outcomes with `is_error`, whose text ends in
+    the next step where there is one. `delivered` is False if the tool certainly did not run.
+    """
+
+    content: Sequence[Mapping[str, Any]]
+    is_error: bool = False
+    code: int | None = None
+    structured: Any = None
+    delivered: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How a source is: `ready`, `starting` or `unavailable`, and for a person why and what to do."""
+
+    name: str
+    state: str
+    detail: str = ""
+
+
+class ToolSource(Protocol):
+    """A set of tools. Only one task at a time uses it, but `call` may be cancelled at any moment."""
+
+    name: str
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """The tools as they are now, quickly where nothing changed; empty where the source is unavailable."""
+        ...
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], on_progress: Callable[[str], None]
+    ) -> Outcome:
+        """Run one tool. Cancelling the task cancels the call at its server; nothing is left running."""
+        ...
+
+    def state(self) -> SourceState:
+        """How the source is now, as last seen."""
+        ...
+
+    async def close(self) -> None:
+        """End what the source runs or holds open."""
+        ...

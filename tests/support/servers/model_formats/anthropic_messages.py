@@ -1,11 +1,10 @@
-"""Anthropic's Messages API (`POST /v1/messages`), streamed."""
+"""Anthropic's Messages API (`POST /v1/messages`)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
-from support.servers.model_formats.steps import Call, Json, Step, sse, text_of
+from support.servers.model_formats.steps import Json, Reply, ReplyCall, Step, pieces, reply_of, sse, text_of
 
 PATHS = ("/v1/messages",)
 
@@ -17,27 +16,75 @@ def read(body: Json) -> tuple[list[str], list[str]]:
     return [tool["name"] for tool in body.get("tools", [])], [text_of(one.get("content")) for one in results]
 
 
-def stream(step: Step, number: int) -> Iterator[bytes]:
-    """One message of one block."""
-    usage = {"input_tokens": 1, "output_tokens": 1}
-    message = {
-        "id": f"msg_{number}", "type": "message", "role": "assistant", "model": "scripted", "content": [],
-        "stop_reason": None, "stop_sequence": None, "usage": usage,
-    }  # fmt: skip
-    if isinstance(step, Call):
-        block: Json = {"type": "tool_use", "id": f"toolu_{number}", "name": step.tool, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(step.arguments)}
-        reason = "tool_use"
-    else:
-        block = {"type": "text", "text": ""}
-        delta = {"type": "text_delta", "text": step.text}
-        reason = "end_turn"
-    for kind, members in (
-        ("message_start", {"message": message}),
-        ("content_block_start", {"index": 0, "content_block": block}),
-        ("content_block_delta", {"index": 0, "delta": delta}),
-        ("content_block_stop", {"index": 0}),
-        ("message_delta", {"delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}),
-        ("message_stop", {}),
-    ):
-        yield sse({"type": kind, **members}, kind)
+def stream(step: Step | Reply, number: int) -> Iterator[bytes]:
+    """One message: thinking, text, and the calls, each a block."""
+    reply = reply_of(step, number, "toolu")
+    usage = {"input_tokens": reply.prompt_tokens, "output_tokens": 1}
+    start = {**_message(number), "content": [], "stop_reason": None, "usage": usage}
+    yield _event("message_start", message=start)
+    yield _event("ping")
+    blocks: list[tuple[Json, list[Json]]] = []
+    if reply.thinking:
+        deltas = [{"type": "thinking_delta", "thinking": text} for text in reply.thinking]
+        blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, deltas))
+    if reply.text or not reply.calls:
+        blocks.append(
+            ({"type": "text", "text": ""}, [{"type": "text_delta", "text": text} for text in reply.text])
+        )
+    for one in reply.calls:
+        parts = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", *pieces(one))]
+        blocks.append((_call(one, {}), parts))
+    for index, (block, deltas) in enumerate(blocks):
+        yield _event("content_block_start", index=index, content_block=block)
+        for delta in deltas:
+            yield _event("content_block_delta", index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
+    ending = {"stop_reason": _reason(reply), "stop_sequence": None}
+    yield _event("message_delta", delta=ending, usage={"output_tokens": reply.reply_tokens})
+    yield _event("message_stop")
+
+
+def whole(step: Step | Reply, number: int) -> Json:
+    """The message as one JSON value."""
+    reply = reply_of(step, number, "toolu")
+    content: list[Json] = []
+    if reply.thinking:
+        content.append({"type": "thinking", "thinking": "".join(reply.thinking), "signature": ""})
+    if reply.text:
+        content.append({"type": "text", "text": "".join(reply.text)})
+    content += [_call(one, one.arguments) for one in reply.calls]
+    usage = {"input_tokens": reply.prompt_tokens, "output_tokens": reply.reply_tokens}
+    return {**_message(number), "content": content, "stop_reason": _reason(reply), "usage": usage}
+
+
+def refusal(status: int, text: str) -> Json:
+    """The body of an error."""
+    kinds = {
+        401: "authentication_error",
+        404: "not_found_error",
+        429: "rate_limit_error",
+        529: "overloaded_error",
+    }
+    return {"type": "error", "error": {"type": kinds.get(status, "api_error"), "message": text}}
+
+
+def _message(number: int) -> Json:
+    return {
+        "id": f"msg_{number}",
+        "type": "message",
+        "role": "assistant",
+        "model": "scripted",
+        "stop_sequence": None,
+    }
+
+
+def _call(call: ReplyCall, arguments: Json | str) -> Json:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+
+
+def _event(kind: str, **members: object) -> bytes:
+    return sse({"type": kind, **members}, kind)
+
+
+def _reason(reply: Reply) -> str:
+    return reply.reason or ("tool_use" if reply.calls else "end_turn")

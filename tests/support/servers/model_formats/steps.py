@@ -34,6 +34,65 @@ Step = Say | Call
 
 
 @dataclass(frozen=True)
+class ReplyCall:
+    """One call of a reply: `arguments` as an object, or as the text that stands in the place of one."""
+
+    name: str
+    arguments: Json | str = field(default_factory=dict)
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """All that a model can put into one reply.
+
+    Attributes:
+        text: in pieces, one an event.
+        thinking: what it thinks aloud, in pieces.
+        calls: its tool calls; `interleaved` sends their arguments in turn, a few characters at a time.
+        reason: the format's own word for the end; by default the one for the end of a turn.
+    """
+
+    text: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()
+    calls: tuple[ReplyCall, ...] = ()
+    reason: str = ""
+    prompt_tokens: int = 1
+    reply_tokens: int = 1
+    interleaved: bool = False
+
+
+def say(*text: str) -> Reply:
+    """A reply of text only."""
+    return Reply(text)
+
+
+def call(name: str, arguments: Json | str | None = None, **members: Any) -> Reply:
+    """A reply with one call."""
+    return Reply(calls=(ReplyCall(name, {} if arguments is None else arguments),), **members)
+
+
+def reply_of(step: Step | Reply, number: int, prefix: str = "call") -> Reply:
+    """The step as a reply whose calls have ids, `PREFIX_NUMBER` for one that has none."""
+    if isinstance(step, Say):
+        return Reply((step.text,))
+    if isinstance(step, Call):
+        return Reply(calls=(ReplyCall(step.tool, step.arguments, f"{prefix}_{number}"),))
+    return step
+
+
+def arguments_text(call: ReplyCall) -> str:
+    """The arguments as JSON text, or the text in its place."""
+    return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
+
+
+def pieces(call: ReplyCall, length: int = 5) -> Sequence[str]:
+    """The text of the arguments in pieces; nothing for an empty one."""
+    text = arguments_text(call)
+    return [text[start : start + length] for start in range(0, len(text), length)]
+
+
+@dataclass(frozen=True)
 class ModelRequest:
     """One request of an agent to its model.
 

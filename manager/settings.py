@@ -26,6 +26,8 @@ _OF_CHILDREN = frozenset({"LMTB_CHILD", "LMTB_WORKSPACE"})
 """What a server or script that we run sees, and therefore every `lmtb` that it starts."""
 _OF_OTHERS = ("LMTB_TOOL_", "LMTB_SECRET_")
 """So begin more of what scripts see, and the user's secrets, which workspace servers read."""
+_OF_THE_AGENT = "agent"
+"""The table of `config.toml` that belongs to the terminal agent, which checks it itself."""
 _BY_CLIENT: Mapping[str, Callable[[str], object]] = {
     "first_list_s": client_overrides.seconds,
     "model_sees": client_overrides.sees,
@@ -213,6 +215,7 @@ def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[
         given: dict[str, tuple[str, Any]] = {
             name: (_place(config_file, content, name), value)
             for name, value in tomllib.loads(content.decode()).items()
+            if name != _OF_THE_AGENT
         }
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigurationError(f"{config_file} cannot be read: {error}") from error

@@ -1,0 +1,1 @@
+"""The settings of the agent: the table `[agent]` of the user's `config.toml`."""

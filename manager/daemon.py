@@ -203,9 +203,9 @@ class Daemon:
     ) -> ControlListener | None:
         if sys.platform == "win32":
             return None
+        services, measures = parts.control, parts.measures.snapshot
         control = ControlListener(
-            self._paths.control_socket,
-            lambda: control_runner(parts.control, status, parts.measures.snapshot),
+            self._paths.control_socket, services, lambda beats: control_runner(services, beats, status, measures)
         )
         stack.push_async_callback(control.close)
         await control.open()

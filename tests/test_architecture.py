@@ -255,7 +255,7 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
         "import asyncio, sys\nimport manager.daemon as daemon\n"
         "from manager.listener.aiohttp_server import LazyAiohttpServer\nbefore = set(sys.modules)\n"
         "async def main():\n"
-        "    status, control = (lambda: {}), LazyAiohttpServer(lambda: daemon.control_runner(None, status, status))\n"
+        "    status, control = (lambda: {}), LazyAiohttpServer(lambda: daemon.control_runner(None, None, status, status))\n"
         "    port = daemon.Runner(lambda: daemon.make_app(None, status, status), daemon.AdmissionRules.for_ports([1]))\n"
         "    port._aiohttp.protocol(), control.protocol()\n"
         "    await control.close()\n    await port.cleanup()\n"

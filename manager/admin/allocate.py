@@ -17,7 +17,7 @@ def allocate_routes(services: Services) -> list[web.RouteDef]:
     answer = allocate_handler(services)
 
     async def allocate(request: web.Request) -> web.StreamResponse:
-        if not services.peer_allowed(request):
+        if not services.peer_allowed(request.transport):
             return refusal(403, "forbidden")
         return await answer(request)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from host.confined_process import is_confined_peer
@@ -28,9 +28,6 @@ from manager.upstream.failures import ResponseTooLarge, UpstreamFailure
 from protocol import names
 from protocol.errors import Reason, Refusal
 from protocol.internal.registration import Allocate, Heartbeat
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 SERVER_TIMEOUT_S: Final = 30.0
 MAX_ANSWER: Final = 16 * 1024 * 1024
@@ -58,9 +55,8 @@ class ControlPlane:
     started_at: int = field(default_factory=lambda: int(time.time() * 1000))
     now: Callable[[], float] = time.monotonic
 
-    def peer_allowed(self, request: web.Request) -> bool:
+    def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:
         """Whether the peer is this user, and no confined script. Admission has checked those on the port."""
-        transport = request.transport
         sock = None if transport is None else transport.get_extra_info("socket")
         if sock is None:
             return False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from manager import __version__
-from manager.admin.renewals import Renewals
+from manager.admin.renewals import TIMES, Renewals
 from manager.admin.request_body import read_body
 from manager.admin.services import ServerQuestion, Services
 from manager.folder import CwdProblem, CwdProblemKind
@@ -22,7 +22,6 @@ from manager.http import lazy_aiohttp as web
 from manager.replacement import Unusable
 from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.state.port_leases import PortExhausted
-from manager.routing.state.registrations import HEARTBEAT_S, SUSPECT_AFTER_S
 from protocol.errors import Reason, Refusal
 from protocol.internal.registration import Allocate, Bye, Heartbeat, InvalidPayload, Resolve, Shutdown
 
@@ -33,17 +32,18 @@ _Message = TypeVar("_Message")
 MAX_BODY: Final = 1024 * 1024
 BODY_S: Final = 30.0
 """Deadline for a complete body."""
-_TIMES: Final = {"ttlMs": round(SUSPECT_AFTER_S * 1000), "heartbeatMs": round(HEARTBEAT_S * 1000)}
-_RENEWED: Final = json.dumps({"ok": True, **_TIMES})
 _BODY_PROBLEMS: Final = {400: "invalid_json", 408: "body_too_late", 413: "body_too_large"}
 
 
-def make_control_app(services: Services) -> web.Application:
-    """The control socket's application. Further routes may be added before it is started."""
+def make_control_app(services: Services, renewals: Renewals) -> web.Application:
+    """The control socket's application. Further routes may be added before it is started.
+
+    Heartbeats that say nothing new are answered before it (`manager/listener/control_connection.py`).
+    """
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not services.peer_allowed(request):
+        if not services.peer_allowed(request.transport):
             return refusal(403, "forbidden")
         try:
             response = await handler(request)
@@ -55,13 +55,13 @@ def make_control_app(services: Services) -> web.Application:
         return response
 
     app = web.Application(middlewares=[guard])
-    app.add_routes(control_routes(services))
+    app.add_routes(control_routes(services, renewals))
     return app
 
 
-def control_routes(services: Services) -> list[web.RouteDef]:
+def control_routes(services: Services, renewals: Renewals) -> list[web.RouteDef]:
     """The routes of the control socket, without the peer check."""
-    control = _Control(services)
+    control = _Control(services, renewals)
     return [
         web.get("/health", control.health),
         web.get("/status", control.status),
@@ -104,9 +104,9 @@ class _ServerQuery(NamedTuple):
 
 
 class _Control:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, renewals: Renewals) -> None:
         self._services = services
-        self._renewals = Renewals(services.renew)
+        self._renewals = renewals
 
     async def health(self, request: web.Request) -> web.Response:
         return _success()
@@ -118,11 +118,15 @@ class _Control:
         return _success(instances=msgspec.to_builtins(list(self._services.list_instances())))
 
     async def heartbeat(self, request: web.Request) -> web.Response:
+        """Register or check a server. The connection ends: on a new one, renewals do not get this far."""
+        response = await self._heartbeat(request)
+        response.force_close()
+        return response
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
         payload = await _read_object(request)
         if isinstance(payload, web.Response):
             return payload
-        if self._renewals.renews(payload):
-            return web.Response(text=_RENEWED, content_type="application/json")
         message = Heartbeat.parse(
             payload, own_port=self._services.port, owns_process=self._services.owns_process
         )
@@ -131,8 +135,8 @@ class _Control:
         registered = await self._services.heartbeat(message)
         self._renewals.remember(payload)
         if registered.first and registered.record.secret is not None:
-            return _success(**_TIMES, secret=registered.record.secret)
-        return _success(**_TIMES)
+            return _success(**TIMES, secret=registered.record.secret)
+        return _success(**TIMES)
 
     async def bye(self, message: Bye) -> web.Response:
         if message.session_id is not None:

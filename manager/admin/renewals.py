@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from manager.routing.state.registrations import HEARTBEAT_S, SUSPECT_AFTER_S
+
 MAX_REMEMBERED: Final = 4096
 """Senders whose last heartbeat is kept. When there are more, all are forgotten, and parsed once again."""
+TIMES: Final = {"ttlMs": round(SUSPECT_AFTER_S * 1000), "heartbeatMs": round(HEARTBEAT_S * 1000)}
+"""In the answer to a heartbeat: when a silent server becomes suspect, and when to send the next one."""
 _IGNORED: Final = "lastSeen"
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -13,10 +14,6 @@ from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
 from protocol.errors import Refusal
 from protocol.internal.registration import Allocate, Heartbeat
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
 
 StartedBy = Literal["service", "background", "foreground"]
 """Who runs the manager: systemd; nobody, since `lmtb up` or a bridge started it; a terminal or supervisor."""
@@ -80,8 +77,8 @@ class Services(Protocol):
     def port(self) -> int:
         """The manager's own TCP port, which no server may register."""
 
-    def peer_allowed(self, request: web.Request) -> bool:
-        """Whether the peer is this user, by the uid of its socket. False if unknown."""
+    def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:
+        """Whether the peer of a connection is this user, by the uid of its socket. False if unknown."""
 
     def owns_process(self, pid: int) -> bool:
         """Whether a process of this user with this pid runs."""

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
+import time
+from functools import lru_cache
+from typing import Any, Final
+
+_CACHED: Final = 1024
+"""Seconds whose texts are kept: the times of many servers lie in few of them."""
 
 
 class Clock:
@@ -21,11 +26,14 @@ class Clock:
         """`name` in ms, `nameIso` and `nameLocal` as texts."""
         if moment is None:
             return {name: None, f"{name}Iso": None, f"{name}Local": None}
-        wall = self._wall - (self._now - moment)
-        local = datetime.datetime.fromtimestamp(wall).astimezone()
-        iso = local.astimezone(datetime.UTC).isoformat(timespec="milliseconds")
-        return {
-            name: int(wall * 1000),
-            f"{name}Iso": iso,
-            f"{name}Local": local.strftime("%Y-%m-%d %H:%M:%S"),
-        }
+        milliseconds = int((self._wall - (self._now - moment)) * 1000)
+        second, rest = divmod(milliseconds, 1000)
+        iso, local = _texts(second)
+        return {name: milliseconds, f"{name}Iso": f"{iso}.{rest:03}+00:00", f"{name}Local": local}
+
+
+@lru_cache(_CACHED)
+def _texts(second: int) -> tuple[str, str]:
+    """A second in UTC and in local time."""
+    universal = datetime.datetime.fromtimestamp(second, datetime.UTC)
+    return f"{universal:%Y-%m-%dT%H:%M:%S}", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(second))

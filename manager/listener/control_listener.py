@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from host.private_files import make_private
+from http_server.connections import Connections
+from manager.admin.renewals import Renewals
 from manager.listener.aiohttp_server import LazyAiohttpServer
+from manager.listener.control_connection import LIMITS, control_connections
 from manager.log import logger
 from manager.port import private_socket
 
@@ -18,12 +21,33 @@ if TYPE_CHECKING:
 BACKLOG: Final = 1024
 
 
-class ControlListener:
-    """The control socket of this manager, which holds the lock: whatever has its name is a leftover."""
+class ControlServices(Protocol):
+    """The operations of `Services` that connections need."""
 
-    def __init__(self, path: Path, make_runner: Callable[[], web.AppRunner]) -> None:
+    def renew(self, session_id: str) -> bool:
+        """See `Services.renew`."""
+
+    def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:
+        """See `Services.peer_allowed`."""
+
+
+class ControlListener:
+    """The control socket of this manager, which holds the lock: whatever has its name is a leftover.
+
+    Args:
+        path: of the socket.
+        services: what renews registrations, and decides who may use the socket.
+        make_runner: makes the server of all requests but renewals.
+    """
+
+    def __init__(
+        self, path: Path, services: ControlServices, make_runner: Callable[[Renewals], web.AppRunner]
+    ) -> None:
         self._path = path
-        self._http = LazyAiohttpServer(make_runner)
+        self._services = services
+        self._renewals = Renewals(services.renew)
+        self._http = LazyAiohttpServer(lambda: make_runner(self._renewals))
+        self._connections = Connections(LIMITS)
         self._server: asyncio.Server | None = None
         self._inode = 0
         self._is_closed = False
@@ -35,7 +59,10 @@ class ControlListener:
         self._inode = self._path.lstat().st_ino
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._http.protocol, sock=sock, backlog=BACKLOG)
+            make = control_connections(
+                self._connections, self._http.protocol, self._renewals.renews, self._services.peer_allowed
+            )
+            self._server = await loop.create_server(make, sock=sock, backlog=BACKLOG)
         except BaseException:
             sock.close()
             raise
@@ -62,6 +89,7 @@ class ControlListener:
             self._server.close()
         if self._is_in_place():
             self._path.unlink(missing_ok=True)
+        await self._connections.close()
         await self._http.close()
 
     def _is_in_place(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from manager.admin.control_socket import make_control_app
 from manager.admin.measures import TakeSnapshot
+from manager.admin.renewals import Renewals
 from manager.admin.routes import diagnosis_routes
 from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
@@ -66,9 +67,9 @@ def port_runner(app: web.Application, connections: Connections) -> web.AppRunner
 
 
 def control_runner(
-    services: Services, status: Callable[[], dict[str, Any]], measures: TakeSnapshot
+    services: Services, renewals: Renewals, status: Callable[[], dict[str, Any]], measures: TakeSnapshot
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
-    app = make_control_app(services)
+    app = make_control_app(services, renewals)
     app.add_routes(diagnosis_routes(status, measures))
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

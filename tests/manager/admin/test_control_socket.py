@@ -21,6 +21,7 @@ from manager.admin.allocate import allocate_routes
 from manager.admin.control_socket import MAX_BODY, make_control_app
 from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from manager.folder import CwdProblem, CwdProblemKind
+from manager.listener.control_listener import ControlListener
 from manager.port import is_bindable
 from manager.routing.state.port_leases import PortExhausted, PortLeases
 from manager.routing.state.registrations import HeartbeatOutcome, Registrations
@@ -41,18 +42,18 @@ class Daemon:
         self.leases = PortLeases()
         self.registrations = Registrations()
         self.uid = os.getuid()
+        self.admits_port = True
         self.path: str | None = "/usr/bin"
         self.stopped: list[tuple[str | None, bool]] = []
         self.renewed: list[str] = []
         self.asked: list[tuple[str, str, str | None]] = []
         self.answer: bytes | Refusal = b'{"ok":true}'
 
-    def peer_allowed(self, request: web.Request) -> bool:
-        transport = request.transport
+    def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:
         sock = transport.get_extra_info("socket") if transport else None
         if sock is not None and sock.family == socket.AF_UNIX:
             return unix_peer_uid(sock) == self.uid
-        return request.headers.get("Authorization") == "Bearer token"
+        return self.admits_port
 
     def owns_process(self, pid: int) -> bool:
         return pid == os.getpid()
@@ -175,16 +176,17 @@ def daemon() -> Daemon:
 
 @pytest.fixture
 async def control(daemon: Daemon, tmp_path: Path) -> AsyncIterator[Socket]:
-    runner = web.AppRunner(make_control_app(daemon))
-    await runner.setup()
-    path = str(tmp_path / "control.sock")
+    path = tmp_path / "control.sock"
+    listener = ControlListener(
+        path, daemon, lambda renewals: web.AppRunner(make_control_app(daemon, renewals))
+    )
     try:
-        await web.UnixSite(runner, path).start()
-        connector = aiohttp.UnixConnector(path, limit=100)  # below the backlog of a socket
+        await listener.open()
+        connector = aiohttp.UnixConnector(str(path), limit=100)  # below the backlog of a socket
         async with aiohttp.ClientSession("http://localhost", connector=connector) as http:
             yield Socket(http)
     finally:
-        await runner.cleanup()
+        await listener.close()
 
 
 def beat(session_id: str = "s1", **members: Any) -> dict[str, Any]:
@@ -530,8 +532,7 @@ async def tcp(daemon: Daemon) -> AsyncIterator[aiohttp.ClientSession]:
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port = runner.addresses[0][1]
-        headers = {"Authorization": "Bearer token"}
-        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as http:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as http:
             yield http
     finally:
         await runner.cleanup()
@@ -553,7 +554,8 @@ async def test_allocate_on_the_port_refuses_as_on_the_socket(
     async with tcp.get("/allocate") as response:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
     ask = {"sessionId": "b", "preferredPort": 12000}
-    async with tcp.post("/allocate", json=ask, headers={"Authorization": "Bearer guess"}) as response:
+    daemon.admits_port = False
+    async with tcp.post("/allocate", json=ask) as response:
         assert (response.status, await response.json()) == (403, {"ok": False, "reason": "forbidden"})
     assert daemon.leases.current() == ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,16 @@ import pytest
 from aiohttp import web
 
 from manager.listener.control_listener import ControlListener
+
+
+class NoServers:
+    """Serves this user, and knows no registered server."""
+
+    def renew(self, session_id: str) -> bool:
+        return False
+
+    def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:
+        return True
 
 
 def connects(path: Path) -> bool:
@@ -29,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 async def listener(path: Path) -> AsyncIterator[ControlListener]:
     path.parent.mkdir(mode=0o700)
-    made = ControlListener(path, lambda: web.AppRunner(web.Application()))
+    made = ControlListener(path, NoServers(), lambda _: web.AppRunner(web.Application()))
     await made.open()
     yield made
     await made.close()

@@ -222,7 +222,7 @@ class McpClient:
         meta = {
             names.META_VERSION: LATEST_MODERN,
             names.META_CAPABILITIES: self._capabilities,
-            names.META_CLIENT: {"name": "lmtb", "version": self._version},
+            names.META_CLIENT: {"name": names.COMMAND_LINE, "version": self._version},
         }
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
         head = {

@@ -91,6 +91,9 @@ HANDSHAKE_NAMES: Final = frozenset({HANDSHAKE, HANDSHAKE_BARE})
 CALL_TOOL_NAMES: Final = frozenset({CALL_TOOL, CALL_TOOL_BARE})
 MANAGER_TOOL_NAMES: Final = HANDSHAKE_NAMES | CALL_TOOL_NAMES
 
+COMMAND_LINE: Final = "lmtb"
+"""The name in `clientInfo` of verbs that make one request and leave."""
+
 # Resources -----------------------------------------------------------------------------------------------
 URI_HANDSHAKE: Final = "lm-tools-bridge://handshake"
 URI_CALL_TOOL: Final = "lm-tools-bridge://callTool"

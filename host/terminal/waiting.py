@@ -20,6 +20,8 @@ AFTER_S: Final = 0.5
 EVERY_S: Final = 2.0
 """Seconds between lines where no spinner may turn."""
 _lock: Final = threading.RLock()
+_outermost: Final = threading.Lock()
+"""Held by the block that shows its text, from its beginning on: long before its spinner appears."""
 _shown: list[Live] = []
 """The spinner that turns now; one at most."""
 
@@ -30,9 +32,18 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
 
     Yields a function that changes the text. Within another one, a block shows nothing of its own.
     """
-    if not sys.stderr.isatty() or _shown:
+    if not sys.stderr.isatty() or not _outermost.acquire(blocking=False):
         yield lambda _: None
         return
+    try:
+        with _shown_after_a_while(text) as update:
+            yield update
+    finally:
+        _outermost.release()
+
+
+@contextmanager
+def _shown_after_a_while(text: str) -> Iterator[Callable[[str], None]]:
     indicator = _Indicator(text)
     thread = threading.Thread(target=indicator.run, daemon=True)
     thread.start()

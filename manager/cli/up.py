@@ -13,7 +13,6 @@ from manager import __version__
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.starting import Attempt, answer
 from manager.client import Control
-from manager.documentation import page
 from manager.stdio_bridge.manager_start import UNIT, ManagerStarter
 
 
@@ -56,7 +55,7 @@ def _report(
     say(Note(f"{head} at {address} (pid {pid}, version {version})", Tone.GOOD))
     if version != __version__:
         say(f"this program is version {__version__}; to change over: lmtb restart")
-    say(f"Connect your clients: lmtb client add; for others see {page('clients')}")
+    say("Connect your agents: lmtb client add --all     Any other client: lmtb client show other")
     say("State: lmtb status     Stop: lmtb stop")
     if starter is not None:
         say(f"Log: {f'journalctl --user -u {UNIT}' if starter.is_service else starter.log}")

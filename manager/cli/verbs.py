@@ -51,6 +51,22 @@ _SECTIONS: Final = {
 _VERBS: Final = {verb: entry for section in _SECTIONS.values() for verb, entry in section.items()}
 _TELL_VERSIONS: Final = frozenset({"up", "serve", "stop", "restart", "service", "status", "connect"})
 """Verbs that tell by themselves if the manager has another version, or must not."""
+_MEANT: Final = {
+    **dict.fromkeys(("start", "launch"), "up"),
+    **dict.fromkeys(("run", "daemon"), "serve"),
+    **dict.fromkeys(("kill", "shutdown", "quit"), "stop"),
+    **dict.fromkeys(("upgrade", "update"), "restart, once the new version is installed"),
+    **dict.fromkeys(("install", "add", "setup", "configure"), "client add"),
+    **dict.fromkeys(("remove", "delete", "rm"), "client remove, or uninstall"),
+    **dict.fromkeys(("list", "ls", "mcp"), "tools, servers or clients"),
+    **dict.fromkeys(("check", "health", "diagnose", "debug"), "doctor"),
+    **dict.fromkeys(("ps", "monitor", "watch"), "top"),
+    **dict.fromkeys(("import", "migrate", "move"), "adopt"),
+    **dict.fromkeys(("login", "auth"), "servers login"),
+    **dict.fromkeys(("enable", "disable", "allow", "deny"), "a verb of tools: lmtb tools --help"),
+    "version": "--version",
+}
+"""Words of other programs for what a verb of ours does, where the spelling is not near."""
 _DETAILS: Final = {"sessions": "show", "whoami": "whoami"}
 """Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
@@ -71,7 +87,7 @@ class _Verbs(VerbGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         verb = args[0]
         if verb not in MODULES and not verb.startswith("-") and not ctx.resilient_parsing:
-            ctx.fail(f"there is no verb {printable(verb)!r}{did_you_mean(verb, _VERBS, count=3)}")
+            ctx.fail(f"there is no verb {printable(verb)!r}{_meant(verb)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -100,6 +116,12 @@ def cli(ctx: click.Context) -> None:
     Control.answered_by = None
     if ctx.invoked_subcommand not in _TELL_VERSIONS:
         ctx.call_on_close(_tell_other_version)
+
+
+def _meant(verb: str) -> str:
+    """The end of the message about an unknown verb."""
+    other = _MEANT.get(verb.lower())
+    return f"; did you mean {other}?" if other else did_you_mean(verb, _VERBS, count=3)
 
 
 def _tell_other_version() -> None:

@@ -127,6 +127,13 @@ class ClientFiles:
             return Refusal("changed_since", text, f"remove only the entry: lmtb client remove {client.id}")
         return Planned(state, record.before, record.folders)
 
+    def plan_uninstallation(self, client: Client) -> tuple[Planned | Unchanged | Refusal, bool]:
+        """How a client's file loses our entry: by undo if only we changed it, which is the second value."""
+        undo = self.plan_undo(client)
+        if isinstance(undo, Planned) and entry_in(undo.after, client.form, str(undo.state.path)) is None:
+            return undo, True
+        return self.plan_removal(client), False
+
     def changed_since(self, client: Client) -> Change | None:
         """What others changed in a client's file after the change that is remembered."""
         try:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 
 from host.command_line import Failure, confirm, print_json, say
 from host.terminal.tones import Tone
 from host.terminal.views import Note
+from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.client.context import running_port
 from manager.cli.client.presentation import diff_lines, refusal_json, short, show_diff
+from manager.cli.output.manager_access import user_paths
 from manager.client_files.change import Unchanged
 from manager.client_files.clients import Client
 from manager.client_files.refusals import Refusal
@@ -52,6 +55,8 @@ class Changes:
         """Do it. Exits with 1 if one client was refused."""
         results = [self._one(client) for client in clients]
         problems = [result["problem"] for result in results if result["result"] == "refused"]
+        if self._verb == "add" and not self._dry_run:
+            self._check(clients, results)
         if problems and self._as_json:
             first = problems[0]
             text = f"{len(problems)} of {len(results)} clients were refused; the first: {first['message']}"
@@ -62,6 +67,21 @@ class Changes:
             self._say_next_steps(clients)
         if problems:
             raise SystemExit(exit_codes.FAILED)
+
+    def _check(self, clients: list[Client], results: list[dict[str, Any]]) -> None:
+        """Do what each configured client does, and add to its result what it would see."""
+        pairs = zip(clients, results, strict=True)
+        rows = {one.id: row for one, row in pairs if row["result"] in {"done", "unchanged"}}
+        if not rows or running_port() != self._files.endpoint.port:
+            return
+        from manager.cli.doctor import client_checks  # noqa: PLC0415  the other verbs do not need it
+        from manager.cli.doctor.findings import Situation, shown  # noqa: PLC0415
+
+        situation = Situation.of(user_paths())
+        with waiting("checking what they see"), suppress(Failure):
+            for one, findings in client_checks.findings_of(situation, [c for c in clients if c.id in rows]):
+                rows[one.id]["checks"] = [finding.as_json() for finding in findings]
+                say(*(view for finding in findings for view in shown(finding)))
 
     def _one(self, client: Client) -> dict[str, Any]:
         planned = self._plan(client)

@@ -116,14 +116,17 @@ def add(
 ) -> None:
     """Add this server to a client's file, after showing the change.
 
-    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays.
+    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. If a
+    manager runs, each client is then played in the current folder, as by `lmtb doctor`.
     """
-    if bool(names) == everything:
-        raise click.UsageError("name clients, or use --all; see: lmtb client list")
     chosen = named(names)
     files = client_files(port)
+    found = [one for one in CLIENTS if files.is_installed(one)]
+    if bool(names) == everything:
+        here = f"; found here: {', '.join(one.id for one in found)}" if found else "; see: lmtb client list"
+        raise click.UsageError(f"name clients, or use --all{here}")
     if everything:
-        chosen = [one for one in CLIENTS if files.is_installed(one)]
+        chosen = found
     if not chosen:
         text = "no known client is installed"
         raise Failure(text, "for any other client: lmtb client show other", reason="no_client")

@@ -37,6 +37,7 @@ def all_findings(paths: Paths, waiting: Callable[[str], None] = lambda _: None) 
         if check is clients:
             waiting(f"playing the configured clients; one answer may take {PATIENCE_S:g} s")
         yield from check(situation)
+        waiting("checking")
 
 
 def _python(_: Situation) -> Iterator[Finding]:
@@ -50,7 +51,9 @@ def _configuration(situation: Situation) -> Iterator[Finding]:
             Level.FAIL, "configuration", situation.settings, "correct it; a manager would refuse to start"
         )
     else:
-        yield Finding(Level.OK, "configuration", str(situation.paths.config_file))
+        file = situation.paths.config_file
+        text = str(file) if file.exists() else f"default values; there is no {file}"
+        yield Finding(Level.OK, "configuration", text)
 
 
 def _folders(situation: Situation) -> Iterator[Finding]:

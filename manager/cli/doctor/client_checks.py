@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from manager.cli.doctor.seen_tools import Place, Tools, late, summary, too_late,
 from manager.cli.output.manager_access import current_folder
 from manager.cli.output.responses import objects
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.client_files.clients import CLIENTS
+from manager.client_files.clients import CLIENTS, Client
 from manager.client_files.configured_entries import ClientConfiguration, Configured, configuration_of
 from manager.client_files.folder_trust import uses_servers
 from manager.routing.client_profiles import ClientProfile, profile_of
@@ -37,10 +37,7 @@ def clients(situation: Situation) -> Iterator[Finding]:
         text = f"not checked: {problem.message}"
         yield Finding(Level.WARN, "clients", text, "change to another one; then again: lmtb doctor")
         return
-    found = [
-        configuration_of(one, place.machine, place.root or place.folder, situation.port) for one in CLIENTS
-    ]
-    found = [one for one in found if one.entries or one.refusals]
+    found = [one for one in _configurations(situation, place, CLIENTS) if one.entries or one.refusals]
     if not found:
         text = "none is configured to use this manager"
         yield Finding(Level.OK, "clients", text, "see what is installed: lmtb client list")
@@ -48,9 +45,32 @@ def clients(situation: Situation) -> Iterator[Finding]:
         titles = ", ".join(one.client.title for one in found)
         text = f"{titles}: only the files are checked, because no manager is running"
         yield Finding(Level.WARN, "clients", text, "lmtb up; then again: lmtb doctor")
+    for _, findings in _played_at_once(situation, place, found):
+        yield from findings
+
+
+def findings_of(situation: Situation, chosen: Iterable[Client]) -> Iterator[tuple[Client, list[Finding]]]:
+    """Each of these clients, with what it would see in the current folder.
+
+    Raises:
+        Failure: the current folder cannot be used.
+    """
+    place = _place(situation)
+    yield from _played_at_once(situation, place, _configurations(situation, place, chosen))
+
+
+def _configurations(
+    situation: Situation, place: Place, chosen: Iterable[Client]
+) -> list[ClientConfiguration]:
+    root = place.root or place.folder
+    return [configuration_of(one, place.machine, root, situation.port) for one in chosen]
+
+
+def _played_at_once(
+    situation: Situation, place: Place, found: Iterable[ClientConfiguration]
+) -> Iterator[tuple[Client, list[Finding]]]:
     with ThreadPoolExecutor(max_workers=len(CLIENTS)) as pool:
-        for findings in pool.map(lambda one: list(_client(situation, place, one)), found):
-            yield from findings
+        yield from pool.map(lambda one: (one.client, list(_client(situation, place, one))), found)
 
 
 def _place(situation: Situation) -> Place:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+from host.terminal.tones import Tone
+from host.terminal.views import Note, View
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 from manager.settings import ConfigurationError, Settings, load_settings
@@ -19,6 +21,9 @@ class Level(Enum):
     OK = "ok"
     WARN = "warn"
     FAIL = "fail"
+
+
+_TONES: Final = {Level.OK: Tone.GOOD, Level.WARN: Tone.WARN, Level.FAIL: Tone.BAD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,13 @@ class Finding:
             "hint": self.hint or None,
             "details": list(self.details),
         }
+
+
+def shown(finding: Finding) -> tuple[View, ...]:
+    """A finding as it is printed."""
+    head = f"{finding.level.value.upper():4}  {finding.check}: {finding.text}"
+    hint = (f"      -> {finding.hint}",) if finding.hint else ()
+    return (Note(head, _TONES[finding.level]), *(f"        {line}" for line in finding.details), *hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import click
 
 from host.command_line import Failure, json_option, print_json, say
-from host.terminal.tones import Tone
-from host.terminal.views import Note
 from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli import workspace_command
 from manager.cli.doctor.checks import all_findings
-from manager.cli.doctor.findings import Finding, Level
+from manager.cli.doctor.findings import Level, shown
 from manager.cli.output.manager_access import user_paths
-
-_TONES: Final = {Level.OK: Tone.GOOD, Level.WARN: Tone.WARN, Level.FAIL: Tone.BAD}
 
 
 @click.group(invoke_without_command=True)
@@ -35,7 +30,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     with waiting("checking") as tell:
         for finding in all_findings(user_paths(), tell):
             findings.append(finding)
-            _print(finding)
+            say(*shown(finding))
     failed = [one for one in findings if one.level is Level.FAIL]
     if as_json:
         checks = [one.as_json() for one in findings]
@@ -60,9 +55,3 @@ def env(path: Path | None, **_: bool) -> None:
     Shows PATH, some well-known programs, and the names of variables.
     """
     workspace_command.run("env", workspace_command.root_of(path))
-
-
-def _print(finding: Finding) -> None:
-    head = f"{finding.level.value.upper():4}  {finding.check}: {finding.text}"
-    hint = (f"      -> {finding.hint}",) if finding.hint else ()
-    say(Note(head, _TONES[finding.level]), *(f"        {line}" for line in finding.details), *hint)

@@ -78,8 +78,9 @@ def _wants_service(plan: Plan, *, yes: bool) -> bool:
 
 def _wants_entries(entries: ClientEntries, *, yes: bool) -> bool:
     say("clients (entries that connect them to this server):")
-    for client, plan in entries.planned:
-        say(printable(f"  {client.title}: {plan.state.path}"))
+    for client, plan, _ in entries.planned:
+        is_new = " (the file that was made for it)" if plan.after is None else ""
+        say(printable(f"  {client.title}: {plan.state.path}{is_new}"))
     return yes or click.confirm("Remove these entries?")
 
 

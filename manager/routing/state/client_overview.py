@@ -14,7 +14,7 @@ import msgspec
 
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.session_table import Session
-from protocol import jsonrpc
+from protocol import jsonrpc, names
 from protocol.versions import Era
 
 CONNECTED_S: Final = 5 * 60.0
@@ -121,13 +121,13 @@ def _joined_row(one: ClientRow, other: ClientRow) -> ClientRow:
 
 
 def _recent_rows(client: Client, recent: RecentClients, now: float) -> Iterator[ClientRow]:
-    """A client's rows, one for each project. Sessions that are not in their table were ended."""
+    """A client's rows, one for each project. Gone are ended sessions, and verbs of `lmtb`: they leave at once."""
     name, version = name_and_version(client)
     if _is_played(version):
         return
     for last in recent.last_of_projects(client):
         is_open = recent.is_listening(client, last.workspace)
-        is_stateless = client.era == Era.MODERN.value
+        stays = client.era == Era.MODERN.value and name != names.COMMAND_LINE
         yield ClientRow(
             name=name,
             version=version,
@@ -136,7 +136,7 @@ def _recent_rows(client: Client, recent: RecentClients, now: float) -> Iterator[
             folder=None if last.workspace else _folder(last),
             source=last.source,
             last_call=last.at,
-            state=_state(last.at, now, is_open=is_open) if is_stateless else ClientState.GONE,
+            state=_state(last.at, now, is_open=is_open) if stays else ClientState.GONE,
             streaming=is_open,
         )
 

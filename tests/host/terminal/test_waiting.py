@@ -78,6 +78,21 @@ def test_what_is_quick_shows_nothing(at_terminal: Callable[..., Terminal]) -> No
     assert terminal.getvalue() == ""
 
 
+def test_a_block_within_another_one_shows_nothing_even_if_it_is_first(
+    at_terminal: Callable[..., Terminal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = at_terminal(after_s=60)
+    with waiting("waiting for the servers"):
+        monkeypatch.setattr(waits, "AFTER_S", 0)
+        before = threading.active_count()
+        with waiting("asking one of them") as tell:
+            tell("still asking")
+            assert threading.active_count() == before
+    assert terminal.getvalue() == ""
+    with waiting("asking"):
+        assert terminal.has("asking")
+
+
 def test_an_error_ends_it(at_terminal: Callable[..., Terminal]) -> None:
     terminal = at_terminal()
 

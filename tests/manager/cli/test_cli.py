@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from manager import __version__, exit_codes
-from manager.cli.verbs import _VERBS, cli
+from manager.cli.verbs import _MEANT, _VERBS, cli
 from support.commands import commands
 
 FOLDER_VERBS = {"adopt", "tools", "servers", "call", "log", "trust", "untrust"}
@@ -131,10 +131,23 @@ def test_module_is_the_same_command_line(environ: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "hint"), [("serv", "did you mean serve"), ("stauts", "did you mean status"), ("xyzzy", None)]
+    ("verb", "hint"),
+    [
+        ("serv", "did you mean serve"),
+        ("stauts", "did you mean status"),
+        ("logs", "did you mean log"),
+        ("upgrade", "did you mean restart"),
+        ("xyzzy", None),
+    ],
 )
 def test_a_mistyped_verb_is_refused_with_the_nearest_ones(verb: str, hint: str | None) -> None:
     ended = CliRunner().invoke(cli, [verb])
     assert ended.exit_code == 2
     assert f"there is no verb '{verb}'" in ended.stderr
     assert (hint or "did you mean") in ended.stderr if hint else "did you mean" not in ended.stderr
+
+
+def test_words_of_other_programs_lead_to_verbs_that_exist() -> None:
+    assert _MEANT.keys().isdisjoint(_VERBS)
+    for meant in _MEANT.values():
+        assert meant.replace(",", "").split()[0] in {*_VERBS, "--version", "a"}, meant

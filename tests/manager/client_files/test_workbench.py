@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,30 @@ def test_removing_leaves_the_others_and_can_be_undone(files: ClientFiles, client
     assert isinstance(files.plan_removal(client), Unchanged)
     do(files, client, files.plan_undo(client), undo=True)
     assert path.read_bytes() == with_entry
+
+
+@EVERY
+def test_uninstalling_leaves_no_file_that_was_made(files: ClientFiles, client: Client) -> None:
+    before = snapshot(files.machine.home)
+    do(files, client, files.plan_addition(client))
+    plan, is_undo = files.plan_uninstallation(client)
+    do(files, client, plan, undo=is_undo)
+    assert snapshot(files.machine.home) == before
+
+
+@EVERY
+def test_uninstalling_takes_only_the_entry_from_a_file_that_was_changed_twice(
+    files: ClientFiles, client: Client
+) -> None:
+    path = place(files, client, existing(client))
+    value = parsed(client, path)
+    do(files, client, files.plan_addition(client))
+    moved = replace(files, endpoint=Endpoint(48124, "/opt/elsewhere/lmtb"))
+    do(moved, client, moved.plan_addition(client))
+    plan, is_undo = files.plan_uninstallation(client)
+    assert not is_undo, "undo would bring back the first entry"
+    do(files, client, plan, undo=is_undo)
+    assert parsed(client, path) == value
 
 
 @EVERY

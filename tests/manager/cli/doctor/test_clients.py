@@ -125,6 +125,21 @@ def test_every_file_that_was_just_written_is_played_well(
             assert message.startswith("2 tools (2 of the manager)")
 
 
+def test_a_client_that_was_added_is_played_at_once(project: Path) -> None:
+    said = run("client", "add", "claude-code", "--yes").stdout
+    (line,) = [one for one in said.splitlines() if one.startswith("OK ")]
+    assert "Claude Code: " in line and line.endswith(f"{project}, found by query")
+    (again,) = json.loads(run("client", "add", "claude-code", "--yes", "--json").stdout)["clients"]
+    assert (again["result"], [one["level"] for one in again["checks"]]) == ("unchanged", ["ok"])
+
+
+def test_a_client_that_would_see_nothing_is_told_so_when_it_is_added(home: Path) -> None:
+    (home / ".gemini/trustedFolders.json").unlink()
+    said = run("client", "add", "gemini-cli", "--yes").stdout
+    assert "WARN  Gemini CLI: it does not trust" in said
+    assert "-> start it there, and choose to trust the folder" in said
+
+
 def test_played_clients_are_not_among_the_clients_and_leave_no_session(
     add: Any, found_by_client: Any
 ) -> None:

@@ -72,6 +72,16 @@ def test_silence_makes_clients_of_both_eras_idle_and_then_gone(silent: float, st
     assert (of_session.state, of_stateless.state) == (state, state)
 
 
+def test_a_verb_of_the_command_line_is_gone_once_it_was_answered() -> None:
+    recent = RecentClients()
+    recent.record(stateless(b"lmtb"), request())
+    recent.record(stateless(b"lmtb-like"), request())
+    assert {row.name: row.state for row in rows(recent=recent)} == {
+        "lmtb": ClientState.GONE,
+        "lmtb-like": ClientState.CONNECTED,
+    }
+
+
 def test_a_silent_session_with_an_open_stream_or_call_is_connected() -> None:
     streaming, calling = session("a", 9 * GONE_S), session("b", 9 * GONE_S)
     streaming.streaming = True

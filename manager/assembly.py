@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from http_server.byte_budget import ByteBudget
-from manager import client_overrides
 from manager.admin.control_plane import ControlPlane
 from manager.admin.measures import Measures
 from manager.admin.services import StartedBy
@@ -36,7 +35,7 @@ from manager.routing.state.clients import RecentClients
 from manager.sessions.preferences import Preferences
 from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
-from manager.settings import Settings
+from manager.settings import Settings, by_client
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.fork_server_supervisor import ForkServerSupervisor
@@ -102,15 +101,12 @@ def assemble(
     workspaces = Workspaces(
         dependencies, examiner, registered_servers, home=_home(), windows=sys.platform == "win32"
     )
-    session_manager = SessionManager(settings, store)
+    profiles = ClientProfiles(by_client(settings))
+    session_manager = SessionManager(settings, store, profiles)
     forwarder = Forwarder(workspaces, settings)
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
     roots = RootsRequests(os.urandom(32), time.time)
-    profiles = ClientProfiles(
-        client_overrides.by_client(settings.first_list_s, client_overrides.seconds),
-        client_overrides.by_client(settings.model_sees, client_overrides.sees),
-    )
     adaptation = ListAdaptation(profiles, hides_own=settings.hide_own_servers)
     lists = Lists(forwarder, catalog, settings, adaptation)
     dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
@@ -137,7 +133,9 @@ def assemble(
         upstream_subscriptions,
         routes,
         ControlPlane(port, workspaces, registered_servers, stop, started_by, os.environ.get("PATH")),
-        Status(workspaces, registered_servers, session_manager, clients, store, installation, address),
+        Status(
+            workspaces, registered_servers, session_manager, clients, profiles, store, installation, address
+        ),
         Measures(workspaces, session_manager, forwarder.admission.buffers),
         installation,
         forwarder.admission.buffers,

@@ -1,6 +1,7 @@
 """Reads settings that may differ by client, such as `my-agent=20, other=5`. Pure.
 
-A pattern such as `my-*` names several clients; a value without a name is for all of them.
+A pattern such as `my-*` names several clients, `my-agent@2.*` some versions of one; a value without a name is
+for all of them.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ _Value = TypeVar("_Value")
 
 Sees = Literal["structured", "text", "both"]
 """What of a tool result a client shows to its model."""
+Hears = Literal["always", "until stream lost", "never"]
+"""Whether a client lists its tools again when it is told that they changed."""
 EVERY: Final = "*"
 MAX_SECONDS: Final = 3600.0
 _SEES: Final = ("structured", "text", "both")
+_HEARS: Final = ("always", "never")
+PROJECT_FILES: Final = (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json")
+"""Files of clients whose servers a project offers."""
+_NO_FILES: Final = "none"
 
 
 def normal_text(value: Any, read: Callable[[str], object]) -> str:
@@ -70,6 +77,27 @@ def sees(text: str) -> Sees:
             f"{text!r} is none of {', '.join(_SEES)}; write one of them for all clients, or my-agent=text"
         )
     return cast("Sees", text)
+
+
+def hears(text: str) -> Hears:
+    """Whether a client lists its tools again when they changed, or `ValueError`."""
+    if text not in _HEARS:
+        raise ValueError(
+            f"{text!r} is neither always nor never; write one of them for all clients, or my-agent=never"
+        )
+    return cast("Hears", text)
+
+
+def project_files(text: str) -> tuple[str, ...]:
+    """Names of files, separated by spaces, or `ValueError`; `none` is no file."""
+    found = () if text == _NO_FILES else tuple(text.split())
+    unknown = next((one for one in found if one not in PROJECT_FILES), None)
+    if unknown is not None or (not found and text != _NO_FILES):
+        raise ValueError(
+            f"{unknown or text!r} is none of {', '.join(PROJECT_FILES)}; "
+            "write my-agent=.mcp.json, or my-agent=none"
+        )
+    return found
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

@@ -31,8 +31,10 @@ _OF_THE_AGENT = "agent"
 _BY_CLIENT: Mapping[str, Callable[[str], object]] = {
     "first_list_s": client_overrides.seconds,
     "model_sees": client_overrides.sees,
+    "hears_list_changed": client_overrides.hears,
+    "own_files": client_overrides.project_files,
 }
-"""Settings that may differ by client, and how one value is read."""
+"""Settings that may differ by client, and how one value is read. They are fields of a client's profile."""
 _MIB = 1024 * 1024
 
 
@@ -98,6 +100,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     model_sees: Annotated[
         str,
         Meta(description="What of a result models see (text, structured, both), such as my-agent=both."),
+    ] = ""
+    hears_list_changed: Annotated[
+        str,
+        Meta(
+            description="Whether clients list again after a change (always, never), such as my-agent=never."
+        ),
+    ] = ""
+    own_files: Annotated[
+        str,
+        Meta(description="Project files whose servers clients start, such as my-agent=.mcp.json, or none."),
     ] = ""
     hide_own_servers: Annotated[
         bool,
@@ -184,6 +196,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workspace_in_flight_limit: Annotated[
         int, Meta(ge=1, description="Most calls in flight at a time in one workspace.")
     ] = 256
+
+
+def by_client(settings: Settings) -> dict[str, dict[str, object]]:
+    """The settings that may differ by client -> their values by the name or pattern of the client."""
+    return {
+        name: client_overrides.by_client(getattr(settings, name), read) for name, read in _BY_CLIENT.items()
+    }
 
 
 FIELDS: Mapping[str, msgspec.structs.FieldInfo] = {

@@ -14,6 +14,7 @@ from manager import __version__
 from manager.admin.status_clock import Clock
 from manager.installation import Installation
 from manager.log import recent_lines, short
+from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.registrations import Registration
@@ -39,6 +40,7 @@ class Status:
         registered_servers: RegisteredServers,
         session_manager: SessionManager,
         clients: RecentClients,
+        profiles: ClientProfiles,
         store: Store,
         installation: Installation,
         address: str,
@@ -47,6 +49,7 @@ class Status:
         self._registered_servers = registered_servers
         self._session_manager = session_manager
         self._clients = clients
+        self._profiles = profiles
         self._store = store
         self._installation = installation
         self._address = address
@@ -212,6 +215,7 @@ class Status:
             "state": row.state.value,
             "streaming": row.streaming,
             "sessions": row.sessions,
+            "ownFiles": list(self._profiles.of(row.name, row.version).own_files),
             **clock.stamps("lastCall", row.last_call),
             "lastCallAgeSec": clock.age(row.last_call),
         }

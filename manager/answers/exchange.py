@@ -97,11 +97,20 @@ class Exchange:
     @property
     def client_name(self) -> str | None:
         """The name in the `clientInfo` of the session, of `initialize`, or of the stateless request."""
+        return self.client[0]
+
+    @property
+    def client(self) -> tuple[str | None, str | None]:
+        """Name and version in the `clientInfo` of the session, of `initialize` or of this request."""
         if self.session is not None:
-            return self.session.client_name
+            return self.session.client_name, self.session.client_version
         info = self.inbound.meta.get(names.META_CLIENT) or self.params.get("clientInfo")
-        name = None if info is None else jsonrpc.members_of(info).get("name")
-        return None if name is None else jsonrpc.text_of(name)
+        members = {} if info is None else jsonrpc.members_of(info)
+        name, version = members.get("name"), members.get("version")
+        return (
+            None if name is None else jsonrpc.text_of(name),
+            None if version is None else jsonrpc.text_of(version),
+        )
 
     @property
     def is_tool_call(self) -> bool:

@@ -23,14 +23,14 @@ class ListAdaptation:
 
     def headers(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
         """The headers that tell the workspace server how long a list may wait, and what it leaves out."""
-        profile, session = self._profiles.of(exchange.client_name), exchange.session
+        profile, session = self._profiles.of(*exchange.client), exchange.session
         opened_at = None if session is None else session.opened_at
         since_start_s = None if opened_at is None else time.monotonic() - opened_at
         return self._complete(profile, list_wait_s(profile.first_list_s, since_start_s))
 
     def discover_headers(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
         """The same for `server/discover`, whose instructions name servers that wait for trust."""
-        profile = self._profiles.of(exchange.client_name)
+        profile = self._profiles.of(*exchange.client)
         return self._complete(profile, discover_wait_s(profile.first_list_s))
 
     def _complete(self, profile: ClientProfile, wait_s: float) -> tuple[tuple[bytes, bytes], ...]:

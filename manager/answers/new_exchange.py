@@ -50,7 +50,7 @@ def exchange_of(
         session=session,
     )
     if exchange.is_tool_call:
-        seen = profiles.of(exchange.client_name).model_sees
+        seen = profiles.of(*exchange.client).model_sees
         exchange.passed_headers = (*exchange.passed_headers, (_MODEL_SEES, seen.encode()))
     return exchange
 

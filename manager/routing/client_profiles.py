@@ -1,6 +1,6 @@
 """Knows what client programs can do: how long they wait for lists, what they hear, what their model sees.
 
-Found by the name in `clientInfo`. The values were measured with the named versions.
+Found by the name and version in `clientInfo`. The values were measured with the named versions.
 `docs/clients/profiles.md` shows the same table, and a test compares them.
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
-from manager.client_overrides import EVERY, Sees
+from manager.client_overrides import EVERY, Hears, Sees
 
 LATER_LIST_S: Final = 2.0
 """Seconds that a list may wait for sources once the client has had its first list."""
 MIN_LIST_S: Final = 0.1
-_Value = TypeVar("_Value")
 _MAX_KNOWN: Final = 256
-Hears = Literal["always", "until stream lost", "never"]
+_VERSION: Final = "@"
+"""What separates the version from the name in a pattern of clients."""
 
 
 class ClientProfile(NamedTuple):
@@ -25,7 +25,7 @@ class ClientProfile(NamedTuple):
 
     Attributes:
         title: The name of the program.
-        names: Patterns of its name in `clientInfo`, in lower case.
+        names: Patterns of its name in `clientInfo`, in lower case; `name@2.*` is for these versions only.
         measured: The versions that were measured; empty for an assumption.
         first_list_s: How long `initialize` (or `server/discover`) and the first list may take together, so
             that its first model request has the tools.
@@ -109,11 +109,17 @@ OTHER: Final = ClientProfile("other clients", ("*",))
 """The cautious assumption for clients that nobody measured."""
 
 
-def profile_of(name: str | None) -> ClientProfile:
-    """The profile of the client with this name in its `clientInfo`."""
-    lowered = (name or "").lower()
+def profile_of(name: str | None, version: str | None = None) -> ClientProfile:
+    """The profile of the client with this name and version in its `clientInfo`."""
     return next(
-        (one for one in PROFILES if any(fnmatchcase(lowered, pattern) for pattern in one.names)), OTHER
+        (one for one in PROFILES if any(_matches(pattern, name, version) for pattern in one.names)), OTHER
+    )
+
+
+def _matches(pattern: str, name: str | None, version: str | None) -> bool:
+    of_name, _, of_version = pattern.partition(_VERSION)
+    return fnmatchcase((name or "").lower(), of_name) and (
+        not of_version or fnmatchcase((version or "").lower(), of_version)
     )
 
 
@@ -121,41 +127,32 @@ class ClientProfiles:
     """The profiles of clients, with the user's own values.
 
     Args:
-        first_list_s: the setting of this name, by client name or pattern in lower case.
-        model_sees: likewise.
+        own: fields of `ClientProfile` -> the user's values by name or pattern of the client, in lower case.
     """
 
-    def __init__(
-        self, first_list_s: Mapping[str, float] | None = None, model_sees: Mapping[str, Sees] | None = None
-    ) -> None:
-        self._first_list_s = first_list_s or {}
-        self._model_sees = model_sees or {}
-        self._known: dict[str | None, ClientProfile] = {}
+    def __init__(self, own: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._own = own or {}
+        self._known: dict[tuple[str | None, str | None], ClientProfile] = {}
 
-    def of(self, name: str | None) -> ClientProfile:
-        """The profile of the client with this name in its `clientInfo`."""
-        found = self._known.get(name)
+    def of(self, name: str | None, version: str | None = None) -> ClientProfile:
+        """The profile of the client with this name and version in its `clientInfo`."""
+        key = name, version
+        found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            found = self._known[name] = self._of(name)
+            own = {field: _own(values, name, version) for field, values in self._own.items()}
+            given = {field: value for field, value in own.items() if value is not None}
+            found = self._known[key] = profile_of(name, version)._replace(**given)
         return found
 
-    def _of(self, name: str | None) -> ClientProfile:
-        found = profile_of(name)
-        return found._replace(
-            first_list_s=_override(self._first_list_s, name, found.first_list_s),
-            model_sees=_override(self._model_sees, name, found.model_sees),
-        )
 
-
-def _override(values: Mapping[str, _Value], name: str | None, otherwise: _Value) -> _Value:
-    """The user's value for a client: by its name, then by the first pattern, then by `*`."""
-    lowered = (name or "").lower()
-    if lowered in values:
-        return values[lowered]
-    patterns = (one for one in values if one != EVERY and fnmatchcase(lowered, one))
-    return values.get(next(patterns, EVERY), otherwise)
+def _own(values: Mapping[str, Any], name: str | None, version: str | None) -> Any:
+    """The user's value for a client; None without one. A name with a version counts first, `*` last."""
+    fitting = [one for one in values if one != EVERY and _matches(one, name, version)]
+    exact = (name or "").lower()
+    fitting.sort(key=lambda one: (_VERSION not in one, one.partition(_VERSION)[0] != exact))
+    return values.get(fitting[0] if fitting else EVERY)
 
 
 def list_wait_s(budget_s: float, since_start_s: float | None) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from manager.routing.client_profiles import profile_of
+from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.session_table import Session, SessionTable, workspaces_of
 from manager.sessions.server_stream import ServerStream
 from manager.sessions.stream import EventSink
@@ -22,8 +22,15 @@ SUBSCRIBED_S = 15 * 60.0
 class Notifier:
     """Sends change notifications to sessions, or keeps them for a session's next connection."""
 
-    def __init__(self, sessions: SessionTable, streams: Streams, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        sessions: SessionTable,
+        streams: Streams,
+        now: Callable[[], float],
+        profiles: ClientProfiles | None = None,
+    ) -> None:
         self._sessions = sessions
+        self._profiles = profiles or ClientProfiles()
         self._streams = streams
         self._now = now
         self.on_interest_changed: Callable[[], None] | None = None
@@ -54,7 +61,17 @@ class Notifier:
             if session.is_notified_of(workspace):
                 self._streams.server_stream(session).notify_lists_changed(changed)
                 if names.TOOLS_CHANGED in changed:
-                    _note_change(session)
+                    self._note_change(session)
+
+    def _note_change(self, session: Session) -> None:
+        """Note that a client which listed tools, and can hear of changes, has to list them again."""
+        session.tools_changed = True
+        session.list_due = session.has_listed and self.hears_of_changes(session)
+
+    def hears_of_changes(self, session: Session) -> bool:
+        """Whether the session's client lists again when it is told that its tools changed."""
+        profile = self._profiles.of(session.client_name, session.client_version)
+        return profile.hears_list_changed != "never"
 
     def notify_resource_updated(self, workspace: str, uri: str, message: bytes) -> None:
         """Send a resource update to the sessions that subscribed to the resource or to a parent of it."""
@@ -127,17 +144,6 @@ class Notifier:
         if self._streams.detach(session, sink):
             session.streaming = False
             session.seen = self._now()
-
-
-def _note_change(session: Session) -> None:
-    """Note that a client which listed tools, and can hear of changes, has to list them again."""
-    session.tools_changed = True
-    session.list_due = session.has_listed and hears_of_changes(session)
-
-
-def hears_of_changes(session: Session) -> bool:
-    """Whether the session's client lists again when it is told that its tools changed."""
-    return profile_of(session.client_name).hears_list_changed != "never"
 
 
 def _covers(subscribed: str, uri: str) -> bool:

@@ -17,8 +17,9 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from manager.log import logger, short
+from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.session_table import Session, SessionTable, workspaces_of
-from manager.sessions.notifier import Notifier, hears_of_changes
+from manager.sessions.notifier import Notifier
 from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.streams import Streams
 from manager.settings import Settings
@@ -60,6 +61,7 @@ class SessionManager:
         self,
         settings: Settings,
         store: Store,
+        profiles: ClientProfiles | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -70,7 +72,7 @@ class SessionManager:
             unused_s=settings.session_unused_s,
         )
         self.streams = Streams(now)
-        self.notifier = Notifier(self.sessions, self.streams, now)
+        self.notifier = Notifier(self.sessions, self.streams, now, profiles)
         self._settings = settings
         self._store = store
         self._now = now
@@ -201,7 +203,7 @@ class SessionManager:
         if not session.has_listed:
             self.notifier.interest_changed()  # from now on, it has to hear of changes
         session.has_listed = True
-        session.list_due = session.tools_changed and hears_of_changes(session)
+        session.list_due = session.tools_changed and self.notifier.hears_of_changes(session)
         session.tools_changed = False
         if session.id in self._runtimes:
             self._runtimes[session.id].relisted.set()

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from manager.routing.state.session_table import Session
-from manager.sessions import notifier
+from manager.sessions.notifier import Notifier
 from protocol import headers, names
 from support.clients.raw_clients import JSON, SessionClient
 from support.http.event_stream import next_event
@@ -110,11 +110,12 @@ async def test_a_list_before_the_call_leaves_nothing_to_announce(tmp_path: Path)
 
 
 async def test_a_client_that_never_lists_again_gets_its_answers_at_once(tmp_path: Path) -> None:
-    async with running_gateway(tmp_path) as gateway:
-        deaf = await client_of(gateway, "codex-mcp-client")
+    async with running_gateway(tmp_path, hears_list_changed="own-agent=never") as gateway:
+        deaf = [await client_of(gateway, name) for name in ("codex-mcp-client", "own-agent")]
         hears = await client_of(gateway, "opencode")
         await first_announcing_answer(gateway, hears)
-        assert not (await deaf.ask(names.TOOLS_CALL, CALL)).is_stream
+        for client in deaf:
+            assert not (await client.ask(names.TOOLS_CALL, CALL)).is_stream
 
 
 async def test_a_change_slows_down_one_call_only_of_a_client_without_events(
@@ -122,13 +123,13 @@ async def test_a_change_slows_down_one_call_only_of_a_client_without_events(
 ) -> None:
     """Nothing can be said in front of its answers; the later ones come by the short way again."""
     noted: list[Session] = []
-    note = notifier._note_change
+    note = Notifier._note_change
 
-    def recording(session: Session) -> None:
+    def recording(own: Notifier, session: Session) -> None:
         noted.append(session)
-        note(session)
+        note(own, session)
 
-    monkeypatch.setattr(notifier, "_note_change", recording)
+    monkeypatch.setattr(Notifier, "_note_change", recording)
     async with running_gateway(tmp_path) as gateway:
         plain, hears = await client_of(gateway, "plain"), await client_of(gateway, "opencode")
         plain.accept = JSON

@@ -57,3 +57,15 @@ async def test_a_request_for_all_tools_gets_them(project: Project) -> None:
 @pytest.mark.parametrize("project", [{"hide_own_servers": False}], indirect=True)
 async def test_a_setting_shows_them_again(project: Project) -> None:
     assert "theirs__echo" in await listed(await project.session_of("claude-code"))
+
+
+@pytest.mark.parametrize(
+    "project", [{"own_files": "my-agent@2.*=.mcp.json, claude-code=none"}], indirect=True
+)
+async def test_a_user_can_say_which_files_a_client_starts_itself(project: Project) -> None:
+    assert "theirs__echo" in await listed(await project.session_of("claude-code"))
+    client = StatelessClient(project.gateway.http, project.url)
+    for version, is_shown in (("2.1", False), ("3.0", True)):
+        me = {"name": "my-agent", "version": version}
+        answer = await client.ask(names.TOOLS_LIST, {"_meta": {names.META_CLIENT: me}})
+        assert ("theirs__echo" in {tool["name"] for tool in answer.result["tools"]}) is is_shown

@@ -61,5 +61,17 @@ def test_what_a_model_sees_is_one_of_three_words(tmp_path: Path) -> None:
         load_settings(tmp_path / "none.toml", {"LMTB_MODEL_SEES": "a=pictures"}, {})
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("LMTB_HEARS_LIST_CHANGED", "'sometimes' is neither always nor never"),
+        ("LMTB_OWN_FILES", "'sometimes' is none of .mcp.json, .vscode/mcp.json, .cursor/mcp.json"),
+    ],
+)
+def test_other_words_are_refused(tmp_path: Path, setting: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        load_settings(tmp_path / "none.toml", {setting: "a=sometimes"}, {})
+
+
 def test_without_a_value_nothing_is_set() -> None:
     assert by_client(Settings().first_list_s, seconds) == {}

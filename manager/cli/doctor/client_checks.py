@@ -22,7 +22,8 @@ from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.client_files.clients import CLIENTS, Client
 from manager.client_files.configured_entries import ClientConfiguration, Configured, configuration_of
 from manager.client_files.folder_trust import uses_servers
-from manager.routing.client_profiles import ClientProfile, profile_of
+from manager.routing.client_profiles import ClientProfile, ClientProfiles
+from manager.settings import Settings, by_client
 
 PATIENCE_S: Final = 10.0
 """Longest wait for one answer; some clients wait a minute."""
@@ -111,7 +112,7 @@ def _played(
 ) -> tuple[str, list[Problem]]:
     """What the client sees, empty if nothing, and its problems."""
     introduction = INTRODUCTIONS[found.client.id]
-    profile = profile_of(introduction.name)
+    profile = _profiles(situation).of(introduction.name, introduction.version)
     wait_s = _wait_s(entry, profile)
     root = "file://" + quote(os.fsencode(place.folder))
     address = _address(situation, place, found, entry)
@@ -129,6 +130,11 @@ def _played(
         hint = f"lmtb client add {found.client.id}; or let the model name the folder"
         problems.append(Problem(Level.WARN, text, hint))
     return summary(seen, tools, place), problems
+
+
+def _profiles(situation: Situation) -> ClientProfiles:
+    """The profiles of clients, with the values of the user's settings if they can be read."""
+    return ClientProfiles(by_client(situation.settings) if isinstance(situation.settings, Settings) else None)
 
 
 def _address(situation: Situation, place: Place, found: ClientConfiguration, entry: Configured) -> str:

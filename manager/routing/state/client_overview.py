@@ -121,7 +121,7 @@ def _joined_row(one: ClientRow, other: ClientRow) -> ClientRow:
 
 
 def _recent_rows(client: Client, recent: RecentClients, now: float) -> Iterator[ClientRow]:
-    """A client's rows, one for each project. Gone are ended sessions, and verbs of `lmtb`: they leave at once."""
+    """A client's rows, one for each project. Ended sessions are gone, and verbs of `lmtb` leave at once."""
     name, version = name_and_version(client)
     if _is_played(version):
         return

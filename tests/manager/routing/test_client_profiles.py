@@ -16,6 +16,7 @@ from manager.routing.client_profiles import (
     list_wait_s,
     profile_of,
 )
+from manager.settings import Settings, by_client
 
 PAGE = Path(__file__).parents[3] / "docs/clients/profiles.md"
 
@@ -66,9 +67,39 @@ def test_a_client_is_found_by_its_name(name: str | None, title: str) -> None:
 
 
 def test_a_user_can_set_how_long_a_client_waits() -> None:
-    profiles = ClientProfiles({"opencode": 3.0, "c*x": 4.0, "*": 5.0})
+    profiles = ClientProfiles({"first_list_s": {"opencode": 3.0, "c*x": 4.0, "*": 5.0}})
     assert [profiles.of(name).first_list_s for name in ("OpenCode", "codex", "mine", None)] == [3, 4, 5, 5]
-    assert ClientProfiles({"codex": 3.0}).of("opencode") == profile_of("opencode")
+    assert ClientProfiles({"first_list_s": {"codex": 3.0}}).of("opencode") == profile_of("opencode")
+
+
+def test_a_user_can_set_it_for_some_versions_only() -> None:
+    own = {"own*": 1.0, "own-agent": 2.0, "own-agent@2.*": 3.0, "*": 4.0}
+    profiles = ClientProfiles({"first_list_s": own})
+    asked = [
+        ("own-agent", "2.1"),
+        ("own-agent", "3.0"),
+        ("own-agent", None),
+        ("owner", "2.1"),
+        ("mine", "2.1"),
+    ]
+    assert [profiles.of(*one).first_list_s for one in asked] == [3, 2, 2, 1, 4]
+
+
+def test_every_value_that_decides_something_can_be_set() -> None:
+    settings = Settings(
+        first_list_s="a=3",
+        model_sees="a=both",
+        hears_list_changed="a=never",
+        own_files="a=.mcp.json .cursor/mcp.json",
+    )
+    found = ClientProfiles(by_client(settings)).of("a", "1")
+    assert found == OTHER._replace(
+        first_list_s=3,
+        model_sees="both",
+        hears_list_changed="never",
+        own_files=(".mcp.json", ".cursor/mcp.json"),
+    )
+    assert ClientProfiles(by_client(Settings(own_files="claude-code=none"))).of("claude-code").own_files == ()
 
 
 @pytest.mark.parametrize(

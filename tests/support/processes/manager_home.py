@@ -32,6 +32,8 @@ BOTH_WAYS = pytest.mark.parametrize("home", [False, True], indirect=True, ids=["
 """Marks tests whose `home` makes managers that start servers anew, and managers that fork them."""
 START_S = 20.0
 STOP_S = 20.0
+VERB_S = 90.0
+"""Longer than a verb waits by itself: trust waits a minute for servers to list their tools."""
 
 
 @dataclass(slots=True)
@@ -159,7 +161,7 @@ class ManagerHome:
             *prefix, self.python or sys.executable, "-I", "-m", "manager", *arguments,
             stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd or self.folder, env=self._environ,
         )  # fmt: skip
-        out, err = await asyncio.wait_for(process.communicate(given.encode()), STOP_S)
+        out, err = await asyncio.wait_for(process.communicate(given.encode()), VERB_S)
         assert process.returncode is not None
         return CommandResult(process.returncode, out.decode(), err.decode())
 

@@ -8,11 +8,13 @@ import pytest
 
 from manager.cli.output.overview import problems
 
+OWN = {"claude-code": [".mcp.json"], "codex": [".codex/config.toml"], "my-agent": [".mcp.json"]}
+
 
 def status(client: str, workspace: str, file: str | None) -> dict[str, Any]:
     sources = [{"id": "stdio:docs", "namespace": "docs", "state": "ready", "file": file}]
     return {
-        "clientDetails": [{"name": client, "workspace": workspace}, {"name": None}],
+        "clientDetails": [{"name": client, "workspace": workspace, "ownFiles": OWN[client]}, {"name": None}],
         "instanceDetails": [{"workspace": "p-1", "root": "/p", "state": "ready", "sources": sources}],
     }
 
@@ -21,6 +23,11 @@ def test_a_client_that_was_seen_and_starts_a_server_itself_is_a_problem() -> Non
     assert problems(status("claude-code", "p-1", ".mcp.json")) == [
         "p-1: Claude Code starts docs of .mcp.json itself, so they run twice; move them with: lmtb adopt"
     ]
+
+
+def test_a_client_whose_files_the_user_named_is_a_problem_as_well() -> None:
+    (problem,) = problems(status("my-agent", "p-1", ".mcp.json"))
+    assert problem.startswith("p-1: my-agent starts docs of .mcp.json itself")
 
 
 @pytest.mark.parametrize(

@@ -203,9 +203,9 @@ class Daemon:
     ) -> ControlListener | None:
         if sys.platform == "win32":
             return None
-        services, measures = parts.control, parts.measures.snapshot
+        plane, take = parts.control, parts.measures.snapshot
         control = ControlListener(
-            self._paths.control_socket, services, lambda beats: control_runner(services, beats, status, measures)
+            self._paths.control_socket, plane, lambda renewals: control_runner(plane, renewals, status, take)
         )
         stack.push_async_callback(control.close)
         await control.open()

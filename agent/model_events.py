@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from agent.messages import Call, Message, Tool
 
@@ -76,4 +76,25 @@ class Provider(Protocol):
 
     def reply(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Ask for one reply. Closing the iterator ends the request. Raises ProviderFailure."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWindow:
+    """The context window of a model in tokens.
+
+    `largest` is the most that the model can have, None if unknown. `chosen` tells that each request chooses the
+    window by `context_tokens`, as at Ollama; otherwise the window is `largest`.
+    """
+
+    largest: int | None
+    chosen: bool = False
+
+
+@runtime_checkable
+class WindowSource(Protocol):
+    """A provider that knows the context windows of its models."""
+
+    async def context_window(self, model: str) -> ModelWindow | None:
+        """The window of a model, None if the provider does not say. Quick after the first time; never raises."""
         ...

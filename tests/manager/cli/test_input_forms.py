@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manager.cli import input_forms
-from manager.cli.input_forms import Field, InvalidLine, NotAForm, answer_all, fields
+from manager.cli.input_forms import NotAForm, answer_all
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -93,13 +93,6 @@ def test_what_is_no_form_is_not_answered(request_: Any) -> None:
 def test_a_schema_without_fields_is_accepted_at_once() -> None:
     for schema in (None, {}, {"properties": 7, "required": 7}, {"properties": {"x": 7}}):
         assert answer_all(form(schema), "greet", Typed()) == {"q": {"action": "accept", "content": {}}}
-
-
-def test_numbers_are_read_by_their_kind() -> None:
-    assert Field("n", "number", "n").value("1.5") == 1.5
-    with pytest.raises(InvalidLine, match="a number"):
-        Field("n", "number", "n").value("x")
-    assert [one.name for one in fields(SCHEMA)] == list(SCHEMA["properties"])
 
 
 def test_no_form_is_shown_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,247 @@
+"""The tools of the manager as a source: lists and calls them in one session, which survives restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from agent.manager_client.elicitation import Elicitation
+from agent.manager_client.endpoint import DEFAULT, address_of, is_loopback
+from agent.manager_client.failures import AnswerLost, Refused, Undelivered
+from agent.manager_client.outcomes import decoded, failed_outcome, late_outcome, outcome_of, tools_of
+from agent.manager_client.progress import progress_text
+from agent.manager_client.rpc import Rpc
+from agent.manager_client.running_call import RunningCall
+from agent.manager_client.server_requests import ServerRequests
+from agent.manager_client.server_stream import ServerStream
+from agent.manager_client.session import Opened, Session
+from agent.manager_client.starting import Started, start_manager
+from agent.manager_client.transport import Transport
+from agent.messages import Tool
+from agent.tool_source import Outcome, SourceState
+from protocol import names
+from protocol.jsonrpc import Notification, Request
+
+if TYPE_CHECKING:
+    import aiohttp
+
+LIST_S: Final = 60.0
+"""Seconds that a whole list may take."""
+START_WAIT_S: Final = 10.0
+"""Seconds that a list waits for a manager that is just being started."""
+MAX_PAGES: Final = 50
+MAX_TOOLS: Final = 5_000
+ABSENT_S: Final = 15.0
+"""Seconds that a call waits for a manager which is being restarted."""
+_LIST_ABSENT_S: Final = 3.0
+_STEP: Final = "run lmtb up"
+
+
+class ManagerSource:
+    """A `ToolSource`: what the manager offers in the agent's folder.
+
+    Args:
+        endpoint: the manager's address, as configured.
+        cwd: the folder that the agent works in, absolute.
+        elicitation: answers the questions of servers.
+        http: the agent's HTTP session; not closed here.
+        version: the agent's version.
+        discovery: whether lists hold little more than `tool_search` and `execute_tool`.
+        tool_s: seconds that a call may take, without the time in which a person is asked.
+        start: starts a manager where none runs; None to start none.
+    """
+
+    name = "manager"
+
+    def __init__(
+        self,
+        endpoint: str,
+        cwd: str,
+        elicitation: Elicitation,
+        http: aiohttp.ClientSession,
+        *,
+        version: str = "0",
+        discovery: bool = False,
+        tool_s: float = 120.0,
+        absent_s: float = ABSENT_S,
+        start: Callable[[], Awaitable[Started]] | None = start_manager,
+    ) -> None:
+        self._endpoint = endpoint
+        self._discovery = discovery
+        self._tool_s = tool_s
+        self._start = start if is_loopback(endpoint) else None
+        self._starting: asyncio.Task[Started] | None = None
+        self._tools: tuple[Tool, ...] = ()
+        self._is_current = False
+        self._problem = "not connected yet"
+        self._transport = Transport(http, address_of(endpoint, discovery=discovery), cwd)
+        self._session = Session(self._transport, version, self._changed)
+        self._rpc = Rpc(self._session, self._transport, absent_s)
+        self._questions = ServerRequests(self._session, elicitation.answer)
+        self._stream = ServerStream(self._session, self._transport, self._changed, self._on_message)
+        self._tokens = 0
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """See `ToolSource`. Starts a manager the first time that none is there."""
+        if self._is_current and self._session.opened is not None:
+            return self._tools
+        try:
+            return await self._listed()
+        except Undelivered as failure:
+            if await self._started():
+                with suppress(Undelivered, Refused, AnswerLost, TimeoutError):
+                    return await self._listed()
+            self._problem = self._start_problem() or str(failure)
+        except (Refused, AnswerLost) as failure:
+            self._problem = str(failure)
+        except TimeoutError:
+            self._problem = f"the manager listed no tools within {LIST_S:g} s"
+        self._stream.start()  # connects again as soon as a manager is there
+        return ()
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], on_progress: Callable[[str], None]
+    ) -> Outcome:
+        """See `ToolSource`."""
+        self._tokens += 1
+        params = {"name": name, "arguments": arguments, "_meta": {"progressToken": self._tokens}}
+        limit = asyncio.timeout(self._tool_s)
+        running = RunningCall(name, arguments, on_progress, limit)
+
+        async def on_message(message: Request | Notification, opened: Opened) -> None:
+            if isinstance(message, Notification) and message.method == names.PROGRESS:
+                on_progress(progress_text(message.params))
+            else:
+                self._questions.handle(message, opened, running)
+
+        try:
+            async with limit:
+                try:
+                    answer = await self._rpc.request(names.TOOLS_CALL, params, on_message)
+                finally:
+                    await self._questions.end_of(running)
+                return outcome_of(decoded(answer))
+        except TimeoutError:
+            return late_outcome(self._tool_s)
+        except (Undelivered, Refused, AnswerLost) as failure:
+            return failed_outcome(failure)
+
+    def state(self) -> SourceState:
+        """See `ToolSource`."""
+        if self._starting is not None and not self._starting.done():
+            return SourceState(self.name, "starting", "the manager is being started")
+        if self._session.opened is not None and not self._problem:
+            return SourceState(self.name, "ready", self._transport.address)
+        return SourceState(self.name, "unavailable", f"{self._problem}; {_STEP}")
+
+    async def set_discovery(self, on: bool) -> None:
+        """List and call from now on with or without discovery mode, in a new session."""
+        if on == self._discovery:
+            return
+        self._discovery = on
+        await self._stream.stop()
+        await self._session.end()
+        self._transport.address = address_of(self._endpoint, discovery=on)
+        self._is_current = False
+
+    async def close(self) -> None:
+        """See `ToolSource`. A manager that was started goes on: other clients may use it."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        await self._stream.stop()
+        await self._questions.close()
+        await self._rpc.close()
+        await self._session.end()
+
+    # -- lists -----------------------------------------------------------------------------------------
+
+    async def _listed(self) -> tuple[Tool, ...]:
+        async with asyncio.timeout(LIST_S):
+            await self._session.ensure()
+            self._stream.start()
+            self._is_current = True  # before: a change while listing makes the list old
+            try:
+                found = await self._pages()
+            except BaseException:
+                self._is_current = False
+                raise
+        return found
+
+    async def _pages(self) -> tuple[Tool, ...]:
+        found: list[Tool] = []
+        params: dict[str, Any] = {}
+        for _ in range(MAX_PAGES):
+            page = decoded(await self._list_request(params))
+            result = page.get("result")
+            if not isinstance(result, Mapping):
+                self._is_current = False
+                self._problem = str((page.get("error") or {}).get("message") or "the manager lists no tools")
+                return self._tools  # a server that is down keeps its last list
+            found += tools_of(result)
+            cursor = result.get("nextCursor")
+            if not isinstance(cursor, str) or len(found) >= MAX_TOOLS:
+                break
+            params = {"cursor": cursor}
+        self._tools, self._problem = tuple(found[:MAX_TOOLS]), ""
+        return self._tools
+
+    async def _list_request(self, params: Mapping[str, Any]) -> bytes:
+        """One page; a list has no effects, so that a lost one is simply asked for again, once."""
+        try:
+            return await self._rpc.request(
+                names.TOOLS_LIST, params, self._handle_later, absent_s=_LIST_ABSENT_S
+            )
+        except AnswerLost:
+            return await self._rpc.request(
+                names.TOOLS_LIST, params, self._handle_later, absent_s=_LIST_ABSENT_S
+            )
+
+    def _changed(self) -> None:
+        self._is_current = False
+
+    async def _handle_later(self, message: Request | Notification, opened: Opened) -> None:
+        self._on_message(message, opened)
+
+    def _on_message(self, message: Request | Notification, opened: Opened) -> None:
+        if isinstance(message, Notification) and message.method == names.TOOLS_CHANGED:
+            self._changed()
+        else:
+            self._questions.handle(message, opened, None)
+
+    # -- a manager that is not there -------------------------------------------------------------------
+
+    async def _started(self) -> bool:
+        """Whether a manager was started for us, or is being started and comes up soon enough."""
+        if self._start is None:
+            return False
+        if self._starting is None:
+            self._starting = asyncio.create_task(_awaited(self._start), name="start the manager")
+        try:
+            started = await asyncio.wait_for(asyncio.shield(self._starting), START_WAIT_S)
+        except TimeoutError:
+            return False
+        if started.address is not None and self._endpoint == DEFAULT:
+            self._endpoint = started.address  # the user's settings may name another port
+            self._transport.address = address_of(started.address, discovery=self._discovery)
+        return started.address is not None
+
+    def _start_problem(self) -> str:
+        """Why a start did not help; empty if none was tried."""
+        if self._starting is None:
+            return ""
+        if not self._starting.done():
+            return "the manager is being started"
+        started = self._starting.result()
+        if started.address is not None and started.address != self._endpoint:
+            return f"a manager runs at {started.address}, but endpoint in [agent] is {self._endpoint}"
+        return started.problem
+
+
+async def _awaited(start: Callable[[], Awaitable[Started]]) -> Started:
+    try:
+        return await start()
+    except OSError as error:
+        return Started(None, f"the manager cannot be started: {error.strerror or error}")

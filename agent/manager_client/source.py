@@ -50,7 +50,10 @@ class ManagerSource:
         version: the agent's version.
         discovery: whether lists hold little more than `tool_search` and `execute_tool`.
         tool_s: seconds that a call may take, without the time in which a person is asked.
+        absent_s: seconds that a call waits for a manager which cannot be reached.
         start: starts a manager where none runs; None to start none.
+        may_move: whether a manager that was started at another address is used there; by default only if the
+            endpoint is the default one.
     """
 
     name = "manager"
@@ -67,8 +70,10 @@ class ManagerSource:
         tool_s: float = 120.0,
         absent_s: float = ABSENT_S,
         start: Callable[[], Awaitable[Started]] | None = start_manager,
+        may_move: bool | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._may_move = endpoint == DEFAULT if may_move is None else may_move
         self._discovery = discovery
         self._tool_s = tool_s
         self._start = start if is_loopback(endpoint) else None
@@ -135,6 +140,11 @@ class ManagerSource:
         if self._session.opened is not None and not self._problem:
             return SourceState(self.name, "ready", self._transport.address)
         return SourceState(self.name, "unavailable", f"{self._problem}; {_STEP}")
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the open session at the manager, if there is one."""
+        return None if self._session.opened is None else self._session.opened.id
 
     async def set_discovery(self, on: bool) -> None:
         """List and call from now on with or without discovery mode, in a new session."""
@@ -223,7 +233,7 @@ class ManagerSource:
             started = await asyncio.wait_for(asyncio.shield(self._starting), START_WAIT_S)
         except TimeoutError:
             return False
-        if started.address is not None and self._endpoint == DEFAULT:
+        if started.address is not None and self._may_move:
             self._endpoint = started.address  # the user's settings may name another port
             self._transport.address = address_of(started.address, discovery=self._discovery)
         return started.address is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -86,6 +86,13 @@ class Store:
         values = [(identity,) for identity in identities]
         if values:
             await self._write("drop_session", values)
+
+    async def save_registered(self, roots: Mapping[str, bool]) -> None:
+        """Note roots that got a registered server (true) or lost their last one (false)."""
+        for verb, is_served in (("save_registered", True), ("drop_registered", False)):
+            values = [(os.fsencode(root),) for root, served in roots.items() if served is is_served]
+            if values:
+                await self._write(verb, values)
 
     async def retry(self) -> None:
         """Save what could not be saved, if that is possible again. Make a file again that was removed."""

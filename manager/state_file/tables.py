@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 _SCHEMA: Final = """
 CREATE TABLE workspaces(id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE) STRICT;
 CREATE TABLE instances(
@@ -19,6 +19,7 @@ CREATE TABLE sessions(
     capabilities BLOB NOT NULL, workspace TEXT, cwd BLOB, seen REAL NOT NULL, used INTEGER NOT NULL,
     mode TEXT NOT NULL DEFAULT '', log_level TEXT, subscriptions BLOB NOT NULL DEFAULT x'',
     source TEXT NOT NULL DEFAULT 'none', last_workspace TEXT) STRICT;
+CREATE TABLE registered(root BLOB PRIMARY KEY) STRICT;
 """
 _UPGRADES: Final = {
     1: "ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT '';",
@@ -26,6 +27,7 @@ _UPGRADES: Final = {
     " ALTER TABLE sessions ADD COLUMN subscriptions BLOB NOT NULL DEFAULT x'';",
     3: "ALTER TABLE sessions ADD COLUMN source TEXT NOT NULL DEFAULT 'none';"
     " ALTER TABLE sessions ADD COLUMN last_workspace TEXT;",
+    4: "CREATE TABLE registered(root BLOB PRIMARY KEY) STRICT;",
 }
 """Schema version -> SQL that upgrades a file of this version to the next."""
 STATEMENTS: Final = {
@@ -35,6 +37,8 @@ STATEMENTS: Final = {
     "drop_instance": "DELETE FROM instances WHERE workspace=? AND instance=?",
     "save_session": f"INSERT OR REPLACE INTO sessions VALUES({','.join('?' * 14)})",
     "drop_session": "DELETE FROM sessions WHERE id=?",
+    "save_registered": "INSERT OR REPLACE INTO registered VALUES(?)",
+    "drop_registered": "DELETE FROM registered WHERE root=?",
 }
 """Verb of a write -> SQL."""
 
@@ -87,11 +91,12 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Everything the previous manager saved."""
+    """Everything the previous manager saved. `registered` are the roots that registered servers served."""
 
     workspaces: tuple[WorkspaceRow, ...] = ()
     instances: tuple[InstanceRow, ...] = ()
     sessions: tuple[SessionRow, ...] = ()
+    registered: tuple[str, ...] = ()
 
 
 class NewerFile(sqlite3.OperationalError):
@@ -127,6 +132,7 @@ def load(database: sqlite3.Connection) -> Loaded:
         ),
         tuple(InstanceRow(*row) for row in database.execute("SELECT * FROM instances")),
         tuple(_session(row) for row in database.execute("SELECT * FROM sessions")),
+        tuple(os.fsdecode(row[0]) for row in database.execute("SELECT * FROM registered")),
     )
 
 

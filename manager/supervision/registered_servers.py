@@ -107,10 +107,8 @@ class RegisteredServers:
         return [
             (place, record.root)
             for record in self.registrations.candidates()
-            for place in (
-                *record.workspace_folders,
-                *([record.workspace_file] if record.workspace_file else []),
-            )
+            for place in (*record.workspace_folders, record.workspace_file)
+            if place
         ]
 
     async def ready(
@@ -122,6 +120,7 @@ class RegisteredServers:
             urgent: for a handshake, which a server that left does not prevent.
             is_pure: likewise, for a request whose URL or header names the workspace: it has no handshake.
         """
+        await self._departures.returned(root, self._changed, self._dependencies.now)
         record = self.registrations.for_root(root)
         if record is None:
             return self._without_server(root, urgent=urgent, is_pure=is_pure)
@@ -146,7 +145,7 @@ class RegisteredServers:
         """
         known = self._ready_now.get(root)
         if known is None and self._departures.since(root) is not None:
-            return not is_pure
+            return not is_pure or self._departures.is_awaited(root, self._dependencies.now())
         if known is None:
             record = self.registrations.for_root(root)
             is_ready = record is not None and record.state is State.READY
@@ -176,6 +175,11 @@ class RegisteredServers:
         return self._changed
 
     # -- housekeeping ---------------------------------------------------------------------------------------
+
+    async def restore(self, roots: Collection[str]) -> None:
+        """Expect the registered servers of the previous manager. Those that do not come are forgotten."""
+        self._departures.restore(roots, self._dependencies.now())
+        await self._dependencies.store.save_registered(dict.fromkeys(roots, False))
 
     async def run(self) -> None:
         """Expire silent registrations and old leases until cancelled."""
@@ -276,7 +280,10 @@ class RegisteredServers:
             if change.after is State.GONE:
                 self._drop(change.session_id)
             self._changed.set()
-        self._departures.update(self.registrations.take_changed_roots(), self._dependencies.now())
+        roots = self.registrations.take_changed_roots()
+        if roots:
+            self._departures.update(roots, self._dependencies.now())
+            self._own(self._dependencies.store.save_registered(roots), "save registered servers")
 
     def _drop(self, session_id: str) -> None:
         old = self._instances.pop(session_id, None)

@@ -264,7 +264,8 @@ class Workspaces:
         """Load the workspaces of the previous manager and adopt the servers that still run."""
         for row in loaded.workspaces:
             self._add(row.id, row.root)
-        await asyncio.gather(*(self._check_root(workspace) for workspace in self))
+        checks = (self._check_root(workspace) for workspace in self)
+        await asyncio.gather(self.registered_servers.restore(loaded.registered), *checks)
         found = ((self._by_id.get(row.workspace), row) for row in loaded.instances)
         await asyncio.gather(*(one.supervisor.adopt(row) for one, row in found if one is not None))
 

@@ -318,6 +318,50 @@ async def test_a_new_manager_learns_of_a_server_by_its_next_heartbeat(
     assert os.getpid() == upstream.payload()["pid"]
 
 
+async def test_calls_after_a_restart_of_the_manager_wait_for_the_servers_next_heartbeat(
+    tmp_path: Path, http: ClientSession, root: Path
+) -> None:
+    """No server of the manager's own is started meanwhile, whichever way the project is named."""
+    upstream = ScriptedWorkspaceServer(root, manager_paths(tmp_path / "manager").control_socket)
+    upstream.tools = [WORK]
+    async with upstream.serving(registered=False):
+        upstream.is_silent = True
+        async with running_manager(tmp_path / "manager") as first:
+            await upstream.register()
+            client = await SessionClient.connect(http, first.address)
+            await client.handshake(root)
+        async with running_manager(tmp_path / "manager", http_port=first.port) as second:
+            at_project = StatelessClient(http, f"{second.address}?cwd={root}")
+            calls = [asyncio.create_task(one.call("work")) for one in (client, at_project)]
+            handshake = asyncio.create_task(
+                (await SessionClient.connect(http, second.address)).handshake(root)
+            )
+            await upstream.register()
+            for call in calls:
+                assert (await call).result["content"]
+            assert (await handshake).payload["target"]["sessionId"] == upstream.session_id
+            _, status = await control(second, "GET", "/mcp/status")
+    assert len(upstream.called()) == 2
+    assert [one["owner"] for one in status["instanceDetails"]] == ["external"]
+
+
+async def test_a_server_that_does_not_come_back_to_a_new_manager_is_offline(
+    tmp_path: Path, http: ClientSession, root: Path
+) -> None:
+    """As if it had left. What the next manager expects is only what this one had."""
+    upstream = ScriptedWorkspaceServer(root, manager_paths(tmp_path / "manager").control_socket)
+    async with upstream.serving(registered=False):
+        upstream.is_silent = True
+        async with running_manager(tmp_path / "manager") as first:
+            await upstream.register()
+            client = await SessionClient.connect(http, first.address)
+            await client.handshake(root)
+    async with running_manager(tmp_path / "manager", http_port=first.port):
+        assert_offline(await client.call("work"))
+    async with running_manager(tmp_path / "manager", http_port=first.port):
+        assert (await client.call("calculator", {"expression": "6*7"})).payload == {"value": 42}
+
+
 async def leave(manager: RunningManager, upstream: ScriptedWorkspaceServer) -> None:
     """The server says goodbye, and renews its registration no more."""
     upstream.is_silent = True

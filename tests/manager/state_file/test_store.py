@@ -183,6 +183,15 @@ async def test_a_file_of_the_third_schema_keeps_its_sessions_and_takes_sources(
     assert store.degraded is None
 
 
+async def test_roots_of_registered_servers_are_known_until_they_lose_them(make: Make) -> None:
+    store = make()
+    await store.open()
+    odd = os.fsdecode(b"/srv/\xff")
+    await store.save_registered({"/srv/a": True, "/srv/b": True, odd: True})
+    await store.save_registered({"/srv/a": True, "/srv/b": False, "/srv/never": False})
+    assert set((await reopened(make, store)).registered) == {"/srv/a", odd}
+
+
 async def test_an_upgrade_that_breaks_off_leaves_the_old_file_as_it_was(
     make: Make, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

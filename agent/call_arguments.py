@@ -17,7 +17,7 @@ def read_arguments(raw: object) -> tuple[Mapping[str, Any] | None, str | None]:
     """The arguments, or what to tell the model if they are no JSON object.
 
     Args:
-        raw: what the model sent: an object as it is, text as JSON; empty text, null and None mean no arguments.
+        raw: what the model sent: an object, or JSON text; empty text, null and None mean no arguments.
 
     Returns:
         The arguments and None, or None and the problem.

@@ -83,8 +83,8 @@ class Provider(Protocol):
 class ModelWindow:
     """The context window of a model in tokens.
 
-    `largest` is the most that the model can have, None if unknown. `chosen` tells that each request chooses the
-    window by `context_tokens`, as at Ollama; otherwise the window is `largest`.
+    `largest` is the most that the model can have, None if unknown. `chosen` tells that each request chooses
+    the window by `context_tokens`, as at Ollama; otherwise the window is `largest`.
     """
 
     largest: int | None
@@ -96,5 +96,5 @@ class WindowSource(Protocol):
     """A provider that knows the context windows of its models."""
 
     async def context_window(self, model: str) -> ModelWindow | None:
-        """The window of a model, None if the provider does not say. Quick after the first time; never raises."""
+        """The window of a model, None if the provider does not say. Never raises, and remembers."""
         ...

@@ -27,7 +27,14 @@ def test_text_and_objects_are_taken_and_nothing_means_none(raw: object, argument
 
 @pytest.mark.parametrize(
     ("raw", "position"),
-    [('{"a": xrue}', 7), ("x", 1), ('{"é": x}', 7), ('{"a": 1', 8), ('{"a": NaN}', 7), ('{"a": "\ud83d"}', 8)],
+    [
+        ('{"a": xrue}', 7),
+        ("x", 1),
+        ('{"é": x}', 7),
+        ('{"a": 1', 8),
+        ('{"a": NaN}', 7),
+        ('{"a": "\ud83d"}', 8),
+    ],
 )
 def test_broken_json_is_told_with_its_position(raw: str, position: int) -> None:
     assert read_arguments(raw) == (None, f"Error: arguments are not valid JSON at character {position}")

@@ -1,0 +1,159 @@
+"""The conversation of a session: runs turns with the chosen model, and owns the history."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+from agent.approval import Guard
+from agent.conversation.call_runner import CallRunner
+from agent.conversation.history import History
+from agent.conversation.request_messages import system_prompt
+from agent.conversation.round_request import RoundRequests
+from agent.conversation.toolbox import Toolbox
+from agent.conversation.turn import Turn
+from agent.interaction import Interaction, Tone
+from agent.messages import Message, Result
+from agent.model_events import Provider, ProviderFailure, WindowSource
+from agent.outcomes import Ending, TurnOutcome
+from agent.settings.settings import AgentSettings
+
+Keep = Callable[[Sequence[Message]], Awaitable[None]]
+"""Saves the history after every round; it never raises."""
+
+
+class Conversation:
+    """One conversation. Only one turn at a time.
+
+    Attributes:
+        toolbox: the sources of tools.
+        provider: the name of the chosen provider.
+        model: the name of the chosen model.
+        unanswered: what the person said last, if the model gave nothing to it; else empty.
+    """
+
+    def __init__(
+        self,
+        provider_of: Callable[[str], Provider],
+        toolbox: Toolbox,
+        guard: Guard,
+        interaction: Interaction,
+        settings: AgentSettings,
+        *,
+        clock: Callable[[], float],
+        workspace: Path | None = None,
+        keep: Keep | None = None,
+    ) -> None:
+        """Make an empty conversation.
+
+        Args:
+            provider_of: the provider of a name; may raise ProviderFailure.
+            toolbox: the sources of tools.
+            guard: decides on calls.
+            interaction: the person.
+            settings: can be replaced by `configure`.
+            clock: monotonic seconds.
+            workspace: the working folder, which the model is told.
+            keep: saves the history.
+        """
+        self.toolbox = toolbox
+        self.provider = ""
+        self.model = ""
+        self.unanswered = ""
+        self._provider_of = provider_of
+        self._interaction = interaction
+        self._clock = clock
+        self._keep = keep
+        self._history = History()
+        self._requests = RoundRequests(
+            self._history, toolbox, interaction, settings, system_prompt(workspace)
+        )
+        self._runner = CallRunner(toolbox, guard, interaction, clock)
+        self._window_of = ("", "")
+        self.choose(settings.default_provider)
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The history, without the system prompt."""
+        return tuple(self._history.messages)
+
+    @property
+    def last_result(self) -> Result | None:
+        """The newest result of a tool, whole."""
+        return self._runner.last
+
+    @property
+    def context_line(self) -> str:
+        """What the last request cost, such as `context 3.1k of 8k: system 0.2k, tools 1.4k, history 1.5k`."""
+        return self._requests.budget.line()
+
+    def choose(self, provider: str, model: str | None = None) -> None:
+        """Use another provider, and its configured model or this one. The history stays."""
+        self.provider = provider
+        self.model = model or self._requests.settings.model.get(provider, "")
+
+    def configure(self, settings: AgentSettings) -> None:
+        """Use other settings from the next turn on. The history, the provider and the model stay."""
+        self._requests.configure(settings)
+        self._window_of = ("", "")
+
+    def clear(self) -> None:
+        """Forget the history; the system prompt stays."""
+        self.restore(())
+
+    def restore(self, messages: Iterable[Message]) -> None:
+        """Go on with the history of a saved session, which is repaired where the session broke off."""
+        self._history.replace(messages)
+        self._requests.budget.history_replaced()
+
+    async def summarise(self) -> bool:
+        """Put a summary in the place of the older turns; False if there are none or it failed."""
+        try:
+            provider, model = await self._ready()
+        except ProviderFailure as failure:
+            self._interaction.notice(str(failure), Tone.ERROR)
+            return False
+        done = await self._requests.summarise(provider, model, self.toolbox.tools())
+        await self._saved()
+        return done
+
+    async def turn(self, text: str) -> TurnOutcome:
+        """Run one turn with what the person said. Cancelling the task ends it as `cancelled`."""
+        started = self._clock()
+        self.unanswered = ""
+        self._history.begin(text)
+        self._requests.begin_turn()
+        ran = self._runner.ran
+        turn = Turn(self._history, self._requests, self._runner, self._interaction, self._saved)
+        ending, detail = await turn.run(self._ready)
+        if ending is not Ending.COMPLETED and not self._history.end(detail):
+            self.unanswered = text
+        seconds = self._clock() - started
+        outcome = TurnOutcome(ending, turn.state.rounds, self._runner.ran - ran, seconds, detail)
+        self._tell(outcome)
+        await self._saved()
+        return outcome
+
+    async def _ready(self) -> tuple[Provider, str]:
+        """The chosen provider and model, after its window is known."""
+        provider = self._provider_of(self.provider)
+        if not self.model:
+            step = f"name one in the settings, [agent.model] {self.provider}"
+            raise ProviderFailure(self.provider, "no model is chosen", step)
+        if self._window_of != (self.provider, self.model):
+            window = await provider.context_window(self.model) if isinstance(provider, WindowSource) else None
+            await self._requests.use_model(window)
+            self._window_of = (self.provider, self.model)
+        return provider, self.model
+
+    async def _saved(self) -> None:
+        if self._keep is not None:
+            await self._keep(self.messages)
+
+    def _tell(self, outcome: TurnOutcome) -> None:
+        tones = {Ending.COMPLETED: None, Ending.CANCELLED: Tone.INFO, Ending.PROVIDER_FAILED: Tone.ERROR}
+        tone = tones.get(outcome.ending, Tone.WARNING)
+        if tone is not None:
+            self._interaction.notice(outcome.detail, tone)
+        details = {"outcome": str(outcome.ending), "rounds": outcome.rounds, "calls": outcome.calls}
+        self._interaction.event("outcome", {**details, "seconds": outcome.seconds, "detail": outcome.detail})

@@ -1,0 +1,50 @@
+"""Recognises calls that repeat an earlier one of the same turn. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from agent.messages import Call, Result
+
+MOST: Final = 3
+"""Repeats in a turn that end it."""
+PASSING: Final = frozenset({47102, 47103, 47104, 47105, 47109})
+"""Codes of refusals whose reason passes (`protocol/errors.py`): such a call may be repeated."""
+
+
+class RepeatedCalls:
+    """The calls of one turn. Two are equal if tool and arguments are; the order of keys does not matter."""
+
+    def __init__(self, repeatable: Collection[str] = ()) -> None:
+        self._repeatable = frozenset(repeatable)
+        self._results: dict[tuple[str, bytes], Result] = {}
+        self.count = 0
+
+    @property
+    def too_many(self) -> bool:
+        """Whether the turn should end."""
+        return self.count >= MOST
+
+    def suppressed(self, call: Call) -> Result | None:
+        """The result of a call that is not to run again, None if it may run."""
+        earlier = self._results.get(_signature(call))
+        if earlier is None:
+            return None
+        self.count += 1
+        text = (
+            f"Redundant tool call suppressed: {call.name} was already called with these arguments in this "
+            f"turn.\nIts result was:\n{earlier.text}"
+        )
+        return Result(call.id, call.name, text, earlier.is_error)
+
+    def ran(self, call: Call, result: Result) -> None:
+        """Remember a call with its result, unless it may be repeated."""
+        if call.name not in self._repeatable and not (result.is_error and result.code in PASSING):
+            self._results[_signature(call)] = result
+
+
+def _signature(call: Call) -> tuple[str, bytes]:
+    return call.name, msgspec.json.encode(call.arguments or {}, order="sorted")

@@ -1,0 +1,138 @@
+"""Prepares what the model is asked in a round: fresh tools, a search in their place, a history that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agent.context.budget import ContextBudget, Fitted
+from agent.conversation.compaction import is_allowed, summary_of
+from agent.conversation.history import History
+from agent.conversation.request_messages import with_results_as_user
+from agent.conversation.tool_names import bare_name
+from agent.conversation.toolbox import Toolbox
+from agent.interaction import Interaction, Tone
+from agent.messages import Message, Tool
+from agent.model_events import ModelRequest, ModelWindow, Provider
+from agent.settings.settings import AgentSettings
+
+
+class RoundRequests:
+    """Makes the requests of a conversation, and says what it had to do so that they fit.
+
+    Attributes:
+        settings: may be replaced between turns.
+        budget: what requests cost.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        toolbox: Toolbox,
+        interaction: Interaction,
+        settings: AgentSettings,
+        system: str,
+    ) -> None:
+        self.settings = settings
+        self.budget = ContextBudget(settings.context_tokens, settings.tools_share)
+        self._history = history
+        self._toolbox = toolbox
+        self._interaction = interaction
+        self._system = system
+        self._asked = False
+        self._told: set[str] = set()
+
+    def configure(self, settings: AgentSettings) -> None:
+        """Use other settings; the model's window has to be told again."""
+        self.settings = settings
+        self.budget.configure(settings.context_tokens, settings.tools_share)
+
+    async def use_model(self, window: ModelWindow | None) -> None:
+        """Plan for another model; whether the tools take too much is decided anew."""
+        self.budget.use_model(window)
+        if self._toolbox.discovery:
+            await self._toolbox.set_discovery(False)
+
+    def begin_turn(self) -> None:
+        """Allow one question and each notice again."""
+        self._asked = False
+        self._told.clear()
+
+    async def next(self, provider: Provider, model: str) -> ModelRequest:
+        """The request of the next round. Cancelled with the turn."""
+        tools = await self._tools()
+        if not self._asked and self._is_over(tools):
+            self._asked = True
+            if self._older(tools) and await is_allowed(self._interaction, self._line(tools)):
+                await self.summarise(provider, model, tools)
+        fitted = self.budget.fit(self._system, tools, self._history.messages)
+        self._tell(fitted)
+        messages = fitted.messages
+        if self.settings.tool_results == "user":
+            messages = with_results_as_user(messages, self._bare_name)
+        return ModelRequest(model, messages, tools, self.settings.stream, fitted.context_tokens)
+
+    async def summarise(self, provider: Provider, model: str, tools: Sequence[Tool]) -> bool:
+        """Put a summary in the place of the older turns; False if there are none, or no summary came."""
+        older = self._older(tools)
+        if not older:
+            return False
+        summary = await summary_of(
+            older,
+            provider,
+            self._interaction,
+            model=model,
+            space=self.budget.summary_space(),
+            context_tokens=self.budget.window,
+        )
+        if summary:
+            self._history.summarise(len(older), summary)
+            self.budget.history_replaced()
+        return bool(summary)
+
+    def counted(self, provider: str, prompt_tokens: int) -> None:
+        """Take the provider's count of the last request, and say if the provider cut it."""
+        notice = self.budget.counted(provider, prompt_tokens)
+        if notice:
+            self._interaction.notice(notice, Tone.WARNING)
+        self._interaction.event("context", {"line": self.budget.line(), "promptTokens": prompt_tokens})
+
+    async def _tools(self) -> list[Tool]:
+        tools = await self._toolbox.refresh()
+        if self._toolbox.discovery or not self.budget.tools_take_too_much(tools):
+            return tools
+        share = f"{len(tools)} tools take more than {self.settings.tools_share:.0%} of the context"
+        if not await self._toolbox.set_discovery(True):
+            self._once(f"{share}. Next step: switch some off with /tools NAME off")
+            return tools
+        self._once(f"{share}: the model searches for them instead (tool_search, execute_tool)")
+        return await self._toolbox.refresh()
+
+    def _is_over(self, tools: Sequence[Tool]) -> bool:
+        return self.budget.is_over(self._system, tools, self._history.messages)
+
+    def _older(self, tools: Sequence[Tool]) -> Sequence[Message]:
+        return self.budget.part_to_summarise(self._system, tools, self._history.messages)
+
+    def _line(self, tools: Sequence[Tool]) -> str:
+        return self.budget.line_of(self._system, tools, self._history.messages)
+
+    def _tell(self, fitted: Fitted) -> None:
+        if fitted.newly_left_out:
+            self._once(
+                f"the model no longer sees the {fitted.left_out} oldest messages ({self.budget.line()})"
+            )
+        if not fitted.fits:
+            self._once(
+                f"the request does not fit ({self.budget.line()}): the provider may cut it. "
+                "Next step: ask for less at once, switch tools off, or use a model with a larger context"
+            )
+
+    def _once(self, text: str) -> None:
+        """Show a notice, once in a turn."""
+        if text not in self._told:
+            self._told.add(text)
+            self._interaction.notice(text, Tone.WARNING)
+
+    def _bare_name(self, name: str) -> str:
+        source = next((offer.source.name for offer in self._toolbox.offers if offer.name == name), "")
+        return bare_name(name, source)

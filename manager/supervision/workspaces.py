@@ -169,10 +169,9 @@ class Workspaces:
             KnownRoot(place, workspace_id(root), None) for place, root in self.registered_servers.roots()
         ]
         home = await self._examiner.identify(str(self._home)) if self._home is not None else None
+        auto_start = self._dependencies.settings.auto_start
         while True:
-            found = match(
-                facts.ancestors, known, home=home, auto_start=self._dependencies.settings.auto_start
-            )
+            found = match(facts.ancestors, known, home=home, auto_start=auto_start)
             stale = await self._stale_root(found, facts)
             if stale is None:
                 return found

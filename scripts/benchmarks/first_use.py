@@ -1,8 +1,9 @@
 """Measures the seconds from `git clone` to the first forwarded call, for each way to install the program.
 
-Each way gets a clone, a home and folders of its own, and is measured twice: with empty caches of pip and uv, and with
-those of the first time. uv and pipx are installed into `.bench/` if they are not on the PATH. All commands run at a
-terminal, because the longest time without a sign of life is measured, too. If a way fails, its row has the reason only.
+Each way gets a clone, a home and folders of its own, and is measured twice: with empty caches of pip and uv,
+and with those of the first time. uv and pipx are installed into `.bench/` if they are not on the PATH. All
+commands run at a terminal, because the longest time without a sign of life is measured, too. If a way fails, its
+row has the reason only.
 """
 
 from __future__ import annotations
@@ -32,6 +33,17 @@ PASSED_ON: Final = ("LANG", "SSL_CERT_FILE", "HTTPS_PROXY", "HTTP_PROXY", "NO_PR
 PREFIXES: Final = ("PIP_", "UV_")
 """Variables that tell pip and uv where packages are."""
 SILENCE_GOAL_S: Final = 2.0
+_HEADS: Final = (
+    "way",
+    "caches",
+    "git clone",
+    "install",
+    "`lmtb up`",
+    "first call",
+    "together",
+    "longest silence",
+    "goal",
+)
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -94,18 +106,7 @@ def run(plan: Plan) -> Section:
                 break
             data[f"{name}, {caches}"] = times._asdict()
             rows.append(row(name, caches, way, times))
-    heads = (
-        "way",
-        "caches",
-        "git clone",
-        "install",
-        "`lmtb up`",
-        "first call",
-        "together",
-        "longest silence",
-        "goal",
-    )
-    return Section("install", table(heads, rows), data, is_single=True)
+    return Section("install", table(_HEADS, rows), data, is_single=True)
 
 
 def row(name: str, caches: str, way: Way, times: Times) -> tuple[str, ...]:
@@ -127,18 +128,18 @@ def one_way(way: Way, folder: Path, caches: Path) -> Times:
     home, clone = folder / "home", folder / "clone"
     home.mkdir(parents=True)
     environ = environment(home, caches, [installer(name) for name in way.installers])
-    ran = [run_step(["git", "clone", str(ROOT), str(clone)], folder, environ)]
-    command = [word.format(home=home) for word in way.command]
-    ran.append(run_step(command, clone, environ))
+    cloned = run_step(["git", "clone", str(ROOT), str(clone)], folder, environ)
+    installed = run_step([word.format(home=home) for word in way.command], clone, environ)
     lmtb = way.lmtb.format(home=home, clone=clone)
     with stopped_at_the_end(lmtb, folder, environ):
-        ran.append(run_step([lmtb, "up"], folder, environ))
+        started = run_step([lmtb, "up"], folder, environ)
         call_s = seconds_of(lambda: first_call(folder, environ))
-    return Times(*(one.seconds for one in ran), call_s, max(call_s, *(one.silence for one in ran)))
+    silence = max(call_s, cloned.silence, installed.silence, started.silence)
+    return Times(cloned.seconds, installed.seconds, started.seconds, call_s, silence)
 
 
 def installer(name: str) -> Path:
-    """The folder of an installer's program: where it is on the PATH, else where it is installed for this purpose.
+    """The folder of an installer's program: that of the PATH, else one that it is installed into.
 
     Raises:
         NotInstallable: it cannot be installed.
@@ -198,9 +199,7 @@ def run_step(command: list[str], folder: Path, environ: Mapping[str, str]) -> at
     except OSError as fault:
         raise NotInstallable(f"{command[0]}: {fault}") from fault
     if done.code:
-        lines = [line for line in _ESCAPES.sub("", done.output).split("\n") if line.strip()] or [
-            "no reason given"
-        ]
+        lines = _ESCAPES.sub("", done.output).strip().splitlines() or ["no reason given"]
         raise NotInstallable(f"{' '.join(command[:3])}: {lines[-1].strip()[:200]}")
     if done.code is None:
         raise NotInstallable(f"{command[0]} took longer than {STEP_S} s")

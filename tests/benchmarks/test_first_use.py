@@ -46,7 +46,7 @@ def test_missing_installer_is_a_row_with_the_reason(tmp_path: Path, monkeypatch:
 
 
 def test_failed_installation_is_reported_with_its_last_line(tmp_path: Path) -> None:
-    with pytest.raises(first_use.NotInstallable, match="sh -c .*: broken wheel$"):
+    with pytest.raises(first_use.NotInstallable, match=r"sh -c .*: broken wheel$"):
         first_use.run_step(
             ["sh", "-c", "echo first >&2; echo broken wheel >&2; exit 1"], tmp_path, {"PATH": "/usr/bin:/bin"}
         )

@@ -23,11 +23,10 @@ import manager
 from manager.client import Control
 from manager.paths import Paths
 from support.processes.manager_process import environment, left_behind
+from support.processes.wheel import ROOT, build_wheel, pip
 
-ROOT = Path(manager.__file__).parents[1]
 PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server")
 pytestmark = pytest.mark.timeout(180)
-BUILD_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +45,7 @@ def fill(folder: Path) -> None:
     """Build the wheel without a network; install it beside the packages of this environment."""
     if (folder / "done").exists():
         return
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
-    (wheel,) = folder.glob("*.whl")
+    wheel = build_wheel(folder)
     venv = folder / "venv"
     subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(venv)], check=True)
     pip("--python", str(venv / "bin" / "python"), "install", "--no-deps", "--no-index", str(wheel))
@@ -80,12 +78,6 @@ def metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (one for one in archive.namelist() if one.endswith(".dist-info/METADATA"))
         return email.parser.Parser().parsestr(archive.read(name).decode())
-
-
-def pip(*arguments: str) -> None:
-    command = [sys.executable, "-I", "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def run(programs: Path, tmp_path: Path, *command: str) -> subprocess.CompletedProcess[str]:

@@ -2,8 +2,8 @@
 
 Each way gets a clone, a home and folders of its own, and is measured twice: with empty caches of pip and uv,
 and with those of the first time. uv and pipx are installed into `.bench/` if they are not on the PATH. All
-commands run at a terminal, because the longest time without a sign of life is measured, too. If a way fails, its
-row has the reason only.
+commands run at a terminal, because the longest time without a sign of life is measured, too. If a way fails,
+its row has the reason only.
 """
 
 from __future__ import annotations

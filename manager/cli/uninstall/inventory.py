@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from manager.cli.completion.scripts import SHELLS, places
+from manager.cli.service.facts import is_in_cache
 from manager.paths import Paths
 
 # Names, not whole folders: an override may have put them into a folder that has other files, too.
@@ -85,6 +86,8 @@ def removal_command(prefix: Path) -> str:
         return f"uv tool uninstall {_PROGRAM}"
     if (prefix / "pipx_metadata.json").exists():
         return f"pipx uninstall {_PROGRAM}"
+    if is_in_cache(prefix):
+        return "uv cache prune"
     return f"{sys.executable} -m pip uninstall {_PROGRAM}"
 
 

@@ -26,6 +26,10 @@ def test_program_is_removed_by_what_installed_it(tmp_path: Path, mark: str, comm
     assert removal_command(tmp_path) == command
 
 
+def test_what_uvx_runs_is_in_the_cache_of_uv(tmp_path: Path) -> None:
+    assert removal_command(tmp_path / "archive-v0" / "HGVg3jOL") == "uv cache prune"
+
+
 def test_files_of_others_in_the_same_folder_are_not_listed(tmp_path: Path, paths: Paths) -> None:
     paths.state_dir.mkdir(parents=True)
     for name in ("state.sqlite3", "state.sqlite3-wal", "thesis.txt"):

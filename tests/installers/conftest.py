@@ -1,0 +1,23 @@
+"""Installers of others; tested only where that is asked for: `scripts/test --clients`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.processes.installing import select_outward
+from support.processes.wheel import build_wheel
+
+INSTALL_S = 300.0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave those out that install the wheel, or give them time: its dependencies come from a package index."""
+    select_outward(config, items, "installed_wheel", INSTALL_S)
+
+
+@pytest.fixture(scope="session")
+def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of these sources; its tests reach a package index."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))

@@ -10,8 +10,8 @@ import click
 from host.command_line import Failure, json_option, print_json, say
 from host.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
-from manager.cli.output.responses import objects
 from manager.documentation import page
+from manager.status_reading.responses import objects
 
 _FORGOTTEN_S: Final = 3600
 """Seconds after its last call for which a client that is gone is listed."""

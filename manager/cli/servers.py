@@ -15,9 +15,9 @@ from host.terminal.views import Column, Kind, Table
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask_about
-from manager.cli.output.responses import objects
-from manager.cli.output.source_problems import DOWN, shell_hint
 from manager.cli.output.workspace_options import cwd_option, print_issues
+from manager.status_reading.responses import objects
+from manager.status_reading.source_problems import DOWN, shell_hint
 
 _FIRST: Final = DOWN | {"pending_trust"}
 _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING"})

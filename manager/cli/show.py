@@ -13,9 +13,10 @@ import click
 from host.command_line import json_option, print_json, say
 from host.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import ask
-from manager.cli.output.overview import merged_workspaces, overview, workspace_table
+from manager.cli.output.overview import overview, workspace_table
 from manager.cli.output.project_trust import project_trust
-from manager.cli.output.responses import objects
+from manager.status_reading.responses import objects
+from manager.status_reading.workspaces import merged_workspaces
 
 _SESSION_COLUMNS: Final = (
     Column("SESSION", Kind.NAME),

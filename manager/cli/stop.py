@@ -17,8 +17,8 @@ from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.output.missing_socket import wait_for_control_socket
-from manager.cli.output.responses import objects
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.status_reading.responses import objects
 
 _PAUSE_S: Final = 0.05
 _REPORT_EVERY_S: Final = 3.0

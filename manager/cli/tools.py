@@ -18,8 +18,8 @@ from host.terminal.views import Column, Kind, Table
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask_about
-from manager.cli.output.responses import TRUST_PENDING, first_sentence, issue_text, objects
 from manager.cli.output.workspace_options import cwd_option, print_issues
+from manager.status_reading.responses import TRUST_PENDING, first_sentence, issue_text, objects
 
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 """The beginnings of groups' ids in the order in which they are shown."""

@@ -11,8 +11,8 @@ from host.command_line import json_option, print_json, say
 from host.terminal.quantities import duration
 from host.terminal.views import Column, Kind, Table, View
 from manager.cli.output.manager_access import ask
-from manager.cli.output.responses import objects
 from manager.documentation import page
+from manager.status_reading.responses import objects
 
 _STEPS: Final = {
     "path": "the address /w/…/mcp",

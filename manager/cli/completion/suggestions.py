@@ -16,8 +16,8 @@ from click.shell_completion import CompletionItem
 
 from manager.cli import workspace_command
 from manager.cli.output.manager_access import current_folder, user_paths
-from manager.cli.output.responses import first_sentence, objects
 from manager.client import Control
+from manager.status_reading.responses import first_sentence, objects
 
 ANSWER_S: Final = 0.25
 """Longest wait for the manager, and for the list of secrets."""

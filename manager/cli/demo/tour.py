@@ -20,7 +20,8 @@ from host.command_line import Failure, is_json, json_option, print_line, say
 from host.printable import printable
 from manager.cli.demo.project_tools import ProjectToolsTour
 from manager.cli.demo.sandbox import Sandbox
-from manager.cli.output.overview import merged_workspaces, workspace_table
+from manager.cli.output.overview import workspace_table
+from manager.status_reading.workspaces import merged_workspaces
 from protocol.names import CALL_TOOL, HANDSHAKE
 from protocol.versions import LATEST_LEGACY, LATEST_MODERN
 

@@ -17,13 +17,13 @@ from manager.cli.doctor.introductions import INTRODUCTIONS
 from manager.cli.doctor.played_client import PlayedClient, TooLate, Unanswered
 from manager.cli.doctor.seen_tools import Place, Tools, late, summary, too_late, twice
 from manager.cli.output.manager_access import current_folder
-from manager.cli.output.responses import objects
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.client_files.clients import CLIENTS, Client
 from manager.client_files.configured_entries import ClientConfiguration, Configured, configuration_of
 from manager.client_files.folder_trust import uses_servers
 from manager.routing.client_profiles import ClientProfile, ClientProfiles
 from manager.settings import Settings, by_client
+from manager.status_reading.responses import objects
 
 PATIENCE_S: Final = 10.0
 """Longest wait for one answer; some clients wait a minute."""

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from manager.cli.doctor.findings import Finding, Level, Situation
-from manager.cli.output.overview import merged_workspaces
-from manager.cli.output.responses import objects
-from manager.cli.output.source_problems import source_problems
 from manager.cli.workspace_command import answer_of
 from manager.client_files.project_files import ProjectFiles
 from manager.paths import Paths
+from manager.status_reading.responses import objects
+from manager.status_reading.source_problems import source_problems
+from manager.status_reading.workspaces import merged_workspaces
 from manager.supervision.server_log import tail
 
 _LAST_LINES: Final = 5

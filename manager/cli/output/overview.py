@@ -5,19 +5,18 @@ A member that an older or newer manager does not send is shown as a dash.
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from host.terminal.quantities import duration, latency
 from host.terminal.tones import Tone, tone_of
 from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
 from manager import __version__
-from manager.cli.output.own_servers import running_twice
 from manager.cli.output.project_trust import ProjectTrust
-from manager.cli.output.responses import TRUST_PENDING, objects
-from manager.cli.output.source_problems import source_problems
+from manager.status_reading.own_servers import running_twice
+from manager.status_reading.responses import TRUST_PENDING, objects
+from manager.status_reading.source_problems import source_problems
+from manager.status_reading.workspaces import is_gone, merged_workspaces
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _COLUMNS: Final = (
@@ -71,32 +70,6 @@ def overview(
         facts.append(Fact("next step", project.command if project and is_only_trust else "lmtb doctor"))
     views: list[View] = [_headline(answer), FactList(facts)]
     return [*views, "", workspace_table(rows)] if rows else views
-
-
-def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each known workspace merged with its server; servers without a known workspace last."""
-    servers: dict[object, list[dict[str, Any]]] = {}
-    for one in objects(status, "instanceDetails"):
-        servers.setdefault(one.get("workspace"), []).append(one)
-    rows = [
-        {**known, **server, "workspace": known.get("id")}
-        for known in objects(status, "workspaceDetails")
-        for server in servers.pop(known.get("id"), [{}])
-    ]
-    return rows + [one for rest in servers.values() for one in rest]
-
-
-def is_gone(row: Mapping[str, Any]) -> bool:
-    """Whether this workspace has no server, and its folder does not exist: it was deleted or moved."""
-    root = row.get("root")
-    if row.get("state") != "stopped" or not isinstance(root, str):
-        return False
-    try:
-        return not stat.S_ISDIR(Path(root).stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except (OSError, ValueError):  # nobody knows
-        return False
 
 
 def workspace_table(rows: list[dict[str, Any]], *, indent: int = 0) -> Table:

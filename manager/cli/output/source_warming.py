@@ -16,8 +16,8 @@ from host.command_line import Failure
 from host.printable import printable
 from host.terminal.waiting import waiting
 from manager.cli.output.manager_access import ask_about
-from manager.cli.output.responses import objects
-from manager.cli.output.source_problems import DOWN, shell_hint
+from manager.status_reading.responses import objects
+from manager.status_reading.source_problems import DOWN, shell_hint
 
 WAIT_S: Final = 60.0
 """Longest wait; a server that needs more, for example to be downloaded, goes on by itself."""

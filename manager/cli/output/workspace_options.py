@@ -14,7 +14,7 @@ import click
 from host.command_line import Command, say
 from host.terminal.tones import Tone
 from host.terminal.views import Note
-from manager.cli.output.responses import TRUST_PENDING, issue_text, objects, pending
+from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
 
 MAX_ISSUES: Final = 30
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from manager.cli.output.overview import is_gone, merged_workspaces
-from manager.cli.output.responses import objects
 from manager.cli.top.sample import Sample, Usage
+from manager.status_reading.responses import objects
+from manager.status_reading.workspaces import is_gone, merged_workspaces
 
 _MANAGER: Final = (
     "state", "version", "pid", "address", "uptimeSec", "connectedClients", "sessions", "streams", "rssBytes",

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol
 
-from manager.cli.output.responses import objects
 from manager.client import ControlRefusal, ManagerFault, NoManager
+from manager.status_reading.responses import objects
 
 IDLE_S: Final = 5.0
 """Seconds after which a workspace without calls is asked again, for the state of its sources."""

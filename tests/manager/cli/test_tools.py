@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from manager import exit_codes
-from manager.cli.output.responses import first_sentence
 from manager.cli.output.workspace_options import MAX_ISSUES
+from manager.status_reading.responses import first_sentence
 
 CUSTOM = {"id": "custom", "label": "Custom tools"}
 

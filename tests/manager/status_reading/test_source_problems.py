@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manager.cli.output.source_problems import shell_hint
+from manager.status_reading.source_problems import shell_hint
 
 SOURCE = {"id": "stdio:s", "state": "backoff", "lacking": ["SERVICE_TOKEN", "OTHER_TOKEN"]}
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from host.missing_variables import passing_on
-from manager.cli.output.responses import TRUST_PENDING, issue_text, objects, pending
+from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
 """States of a source whose tools are unavailable."""

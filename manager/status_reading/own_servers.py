@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from host.printable import printable
-from manager.cli.output.responses import objects
 from manager.routing.client_profiles import OTHER, profile_of
+from manager.status_reading.responses import objects
 
 
 def running_twice(status: Mapping[str, Any]) -> Iterator[str]:

@@ -60,6 +60,7 @@ class Source(ABC):
         trust_hint: how the user prevents that it waits for trust again, if that is known.
         project_file: the file of the project that configures the source, relative to its root, if any.
         timeout_s: limit of one request in seconds; None for the server's default.
+        limit_setting: the setting that limits its calls, and the file of it; empty if there is none.
         nowait_tools: the source's own names of the tools that `call_nowait` runs.
         revision: a counter that rises whenever tools, state or issues may have changed.
     """
@@ -79,6 +80,7 @@ class Source(ABC):
     trust_hint: str = ""
     project_file: str | None = None
     timeout_s: float | None = None
+    limit_setting: str = ""
     nowait_tools: frozenset[str] = frozenset()
     revision: int = 0
 
@@ -103,6 +105,10 @@ class Source(ABC):
             ToolError: the tool failed in a way its caller should read.
             InvalidArguments: an argument cannot be served.
         """
+
+    def limit_setting_of(self, name: str) -> str:
+        """The setting that limits calls of this tool, and the file of it; empty if there is none."""
+        return self.limit_setting
 
     def call_nowait(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
         """As `call_tool`, for one of the `nowait_tools`, which never wait and never ask the caller."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,3 +126,36 @@ async def test_a_tools_own_time_limit_is_longer_than_that_of_registered_servers(
         await project.trust()
         answer = await project.modern.call("slow")
     assert "done" in answer.result["content"][0]["text"]
+
+
+SILENT = program("serve(lambda m: time.sleep(20))")
+"""A server that answers no call."""
+
+
+def slow_script(project: Project) -> tuple[str, str]:
+    folder = project.tool("late", "import time; time.sleep(20)\n", toml="timeout_s = 1\n")
+    return "late", f"timeout_s in {folder / 'tool.toml'}"
+
+
+def slow_server(project: Project) -> tuple[str, str]:
+    project.servers(late={"command": SILENT[0], "args": SILENT[1:], "timeout": 1000})
+    return "late__echo", f"timeout (in milliseconds) of late in {project.root / '.mcp.json'}"
+
+
+def slow_server_of_the_user(project: Project) -> tuple[str, str]:
+    entry = f"[[mcp.stdio_servers]]\nnamespace = 'late'\ntimeout_s = 1\ncommand = {json.dumps(SILENT)}\n"
+    project.gateway.configure(entry)
+    return "late__echo", f"timeout_s of late in {project.gateway.config / 'workspace.toml'}"
+
+
+@pytest.mark.parametrize("kind", [slow_script, slow_server, slow_server_of_the_user])
+async def test_a_call_that_takes_too_long_names_the_setting_and_its_file(
+    tmp_path: Path, kind: Callable[[Project], tuple[str, str]]
+) -> None:
+    async with running_gateway(tmp_path) as gateway:
+        project = gateway.project("impatient")
+        tool, setting = kind(project)
+        await project.trust()
+        answer = await project.modern.call(tool)
+    text = answer.result["content"][0]["text"]
+    assert f"ask for less in one call, or raise {setting}" in text

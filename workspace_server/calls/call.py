@@ -82,6 +82,12 @@ class Call(msgspec.Struct, frozen=True):
         """How many seconds the call of this tool may take."""
         return offered.tool.timeout_s or self.view.configuration.call_timeout_s
 
+    def limit_setting(self, offered: OfferedTool) -> str:
+        """The setting that limits it, and its file; empty if the limit cannot be set."""
+        if offered.tool.timeout_s:
+            return offered.source.limit_setting_of(offered.tool.name)
+        return self.view.configuration.call_timeout_setting
+
     def context(self) -> CallContext:
         """What the tool's source learns about the call. The toolbox is added later."""
         # a client's answers belong to the call it made, not to calls that a script makes

@@ -35,6 +35,15 @@ async def run_limited(
         return Refusal(Reason.CALL_TIMED_OUT, text, next_step, delivered="unknown")
 
 
+def step_for(setting: str) -> str:
+    """What a caller can do about a time limit.
+
+    Args:
+        setting: what sets it, with its file; empty if nothing does.
+    """
+    return f"ask for less in one call{f', or raise {setting}' if setting else ''}"
+
+
 class Deadline:
     """Limits a block to some seconds, without those in which its context asks the caller.
 

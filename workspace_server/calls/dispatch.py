@@ -31,7 +31,7 @@ from workspace_server.calls import (
 from workspace_server.calls.arguments import CheckedCall
 from workspace_server.calls.call import Call, call_of
 from workspace_server.calls.call_record import CallRecord
-from workspace_server.calls.deadline import run_limited
+from workspace_server.calls.deadline import run_limited, step_for
 from workspace_server.calls.gates import approvals
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, InvalidAnswer
 from workspace_server.calls.gates.gate import Gate
@@ -53,9 +53,6 @@ from workspace_server.tool_search.search_tool import Searchable, SearchTool
 
 MAX_DEPTH: Final = 4
 """How many tools may call each other in one call."""
-TIME_LIMIT_STEP: Final = (
-    "ask for less in one call, or raise timeout_s where the tool or its server is configured"
-)
 SEARCH: Final[str] = TOOL_SEARCH["name"]
 _META_TOOLS: Final = frozenset({SEARCH, execute_tool.NAME})
 
@@ -197,7 +194,7 @@ class Calls:
         call, offered = checked.call, checked.offered
         seconds = call.time_limit_s(offered)
         text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
-        step = TIME_LIMIT_STEP if offered.tool.timeout_s else None
+        step = step_for(call.limit_setting(offered))
 
         async def work(timed: CallContext) -> CallOutcome:
             toolbox = None if call.depth >= MAX_DEPTH else NestedToolbox(call, timed, self.run)

@@ -17,7 +17,7 @@ from protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
-from workspace_server.calls.deadline import run_limited
+from workspace_server.calls.deadline import run_limited, step_for
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import StateBinding
@@ -60,7 +60,8 @@ async def forward(
 
     async def work(context: CallContext) -> CallOutcome:
         text = f"{source.id} did not answer {method} within {seconds:g} s"
-        return await run_limited(seconds, context, send, text)
+        setting = source.limit_setting if source.timeout_s else view.configuration.call_timeout_setting
+        return await run_limited(seconds, context, send, text, step_for(setting))
 
     context = Call(request, view, name, msgspec.Raw(b"{}")).context()
     if method not in _MAY_ASK:

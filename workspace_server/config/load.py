@@ -205,6 +205,7 @@ class ConfigurationLoader:
             approvals=combine.approvals(user.approvals, ours.approvals),
             internal_prefix=user.internal_prefix or _DEFAULTS.internal_prefix,
             call_timeout_s=ours.call_timeout_s or user.call_timeout_s or _DEFAULTS.call_timeout_s,
+            call_timeout_file=(self._ours if ours.call_timeout_s else self._user).path,
             issues=tuple(issue for one in (*notes, editor_notes) for issue in one.issues),
             **members,
         )

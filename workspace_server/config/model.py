@@ -210,6 +210,7 @@ class Configuration:
         approvals: the decision per tool.
         internal_prefix: prefix of the internal tools' names.
         call_timeout_s: default for the longest duration of a call.
+        call_timeout_file: the file in which that is set, or would be.
         debug: `off`, `simple` or `detail`.
     """
 
@@ -230,8 +231,14 @@ class Configuration:
     approvals: Mapping[str, Approval] = field(default_factory=dict)
     internal_prefix: str = "openllm_"
     call_timeout_s: float = 120.0
+    call_timeout_file: Path = Path()
     debug: Literal["off", "simple", "detail"] = "off"
     issues: tuple[Issue, ...] = ()
+
+    @property
+    def call_timeout_setting(self) -> str:
+        """The setting `call_timeout_s`, with the file to change."""
+        return f"call_timeout_s in {self.call_timeout_file}"
 
     @property
     def servers(self) -> list[StdioServer | RemoteServer]:

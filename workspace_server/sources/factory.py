@@ -136,6 +136,8 @@ class SourceFactory:
 
     def _with_file(self, source: Source, entry: StdioServer | RemoteServer) -> Source:
         root, file = Path(self._dependencies.root), entry.origin.file
+        key = "timeout (in milliseconds)" if file.suffix == ".json" else "timeout_s"
+        source.limit_setting = f"{key} of {entry.namespace} in {file}"
         if entry.origin.scope == "workspace" and file.is_relative_to(root):
             source.project_file = file.relative_to(root).as_posix()
         return source

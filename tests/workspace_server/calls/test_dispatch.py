@@ -170,9 +170,12 @@ async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
         [Tool("slow", {"name": "slow", "inputSchema": {"type": "object"}}, timeout_s=0.05)]
     )
     source.answers["slow"] = hangs
+    source.limit_setting = "timeout_s of x in /w/workspace.toml"
     async with serving([source]) as served:
         refused = await served.caller.call("slow")
-        assert refused["structuredContent"]["error"]["reason"] == "call_timed_out"
+        error = refused["structuredContent"]["error"]
+        assert error["reason"] == "call_timed_out"
+        assert error["nextStep"] == "ask for less in one call, or raise timeout_s of x in /w/workspace.toml"
         assert source.cancelled.is_set()
 
 

@@ -23,8 +23,17 @@ command = ["{name}-server", "--x"]
 
 def test_without_files_defaults_apply(home: ConfigHome) -> None:
     found = home.current()
-    assert found == Configuration(policy_file=home.user_file, grouping_rules=DEFAULT_RULES)
+    assert found == Configuration(
+        policy_file=home.user_file, call_timeout_file=home.user_file, grouping_rules=DEFAULT_RULES
+    )
     assert home.current() is found
+
+
+def test_a_time_limit_is_named_with_the_file_that_sets_it(home: ConfigHome) -> None:
+    home.user("call_timeout_s = 30\n")
+    assert home.current().call_timeout_setting == f"call_timeout_s in {home.user_file}"
+    home.workspace("call_timeout_s = 40\n")
+    assert home.current().call_timeout_setting == f"call_timeout_s in {home.own_file}"
 
 
 def test_servers_come_in_configuration_order(home: ConfigHome) -> None:

@@ -20,6 +20,7 @@ from workspace_server.source import Source
 from workspace_server.sources.scripts.definition import schema
 from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.definition.catalog import Catalog, Trust, working_folder
+from workspace_server.sources.scripts.definition.folders import MANIFEST
 from workspace_server.sources.scripts.definition.script import Script
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
 from workspace_server.sources.scripts.execution.bundle_store import BundleStore
@@ -104,6 +105,11 @@ class ScriptSource(Source):
     async def items(self) -> Sequence[TrustItem]:
         """Everything here that a user can trust, whether it is trusted or not."""
         return (await self._refresh()).items
+
+    def limit_setting_of(self, name: str) -> str:
+        """See `Source.limit_setting_of`."""
+        script = self._last.scripts.get(name)
+        return "" if script is None else f"timeout_s in {Path(script.folder) / MANIFEST}"
 
     def issues(self) -> Sequence[Issue]:
         """The problems that the last check found."""

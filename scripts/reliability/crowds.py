@@ -1,9 +1,10 @@
-"""Measures crowds: 200 registered servers that send heartbeats, and malformed requests without end."""
+"""Measures crowds: servers that send heartbeats, malformed requests, clients that stop reading or sending."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,8 +18,9 @@ from scripts.benchmarks.table import table
 from support.clients.raw_clients import Client, StatelessClient
 from support.processes.manager_home import manager_home
 from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import modern
+from support.processes.stdio_families import configure, entry, modern
 from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
+from support.servers.stdio_servers import program
 
 SERVERS = 200
 BEAT_S = 1.0
@@ -29,6 +31,13 @@ SENDERS, EACH_S = 10, 0.01
 """About a thousand malformed requests per second, if the machine can."""
 MALFORMED = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name"'
 SUM = {"expression": "6*7"}
+MIB = 1024 * 1024
+STOPPED, LARGE, HELD = 100, 5 * MIB, 16 * MIB
+"""Clients that stop, bytes of the answer that each does not read, and of the request that none ends."""
+LARGE_TOOL = f"""
+tools = [{{"name": "large", "inputSchema": {{"type": "object"}}}}]
+serve(lambda m: answer(m["id"], text("x" * {LARGE})))
+"""
 Rows = list[tuple[object, ...]]
 
 
@@ -40,8 +49,9 @@ class Sent:
 
 
 async def run(folder: Path) -> str:
-    """Measure both; the text is a Markdown table."""
-    return table(("figure", "value"), [*await _storm(folder / "storm"), *await _poison(folder / "poison")])
+    """Measure all; the text is a Markdown table."""
+    rows = [*await _storm(folder / "storm"), *await _poison(folder / "poison"), *await _stop(folder / "stop")]
+    return table(("figure", "value"), rows)
 
 
 async def p99_ms(once: Callable[[], Awaitable[object]]) -> float:
@@ -130,3 +140,55 @@ async def _send(client: Client, sent: Sent) -> None:
             await response.read()
         sent.refused += 1
         await asyncio.sleep(EACH_S)
+
+
+async def _stop(folder: Path) -> Rows:
+    """The manager's memory, and the calls of one client, beside clients that stop reading or sending."""
+    async with manager_home(folder) as home, ClientSession(connector=TCPConnector(limit=0)) as http:
+        configure(home, entry("server", program(LARGE_TOOL)))
+        manager = await home.start()
+        good, bad = (modern(http, manager.address, make_project(folder / name)) for name in ("good", "bad"))
+        await bad.call("calculator", SUM)
+        quiet = await p99_ms(lambda: good.call("calculator", SUM))
+        before = rss_mb([manager.pid])
+        rows: Rows = []
+        for what, name, length in (("reading", "server__large", None), ("sending", "any", HELD)):
+            request = _unfinished(bad, name, length)
+            peak = [before]
+            async with meanwhile(
+                *(_stopped(manager.port, request) for _ in range(STOPPED)), _watch(manager.pid, peak)
+            ):
+                beside = await p99_ms(lambda: good.call("calculator", SUM))
+            rows += [
+                (f"memory of the manager before and at most beside {STOPPED} clients that stop {what}, MiB",
+                 f"{before:.0f}, {peak[0]:.0f}"),
+                ("p99 of another client's calls without and beside them, ms", f"{quiet:.1f}, {beside:.1f}"),
+            ]  # fmt: skip
+        return rows
+
+
+def _unfinished(client: StatelessClient, name: str, length: int | None) -> bytes:
+    """The bytes of a call; with `length`, of one that never ends."""
+    body = client.body("tools/call", {"name": name, "arguments": {}}, 1)
+    fields = {"Host": client.url.split("/")[2], **client.header(body), "Content-Length": length or len(body)}
+    target = f"/{client.url.split('/', 3)[3]}"
+    lines = [f"POST {target} HTTP/1.1", *(f"{field}: {value}" for field, value in fields.items())]
+    padding = b" " * (length - len(body) - 1) if length else b""
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + padding + body
+
+
+async def _stopped(port: int, request: bytes) -> None:
+    """Send this and read nothing. Copies nothing, because the timed client runs in this process, too."""
+    loop = asyncio.get_running_loop()
+    with socket.socket() as connection, contextlib.suppress(ConnectionError):
+        connection.setblocking(False)
+        await loop.sock_connect(connection, ("127.0.0.1", port))
+        await loop.sock_sendall(connection, request)
+        await loop.create_future()
+
+
+async def _watch(pid: int, peak: list[float]) -> None:
+    """Note the most memory of a process."""
+    while True:
+        peak[0] = max(peak[0], rss_mb([pid]))
+        await asyncio.sleep(PAUSE_S)

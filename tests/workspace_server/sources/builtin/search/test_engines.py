@@ -67,6 +67,26 @@ async def test_folders_share_one_budget_in_order(engine: str, tmp_path: Path) ->
     assert (len(exact.items), exact.capped) == (2, False)
 
 
+async def test_texts_patterns_and_names_that_look_like_options_are_data(engine: str, root: Path) -> None:
+    """`--pre` would run a program for each file."""
+    ran = root.parent / "ran"
+    (root.parent / "evil").write_text(f"#!/bin/sh\ntouch {ran}\n")
+    (root.parent / "evil").chmod(0o700)
+    option = f"--pre={root.parent / 'evil'}"
+    write_tree(root, {"--pre=evil": "needle\n", "-f": "needle\n", "text": f"{option}\n-e\n"})
+    assert await names(engine, root) == ["--pre=evil", "-f", "keep.txt", "text"]
+    assert [name for name, _, _ in await lines(engine, root, literal("needle"))] == [
+        "--pre=evil",
+        "-f",
+        "keep.txt",
+    ]
+    for query in (literal(option), literal("-e"), regex("--pre=.*")):
+        assert [name for name, _, _ in await lines(engine, root, query)] == ["text"]
+    workspace, settings = workspace_of(root), settings_of(engine, root.parent)
+    assert (await find_files(workspace, Where(option, ""), 9, settings)).items == ()
+    assert not ran.exists()
+
+
 async def test_folder_that_is_gone_has_no_files(engine: str, tmp_path: Path) -> None:
     workspace = workspace_of(tmp_path / "gone")
     settings = settings_of(engine, tmp_path)

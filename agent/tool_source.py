@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from agent.messages import Tool
 
@@ -55,3 +55,10 @@ class ToolSource(Protocol):
     async def close(self) -> None:
         """End what the source runs or holds open."""
         ...
+
+
+@runtime_checkable
+class LimitsCalls(Protocol):
+    """A source that limits the time of its calls itself, without the time in which a person is asked."""
+
+    limits_calls: bool

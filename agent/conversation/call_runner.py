@@ -13,7 +13,7 @@ from agent.conversation.result_text import cut_text, result_text
 from agent.conversation.toolbox import Found, NotFound, Toolbox
 from agent.interaction import Box, Interaction
 from agent.messages import Call, Result
-from agent.tool_source import Outcome
+from agent.tool_source import LimitsCalls, Outcome
 from protocol.errors import Reason
 
 DENIED: Final = "User denied execution"
@@ -103,14 +103,14 @@ class CallRunner:
         name = found.tool.name
         self._interaction.activity(f"running {name}")
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(None if isinstance(found.source, LimitsCalls) else seconds):
                 return await self._toolbox.run(
                     found, decision.arguments, lambda text: self._interaction.activity(f"{name}: {text}")
                 )
         except TimeoutError:
             text = (
-                f"Error: Tool call failed: no answer within {seconds:g} s. "
-                "Next step: ask for less in one call, or raise tool_s in the settings"
+                f"Error: Tool call failed: no result within {seconds:g} s. "
+                "Next step: ask for less in one call, or raise tool_s in [agent]"
             )
             return _failed(text, Reason.CALL_TIMED_OUT.code)
         except Exception as error:  # noqa: BLE001  whatever fails in a source is the result of that call only

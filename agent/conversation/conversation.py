@@ -8,8 +8,8 @@ from pathlib import Path
 from agent.approval import Guard
 from agent.conversation.call_runner import CallRunner
 from agent.conversation.history import History
-from agent.conversation.request_messages import system_prompt
 from agent.conversation.round_request import RoundRequests
+from agent.conversation.system_prompt import system_prompt
 from agent.conversation.toolbox import Toolbox
 from agent.conversation.turn import Turn
 from agent.interaction import Interaction, Tone

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from agent.context.budget import ContextBudget, Fitted
 from agent.conversation.compaction import is_allowed, summary_of
 from agent.conversation.history import History
-from agent.conversation.request_messages import with_results_as_user
-from agent.conversation.tool_names import bare_name
 from agent.conversation.toolbox import Toolbox
 from agent.interaction import Interaction, Tone
 from agent.messages import Message, Tool
@@ -66,10 +64,7 @@ class RoundRequests:
                 await self.summarise(provider, model, tools)
         fitted = self.budget.fit(self._system, tools, self._history.messages)
         self._tell(fitted)
-        messages = fitted.messages
-        if self.settings.tool_results == "user":
-            messages = with_results_as_user(messages, self._bare_name)
-        return ModelRequest(model, messages, tools, self.settings.stream, fitted.context_tokens)
+        return ModelRequest(model, fitted.messages, tools, self.settings.stream, fitted.context_tokens)
 
     async def summarise(self, provider: Provider, model: str, tools: Sequence[Tool]) -> bool:
         """Put a summary in the place of the older turns; False if there are none, or no summary came."""
@@ -97,6 +92,7 @@ class RoundRequests:
         self._interaction.event("context", {"line": self.budget.line(), "promptTokens": prompt_tokens})
 
     async def _tools(self) -> list[Tool]:
+        self._interaction.activity("listing tools")
         tools = await self._toolbox.refresh()
         if self._toolbox.discovery or not self.budget.tools_take_too_much(tools):
             return tools
@@ -132,7 +128,3 @@ class RoundRequests:
         if text not in self._told:
             self._told.add(text)
             self._interaction.notice(text, Tone.WARNING)
-
-    def _bare_name(self, name: str) -> str:
-        source = next((offer.source.name for offer in self._toolbox.offers if offer.name == name), "")
-        return bare_name(name, source)

@@ -39,13 +39,6 @@ def offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     return names
 
 
-def bare_name(name: str, source: str) -> str:
-    """The name without that of its source or namespace: `cpu_usage` for `os_assistant_cpu_usage`."""
-    if name.startswith(f"{source}_"):
-        return name[len(source) + 1 :].lstrip("_") or name
-    return name.partition("__")[2] or name
-
-
 def _keep(name: str, taken: set[str]) -> str:
     if not _ALLOWED.match(name) or name in taken:
         return ""

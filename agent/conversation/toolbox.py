@@ -13,8 +13,8 @@ from agent.messages import Call, Tool
 from agent.tool_source import Outcome, SourceState, ToolSource
 from host.near_names import did_you_mean
 
-LIST_S: Final = 15.0
-"""A source that lists its tools for longer is taken as unavailable for this round."""
+LIST_S: Final = 90.0
+"""Longer than a source takes that starts what it needs: one that hangs has no tools in this round."""
 _NEAR: Final = 3
 _SEARCH: Final = "tool_search"
 _EXECUTE: Final = "execute_tool"

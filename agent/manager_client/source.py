@@ -57,6 +57,7 @@ class ManagerSource:
     """
 
     name = "manager"
+    limits_calls = True
 
     def __init__(
         self,

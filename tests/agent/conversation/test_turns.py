@@ -168,21 +168,6 @@ async def test_missing_and_doubled_ids_are_made_unique_across_the_conversation()
     assert len(scene.tools.calls) == 5
 
 
-async def test_results_as_messages_of_the_user_have_the_bare_name_and_no_ban() -> None:
-    async def usage(name: str, arguments: object) -> object:
-        return text_outcome("CPU: 23.4%")
-
-    tools = ListedTools("os_assistant_cpu_usage", name="os_assistant", handler=usage)  # type: ignore[arg-type]
-    provider = ScriptedProvider(calling(call("os_assistant_cpu_usage")), saying("little load"))
-    scene = Scene(provider, tools, settings={"tool_results": "user"})
-    await scene.conversation.turn("What's my CPU usage?")
-    assert provider.requests[1].messages[-1] == UserMessage(
-        "Action: Tool [cpu_usage] executed.\nResult: CPU: 23.4%\n"
-        "Constraint: Please summarize this data clearly for the user."
-    )
-    assert isinstance(scene.conversation.messages[2], ToolMessage)
-
-
 async def test_results_are_never_substituted_into_text() -> None:
     async def tricky(name: str, arguments: object) -> object:
         return text_outcome(r"$& \1 \ {name} %s")

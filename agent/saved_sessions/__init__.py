@@ -1,0 +1,1 @@
+"""Saves the history of each session in a private file, so that it can be resumed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.context.costs import Costs, costs_line
-from agent.context.cut_detection import cut_notice, was_cut
+from agent.context.cut_detection import Counted, cut_notice, was_cut
 from agent.context.fitting import first_kept, with_short_results
 from agent.context.token_estimate import Correction, message_tokens, messages_tokens, tools_tokens
 from agent.context.turns import newest_turns
@@ -49,6 +49,7 @@ class ContextBudget:
         self._first_kept = 0
         self._correction = Correction()
         self._last: Fitted | None = None
+        self._counted: Counted | None = None
 
     @property
     def limit(self) -> int | None:
@@ -78,6 +79,7 @@ class ContextBudget:
         self._limit = window_limit(self._setting, window)
         self._window = 0
         self._correction = Correction()
+        self._counted = None
 
     def history_replaced(self) -> None:
         """Note that the history is another one: nothing of it is left out so far."""
@@ -113,7 +115,7 @@ class ContextBudget:
         kept = with_short_results(history[self._first_kept :], space)
         costs = self._estimate(system, tools, kept).times(self._correction.factor)
         messages: list[Message] = [SystemMessage(system), *kept]
-        fits = self.space is None or costs.total <= self.space
+        fits = self._limit is None or costs.total <= self._limit - reply_reserve(self._limit)
         newly = self._first_kept - before
         self._last = Fitted(messages, self._chosen(costs), costs, self._first_kept, newly, fits)
         return self._last
@@ -123,8 +125,9 @@ class ContextBudget:
         if self._last is None:
             return None
         expected, window = self._last.costs.total, self._last.context_tokens or self._limit
-        corrected = self._correction.samples > 0
-        if was_cut(expected=expected, counted=prompt_tokens, window=window, corrected=corrected):
+        now, before = Counted(expected, prompt_tokens), self._counted
+        self._counted = now
+        if was_cut(now, before, window=window, samples=self._correction.samples):
             self._limit = min(self._limit or prompt_tokens, prompt_tokens)
             self._window = min(self._window, self._limit)
             return cut_notice(provider, expected=expected, counted=prompt_tokens)

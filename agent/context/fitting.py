@@ -15,6 +15,8 @@ from agent.messages import AssistantMessage, Message, ToolMessage
 
 _ROOM: Final = 0.75
 """The part of the space that is used after turns were left out, so that the next rounds leave out no more."""
+_NOTE: Final = 30
+"""Tokens of the note in the place of what was left out."""
 _SMALL: Final = 200
 """Tokens of results that are not worth to be left out."""
 
@@ -60,7 +62,7 @@ def _shorten(messages: list[Message], at: int, most: float) -> float:
     if not isinstance(message, ToolMessage) or before <= max(most, _SMALL):
         return 0.0
     text = message.result.text
-    kept = int(len(text) * most / max(text_tokens(text), 1))
+    kept = max(int(len(text) * (most - _NOTE) / max(text_tokens(text), 1)), 0)
     short = f"{text[:kept]}\n[left out to fit the context: {len(text) - kept} characters]".lstrip()
     messages[at] = ToolMessage(replace(message.result, text=short, content=()))
     return before - message_tokens(messages[at])

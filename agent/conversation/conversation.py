@@ -70,6 +70,7 @@ class Conversation:
         )
         self._runner = CallRunner(toolbox, guard, interaction, clock)
         self._window_of = ("", "")
+        self._is_window_known = False
         self.choose(settings.default_provider)
 
     @property
@@ -107,13 +108,13 @@ class Conversation:
         self._requests.budget.history_replaced()
 
     async def summarise(self) -> bool:
-        """Put a summary in the place of the older turns; False if there are none or it failed."""
+        """Put a summary in the place of the history; False if it is empty or no summary came."""
         try:
             provider, model = await self._ready()
         except ProviderFailure as failure:
             self._interaction.notice(str(failure), Tone.ERROR)
             return False
-        done = await self._requests.summarise(provider, model, self.toolbox.tools())
+        done = await self._requests.summarise(provider, model, self.messages)
         await self._saved()
         return done
 
@@ -140,11 +141,18 @@ class Conversation:
         if not self.model:
             step = f"name one in the settings, [agent.model] {self.provider}"
             raise ProviderFailure(self.provider, "no model is chosen", step)
-        if self._window_of != (self.provider, self.model):
-            window = await provider.context_window(self.model) if isinstance(provider, WindowSource) else None
-            await self._requests.use_model(window)
-            self._window_of = (self.provider, self.model)
+        await self._learn_window(provider)
         return provider, self.model
+
+    async def _learn_window(self, provider: Provider) -> None:
+        """Ask for the window of a new model, and again in each turn until the provider tells it."""
+        chosen = (self.provider, self.model)
+        if self._window_of == chosen and self._is_window_known:
+            return
+        window = await provider.context_window(self.model) if isinstance(provider, WindowSource) else None
+        if window is not None or self._window_of != chosen:
+            await self._requests.use_model(window)
+        self._window_of, self._is_window_known = chosen, window is not None
 
     async def _saved(self) -> None:
         if self._keep is not None:

@@ -60,15 +60,15 @@ class RoundRequests:
         tools = await self._tools()
         if not self._asked and self._is_over(tools):
             self._asked = True
-            if self._older(tools) and await is_allowed(self._interaction, self._line(tools)):
-                await self.summarise(provider, model, tools)
+            older = self._older(tools)
+            if older and await is_allowed(self._interaction, self._line(tools)):
+                await self.summarise(provider, model, older)
         fitted = self.budget.fit(self._system, tools, self._history.messages)
         self._tell(fitted)
         return ModelRequest(model, fitted.messages, tools, self.settings.stream, fitted.context_tokens)
 
-    async def summarise(self, provider: Provider, model: str, tools: Sequence[Tool]) -> bool:
-        """Put a summary in the place of the older turns; False if there are none, or no summary came."""
-        older = self._older(tools)
+    async def summarise(self, provider: Provider, model: str, older: Sequence[Message]) -> bool:
+        """Put a summary in the place of these first turns; False if there are none, or no summary came."""
         if not older:
             return False
         summary = await summary_of(

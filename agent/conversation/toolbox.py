@@ -107,7 +107,7 @@ class Toolbox:
     def find(self, call: Call) -> Found | NotFound:
         """The tool that a call with readable arguments leads to; for `execute_tool` the one that it names."""
         offer = self._known.get(call.name)
-        if call.name in self.disabled:
+        if call.name in self.disabled or (offer is not None and offer.source.name in self._off):
             return NotFound(f"Tool {call.name} is disabled")
         if offer is None or is_internal(call.name):
             return self._not_found(call.name)

@@ -235,10 +235,22 @@ async def test_without_leave_the_model_no_longer_sees_old_turns_but_the_history_
 async def test_a_person_can_have_the_conversation_summarised() -> None:
     session = Session(CuttingOllama(ModelWindow(8192, chosen=True)), forty(SearchableTools))
     await session.run(8)
-    before = len(session.conversation.messages)
     assert await session.conversation.summarise()
-    assert len(session.conversation.messages) < before
-    assert is_whole(session.conversation.messages)
+    assert session.conversation.messages == (
+        UserMessage("Summary of the conversation so far:\nthey looked at tables"),
+        AssistantMessage("I continue from this summary."),
+    )
+    session.conversation.clear()
+    assert not await session.conversation.summarise()
+
+
+async def test_a_window_that_is_told_late_is_planned_with_from_then_on() -> None:
+    provider = CuttingOllama(None)
+    session = Session(provider, forty())
+    await session.run(1)
+    provider.window = ModelWindow(32_768, chosen=True)
+    await session.run(1)
+    assert [request.context_tokens for request in provider.requests] == [None, None, 8192, 8192]
 
 
 async def test_a_server_that_cuts_all_the_same_is_noticed_and_obeyed() -> None:

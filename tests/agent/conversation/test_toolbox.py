@@ -54,6 +54,13 @@ async def test_a_source_that_is_switched_off_offers_nothing() -> None:
     assert len(await toolbox.refresh()) == 2
 
 
+async def test_a_source_that_is_switched_off_runs_nothing_that_was_listed_before() -> None:
+    toolbox, _ = await searching()
+    toolbox.enable_source("local", False)
+    await toolbox.refresh()
+    assert toolbox.find(call("local")) == NotFound("Tool local is disabled")
+
+
 async def test_closing_closes_every_source() -> None:
     sources = [ListedTools("read", name="a"), ListedTools("write", name="b")]
     await Toolbox(sources).close()

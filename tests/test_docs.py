@@ -27,7 +27,7 @@ from workspace_server.sources.mcp.stdio import processes
 from workspace_server.sources.scripts import slots
 
 ROOT = Path(manager.__file__).parents[1]
-HOUSES = ("protocol", "host", "http_server", "manager", "workspace_server")
+HOUSES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 WRITTEN = [document for document in DOCUMENTS if document.parent.name != "modules"]
 """Those that a person wrote; module lists are made by `scripts/modules`."""

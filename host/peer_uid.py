@@ -15,6 +15,7 @@ import ipaddress
 import socket
 import struct
 import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,6 +37,7 @@ _MAC_SIZE = 76
 _MAC_LEVEL, _MAC_OPTION = 0, 1  # SOL_LOCAL, LOCAL_PEERCRED
 _ANY_SOCKET = b"\0" * 4 + b"\xff" * 8  # any interface, no cookie
 _kernel: socket.socket | None = None
+_one_question = threading.Lock()  # threads share the socket, and would get each other's answers
 
 
 def tcp_peer_uid(local: Address, remote: Address) -> int | None:
@@ -116,13 +118,14 @@ def _ask_kernel(source: _IP, source_port: int, target: _IP, target_port: int) ->
         source_port, target_port, source.packed, target.packed, _ANY_SOCKET
     )
     request = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + body
-    kernel = _kernel_socket()
-    try:
-        kernel.sendto(request, (0, 0))
-        answer = kernel.recv(4096)
-    except OSError:
-        _close_kernel_socket()  # a late answer would be taken for that of the next request
-        raise
+    with _one_question:
+        kernel = _kernel_socket()
+        try:
+            kernel.sendto(request, (0, 0))
+            answer = kernel.recv(4096)
+        except OSError:
+            _close_kernel_socket()  # a late answer would be taken for that of the next request
+            raise
     _length, kind, *_ = _HEADER.unpack_from(answer)
     if kind != _SOCK_DIAG_BY_FAMILY:
         return None

@@ -32,6 +32,8 @@ RESERVED_PREFIXES: Final = ("lm_", "lmToolsBridge")
 INTERNAL_PREFIX: Final = "openllm_"
 _OWN_KINDS: Final = frozenset({"builtin", "language-server"})
 """Kinds of sources that may use reserved names, because this program defines their tools."""
+_OWN_PREFIX: Final = "lm_"
+"""Windows of VS Code name their tools like this, because ours have these names from them."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -94,6 +96,8 @@ def assign(
     for candidate in (*_bare(listings, internal_prefix, issues), *_namespaced(listings)):
         entry, keeper = candidate, named.get(candidate.name)
         if keeper is not None:
+            if _is_same_tool(keeper, candidate):
+                continue
             entry = _alias(candidate, named)
             issues.append(_clash(keeper, entry, word))
         named[entry.name] = entry
@@ -130,19 +134,29 @@ def is_bare(source: Source) -> bool:
     return source.namespace is None and source.kind in ("stdio", "remote")
 
 
+def has_foreign_names(source: Source) -> bool:
+    """Whether others chose the names of its tools, so that any name may be one of them."""
+    return is_bare(source) or source.kind == "editor"
+
+
 def _bare(
     listings: Sequence[SourceItems[T]], internal_prefix: str | None, issues: list[Issue]
 ) -> list[Named[T]]:
     named = []
     for source, items in sorted((pair for pair in listings if pair[0].namespace is None), key=_rank):
         for item in items:
-            if source.kind not in _OWN_KINDS and _is_reserved(item.name, internal_prefix):
+            if _is_refused(source, item.name, internal_prefix):
                 message = f'The name "{item.name}" is reserved; the tool of source "{source.id}" is left out'
                 details = f"source {source.id}"
                 issues.append(Issue("warning", "names", "TOOL_NAME_RESERVED", message, item.name, details))
             else:
                 named.append(Named(_fit(item.name), item, source))
     return named
+
+
+def _is_same_tool(keeper: Named[T], other: Named[T]) -> bool:
+    """Whether an editor offers what we offer under this name; one of them is enough."""
+    return keeper.source.kind in _OWN_KINDS and other.source.kind == "editor"
 
 
 def _alias(entry: Named[T], taken: Mapping[str, Named[T]]) -> Named[T]:
@@ -154,6 +168,12 @@ def _alias(entry: Named[T], taken: Mapping[str, Named[T]]) -> Named[T]:
 def _rank(pair: SourceItems[T]) -> tuple[int, str]:
     identity = pair[0].id
     return (BARE_RANK.index(identity) if identity in BARE_RANK else len(BARE_RANK), identity)
+
+
+def _is_refused(source: Source, name: str, internal_prefix: str | None) -> bool:
+    """Whether a source without namespace may not use this name."""
+    is_allowed = source.kind in _OWN_KINDS or (source.kind == "editor" and name.startswith(_OWN_PREFIX))
+    return not is_allowed and _is_reserved(name, internal_prefix)
 
 
 def _is_reserved(name: str, internal_prefix: str | None) -> bool:

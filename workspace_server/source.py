@@ -152,6 +152,15 @@ class Source(ABC):
         """The children of one of its directories, as `Resource` objects sorted by URI; else None."""
         return None
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether lists of sources show it; one that is there in case of need is not shown before."""
+        return True
+
+    def withdrawn(self, name: str) -> str | None:
+        """Why a tool that the source offered before is not offered now; None if it never was, or is."""
+        return None
+
     def pending_names(self) -> Sequence[str]:
         """The names of what waits for trust and is no tool."""
         return ()

@@ -65,8 +65,21 @@ def _not_available(view: View, name: str, kind: Kind) -> Refusal | None:
         return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
     if (source := view.source_down(name)) is not None:
         return not_running(source.id, source.state, source.error)
+    if (refusal := _withdrawn(view, name)) is not None:
+        return refusal
     source = view.source_without_list(name, kind)
     return None if source is None else _not_listed(source, kind)
+
+
+def _withdrawn(view: View, name: str) -> Refusal | None:
+    """The refusal for a tool that its source offered until a moment ago."""
+    for source in view.snapshot.sources:
+        if (reason := source.withdrawn(name)) is not None:
+            details = {"source": source.id, "state": source.state, "error": reason}
+            text = f'{name} is not there now: {reason} (source "{source.id}")'
+            step = f"ask the user to open it again, then {RETRY_STEP}"
+            return Refusal(Reason.SOURCE_UNAVAILABLE, text, step, "no", RETRY_MS, details)
+    return None
 
 
 def _not_listed(source: Source, kind: Kind) -> Refusal:

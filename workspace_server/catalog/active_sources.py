@@ -240,6 +240,9 @@ class ActiveSources:
             yield SourceSpec("skills", None, partial(self._factory.skills, self.trusts))
         if scripts.execute_code:
             yield SourceSpec("execute_code", None, self._factory.code)
+        if configuration.editors.enabled:
+            make_editor = partial(self._factory.editor, configuration.editors)
+            yield SourceSpec("editor", configuration.editors, make_editor)
         if configuration.language_servers:
             entries = configuration.language_server_entries
             serve = partial(self._factory.language_servers, self.trusts, entries)

@@ -11,7 +11,7 @@ from workspace_server import naming
 from workspace_server.catalog.view import View
 from workspace_server.source import Source
 
-_OURS: Final = frozenset({"builtin", "script", "skill", "language-server"})
+_OURS: Final = frozenset({"builtin", "script", "skill", "language-server", "editor"})
 """Kinds of sources that every workspace has, even if they offer nothing."""
 _UNREADABLE: Final = ("_MEMBERS_REMOVED", "TOOL_SCHEMA_INVALID", "_NAME_INVALID", "_URI_INVALID")
 """Ends of the codes of issues about entries for which a client would refuse the server's whole list."""

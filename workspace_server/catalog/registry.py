@@ -125,6 +125,7 @@ class Registry:
         return [
             {**listing.as_dict(), **(listing.source.status() if closely else {})}
             for listing in self._listings
+            if listing.source.is_shown
         ]
 
     def watch(self, listener: Callable[[], None]) -> None:

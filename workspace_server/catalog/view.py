@@ -100,7 +100,7 @@ class View:
             for source in self.snapshot.sources
             if source.id not in listed
             and (source.id in self.snapshot.awaited or source.state not in _FINAL)
-            and ((prefix := naming.prefix_of(source)) or naming.is_bare(source))
+            and ((prefix := naming.prefix_of(source)) or naming.has_foreign_names(source))
             and name.startswith(prefix)
         ]
         return max(named, key=lambda one: one[0], default=(0, None))[1]

@@ -28,6 +28,7 @@ from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
 from workspace_server.config.formats.variables import PlaceholderValues
 from workspace_server.config.model import (
     Configuration,
+    EditorSettings,
     EntryOrigin,
     RemoteServer,
     Scope,
@@ -193,6 +194,7 @@ class ConfigurationLoader:
             language_servers=_has_language_servers(user, ours),
             language_server_entries=(*user.language_servers.entries, *ours.language_servers.entries),
             clangd=combine.clangd(user.settings, scoped),
+            editors=_editors(user, ours),
             skills=user.skills and ours.skills,
             policy_file=(self._ours if scoped.get(USE_WORKSPACE) else self._user).path,
             scripts=ScriptSettings(
@@ -272,3 +274,10 @@ def _has_language_servers(user: toml_file.TomlContents, ours: toml_file.TomlCont
     """Either file can switch them off; without a word of either they follow the built-in tools."""
     said = [one.language_servers.enabled for one in (user, ours) if one.language_servers.enabled is not None]
     return all(said) if said else user.builtin and ours.builtin
+
+
+def _editors(user: toml_file.TomlContents, ours: toml_file.TomlContents) -> EditorSettings:
+    """Off if one of the files says so; by default as the built-in tools are."""
+    said = [one for one in (user.editors, ours.editors) if one is not None]
+    enabled = all(said) if said else user.builtin and ours.builtin
+    return EditorSettings(enabled, user.editor_port or EditorSettings().first_port)

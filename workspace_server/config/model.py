@@ -191,6 +191,19 @@ class ClangdSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EditorSettings:
+    """Settings of windows of VS Code as sources.
+
+    Attributes:
+        enabled: whether they are looked for.
+        first_port: the first of the ports on which they serve.
+    """
+
+    enabled: bool = True
+    first_port: int = 48123
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """The complete configuration of one workspace, and the issues of its files.
 
@@ -200,6 +213,7 @@ class Configuration:
         language_servers: whether language servers and their tools are enabled.
         clangd: settings of the tools `lm_clangd_*`.
         language_server_entries: what the files say of single kinds of them; of a kind at most one a file.
+        editors: windows of VS Code as sources.
         skills: whether skills are served.
         deltas: the delta lists in force.
         widening: changes that need trust: names that the workspace's `exposed` and `enabled` lists would add,
@@ -220,6 +234,7 @@ class Configuration:
     language_servers: bool = True
     clangd: ClangdSettings = ClangdSettings()
     language_server_entries: tuple[LanguageServerEntry, ...] = ()
+    editors: EditorSettings = EditorSettings()
     skills: bool = True
     deltas: PolicyDeltas = PolicyDeltas()
     widening: PolicyDeltas = PolicyDeltas()

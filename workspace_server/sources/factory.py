@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from host import redaction
 from workspace_server.config.model import (
     ClangdSettings,
+    EditorSettings,
     LanguageServerEntry,
     RemoteServer,
     ScriptSettings,
@@ -22,6 +23,7 @@ from workspace_server.workspace import Workspace
 
 if TYPE_CHECKING:
     from workspace_server.secrets.store import LayeredSecretStore
+    from workspace_server.sources.editor.source import EditorSource
     from workspace_server.sources.language_servers.server import LanguageServers
     from workspace_server.sources.mcp.lists.list_cache import ListCache
     from workspace_server.sources.mcp.remote.authorization import Authorization
@@ -53,6 +55,7 @@ class SourceFactory:
         self._slots: Slots | None = None
         self._cache: ListCache | None = None
         self._servers: LanguageServers | None = None
+        self._editor: EditorSource | None = None
 
     def script(self, identity: str, scripts: ScriptSettings, trust: Trust) -> Source:
         """The script tools of the workspace, of the user, or of the system."""
@@ -110,6 +113,17 @@ class SourceFactory:
 
         self._servers = LateServers(make)
         return LanguageServerSource(workspace, self._servers, self._dependencies.server_environment)
+
+    def editor(self, settings: EditorSettings) -> Source:
+        """The window of VS Code that has the project open, whenever there is one."""
+        from workspace_server.sources.editor.finder import WindowFinder  # noqa: PLC0415
+        from workspace_server.sources.editor.source import EditorSource  # noqa: PLC0415
+
+        dependencies = self._dependencies
+        root = Path(dependencies.root)
+        finder = WindowFinder(root, dependencies.environ, settings.first_port, session=dependencies.workspace)
+        self._editor = EditorSource(finder, dependencies.root, dependencies.version)
+        return self._editor
 
     def clangd(self, settings: ClangdSettings) -> Source:
         """The clangd tools, on the servers of `language_servers`, which is made first."""

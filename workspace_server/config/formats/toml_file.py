@@ -3,6 +3,7 @@
 [[mcp.stdio_servers]]    [[mcp.remote_servers]]   projects (user only): folders that have the server
 [builtin]                enabled: false switches the built-in tools off, whichever file says it
 [language_servers]       see `language_servers.py`; whether there are any: by default as the built-in tools
+[editors]                enabled: windows of VS Code as sources, by default as [builtin]; port (user only)
 [clangd]                 enabled, …                the tools lm_clangd_*
 [skills]                 enabled: false switches skills off, whichever file says it
 [tools]                  exposedDelta, …           which tools clients see
@@ -37,6 +38,7 @@ from workspace_server.config.settings import Settings
 MAX_FOLDERS: Final = 50
 """Folders of scripts or libraries that a workspace can name; each is looked through with every request."""
 MAX_PATH: Final = 1024
+_MAX_PORT: Final = 65_535
 _LINE: Final = re.compile(r"at line (\d+)")
 _PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _SERVERS: Final[Mapping[str, Kind]] = {"stdio_servers": "stdio", "remote_servers": "remote"}
@@ -50,6 +52,8 @@ class TomlContents:
     servers: tuple[Server, ...] = ()
     builtin: bool = True
     language_servers: LanguageServerTable = field(default_factory=LanguageServerTable)
+    editors: bool | None = None
+    editor_port: int | None = None
     skills: bool = True
     settings: Settings = field(default_factory=dict)
     tools_path: tuple[Path, ...] = ()
@@ -97,6 +101,7 @@ class _Reader:
         scripts = Fields(self._table(top, "scripts"))
         builtin = Fields(self._table(top, "builtin"))
         skills = Fields(self._table(top, "skills"))
+        editors = Fields(self._table(top, "editors"))
         shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
         misspelt_scope = () if self._is_user else settings.misspelt_scope(self._document)
         shared |= {key: top.take(key) for key in misspelt_scope}
@@ -107,6 +112,8 @@ class _Reader:
             servers=self._servers(Fields(self._table(top, "mcp"))),
             builtin=self._enabled(builtin, "builtin", "the built-in tools"),
             language_servers=language_servers.read(self._table(top, "language_servers"), self._context),
+            editors=self._editors(editors),
+            editor_port=self._editor_port(editors),
             skills=self._enabled(skills, "skills", "skills"),
             settings={**settings.check_settings(shared, self._notes), **closed},
             tools_path=self._folders(scripts, "tools_path"),
@@ -121,8 +128,9 @@ class _Reader:
         unknown += [f"scripts.{key}" for key in scripts.left]
         unknown += [f"builtin.{key}" for key in builtin.left]
         unknown += [f"skills.{key}" for key in skills.left]
+        unknown += [f"editors.{key}" for key in editors.left]
         known = {*top.taken, *settings.KNOWN, *(f"scripts.{key}" for key in scripts.taken)}
-        known |= {"builtin.enabled", "language_servers.enabled", "skills.enabled"}
+        known |= {"builtin.enabled", "language_servers.enabled", "skills.enabled", "editors.enabled"}
         entries.warn_unknown_keys(top.left + unknown, self._context, known=known)
         return contents
 
@@ -221,6 +229,22 @@ class _Reader:
             message = f"{table}: {reason}; until it is corrected, {what} are off"
             self._notes.error("CONFIG_INVALID_VALUE", message, key="enabled")
             return False
+
+    def _editors(self, fields: Fields) -> bool | None:
+        if "enabled" not in fields.left:
+            return None
+        return self._enabled(fields, "editors", "windows of editors")
+
+    def _editor_port(self, fields: Fields) -> int | None:
+        """The port that windows try first; a project has no say in which ports are asked."""
+        if not self._is_user or "port" not in fields.left:
+            return None  # a project's stays unread, and is reported
+        value = fields.take("port")
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_PORT:
+            return value
+        message = f'"editors.port" must be a whole number from 1 to {_MAX_PORT}; it is ignored'
+        self._notes.warn("CONFIG_INVALID_VALUE", message, key="port")
+        return None
 
     def _flag(self, fields: Fields, table: str, key: str, *, default: bool) -> bool:
         try:

@@ -1,0 +1,295 @@
+"""Offers the tools of the VS Code window that has the project open, under their own names.
+
+Windows are looked for when lists or calls need them, never in between. Of several, the first that fits is
+used; when it closes, the next one takes its place. A window that opens again, on whatever port, needs no
+handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from protocol import names
+from protocol.issues import Issue
+from protocol.versions import Era
+from workspace_server.sources.editor.finder import WindowFinder
+from workspace_server.sources.editor.window import Window
+from workspace_server.sources.editor.window_policy import WindowPolicy
+from workspace_server.sources.editor.window_session import WindowSession
+from workspace_server.sources.editor.window_transport import WindowTransport
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.lists.kinds import OTHER_KINDS, TOOLS
+from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S
+from workspace_server.sources.mcp.remote.failures import HttpFailure
+from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
+from workspace_server.sources.mcp.settings import SourceSettings
+from workspace_server.sources.mcp.source import McpSource, T
+from workspace_server.tool import SourceOfferings, Tool
+
+NAME: Final = "vscode"
+AGAIN_S: Final = 1.0
+"""Age in seconds after which it is checked that the window in use is still there."""
+SEARCH_AGAIN_S: Final = 5.0
+"""The same for a search that found no window."""
+CALL_WAIT_S: Final = 4.5
+HANDSHAKE_S: Final = 10.0
+MAX_WITHDRAWN: Final = 1000
+
+
+class EditorSource(McpSource):
+    """The window of the project. While there is none, the source has no tools and is not shown.
+
+    Attributes:
+        window: the window in use.
+    """
+
+    def __init__(
+        self,
+        finder: WindowFinder,
+        root: str,
+        version: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Look for nothing yet.
+
+        Args:
+            finder: looks for windows; it blocks.
+            root: absolute path of the workspace.
+            version: of this product.
+            clock: monotonic seconds.
+        """
+        settings = SourceSettings(NAME, bare=True, keywords=("vscode", "editor"))
+        super().__init__("editor", settings, state="ready")
+        self.window: Window | None = None
+        self._finder = finder
+        self._root = root
+        self._version = version
+        self._clock = clock
+        self._others: tuple[Window, ...] = ()
+        self._supervisor: SessionSupervisor | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._look_at = -1.0
+        self._left: Window | None = None
+        self._withdrawn: dict[str, None] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a window, or was one."""
+        return self.window is not None or self._left is not None
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The open session."""
+        session = None if self._supervisor is None else self._supervisor.session
+        return () if session is None else (session,)
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """The tools of the window that is there now."""
+        await self.find_window()
+        if self.window is None:
+            return ()
+        tools = self.lists.tools
+        if tools.stale and time.monotonic() - tools.tried_at >= LIST_AGAIN_S:
+            self.lists.request([TOOLS])
+        if tools.stale:  # of another window, or of none
+            await tools.settled.wait()
+        return await super().list_tools() if self.window is not None else ()
+
+    def cached_tools(self) -> Sequence[Tool] | None:
+        """None if it is time to look for windows, or the tools of a new one are not read yet."""
+        if self._is_overdue:
+            return None
+        if self.window is None:
+            return ()
+        return None if self.lists.tools.stale else super().cached_tools()
+
+    def offerings(self) -> SourceOfferings:
+        """Without the resources about its tools: ours say the same under the same addresses."""
+        found = super().offerings()
+        resources = tuple(one for one in found.resources if not one.name.startswith(names.OWN_SCHEME))
+        templates = tuple(one for one in found.templates if not one.name.startswith(names.OWN_SCHEME))
+        return SourceOfferings(found.prompts, resources, templates, found.skills)
+
+    def withdrawn(self, name: str) -> str | None:
+        """Why a tool that a window offered is not there now; None for any other name."""
+        if self.window is not None or self._left is None or name not in self._withdrawn:
+            return None
+        return f"{self._left.label} has closed"
+
+    async def find_window(self, *, anew: bool = False) -> None:
+        """Find out which window is there, unless that was found out a moment ago. Never raises.
+
+        Args:
+            anew: look again in any case.
+        """
+        if self._closed or not (anew or self._is_overdue or self._looking is not None):
+            return
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._find(), name="look-for-windows")
+        await asyncio.shield(self._looking)
+
+    async def refresh(self) -> None:
+        """Look for windows, and read the lists again."""
+        await self.find_window(anew=True)
+        if self.window is not None:
+            await super().refresh()
+
+    def issues(self) -> Sequence[Issue]:
+        """Also tools whose schema the window does not give."""
+        found = list(super().issues()) if self.window is not None else []
+        for session in self.sessions:
+            unread = session.unread_schemas if isinstance(session, WindowSession) else ()
+            found += [_unread(name, self.id) for name in unread]
+        return found
+
+    def status(self) -> Mapping[str, Any]:
+        """Adds the window, and others of the project that are not used."""
+        window = self.window
+        return {
+            **super().status(),
+            "window": None if window is None else window.label,
+            "otherWindows": [one.label for one in self._others],
+        }
+
+    async def close(self) -> None:
+        """End the session and the search. The window is not touched."""
+        await self.stop_asking()
+        if self._looking is not None:
+            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._supervisor is not None:
+            await self._supervisor.close()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        self.window = None
+
+    async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        """As `McpSource.with_session`; once more if the window moved to another port meanwhile."""
+        await self.find_window()
+        used = self._attached()
+        try:
+            return await self._ask(used, ask, caller)
+        except HttpFailure as failure:
+            await self.find_window(anew=True)
+            if self._supervisor is used:
+                raise
+            if failure.kind not in ("unreachable", "session_lost"):
+                raise Unavailable(
+                    f"{failure.text}: {_label(self._left)} has closed", failure.delivered
+                ) from None
+        return await self._ask(self._attached(), ask, caller)
+
+    async def _ask(
+        self, supervisor: SessionSupervisor, ask: Callable[[Session], Awaitable[T]], caller: str | None
+    ) -> T:
+        async with supervisor.use(patiently=caller is None) as session:
+            return await ask(session)
+
+    def _attached(self) -> SessionSupervisor:
+        if self._supervisor is not None:
+            return self._supervisor
+        if self._left is not None:
+            raise Unavailable(f"{_label(self._left)} has closed; its tools are back when it is open again")
+        raise Unavailable("no window of VS Code has this project open")
+
+    @property
+    def _is_overdue(self) -> bool:
+        return not self._closed and self._clock() >= self._look_at
+
+    async def _find(self) -> None:
+        """Ask the window in use; if it is gone, search."""
+        try:
+            known = self.window
+            found = None if known is None else await asyncio.to_thread(self._finder.ask, known.port)
+            if found is not None and found == known:
+                self._stays(found)
+            else:
+                self._take(await asyncio.to_thread(self._finder.find))
+        finally:
+            self._looking = None
+            pause = SEARCH_AGAIN_S if self.window is None else AGAIN_S
+            self._look_at = self._clock() + pause
+
+    def _stays(self, found: Window) -> None:
+        """The window is there; its user may have switched tools on or off."""
+        before, self.window = self.window, found
+        if before is not None and before.tools != found.tools:
+            self.lists.request([TOOLS], again=True)
+
+    def _take(self, windows: Sequence[Window]) -> None:
+        """Use the first of these windows, or the one in use if it is among them."""
+        before = self.window
+        same = next((one for one in windows if one == before), None)
+        window = same or next(iter(windows), None)
+        self._others = tuple(one for one in windows if one is not window)
+        if same is not None:
+            self._stays(same)
+        elif window is not None or before is not None:
+            self._replace(before, window)
+
+    def _replace(self, before: Window | None, window: Window | None) -> None:
+        if self._supervisor is not None:
+            self._drop(self._supervisor)
+        if before is not None:
+            self._left = before
+            self._withdraw()
+        self.window, self._supervisor = window, None
+        for known in self.lists.all:
+            known.stale = True
+        if window is None:
+            self.set_state("ready", f"{before.label} has closed" if before is not None else None)
+            return
+        self._supervisor = self._supervised(window)
+        self.lists.request((TOOLS, *OTHER_KINDS), again=True)
+
+    def _withdraw(self) -> None:
+        """Remember the names that calls may still use."""
+        for tool in (self.lists.tools.items or ())[: MAX_WITHDRAWN - len(self._withdrawn)]:
+            self._withdrawn[tool.name] = None
+
+    def _drop(self, supervisor: SessionSupervisor) -> None:
+        task = asyncio.create_task(supervisor.close(), name="close-window-session")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    def _supervised(self, window: Window) -> SessionSupervisor:
+        return SessionSupervisor(
+            partial(self._open, window),
+            WindowPolicy(),
+            self._session_became,
+            source=self.id,
+            revive=False,
+            wait_s=CALL_WAIT_S,
+            clock=self._clock,
+        )
+
+    async def _open(self, window: Window, on_end: Callable[[str], None]) -> Session:
+        return await WindowSession.open(
+            WindowTransport(window.port),
+            source=self.id,
+            root=self._root,
+            timeout_s=HANDSHAKE_S,
+            on_change=self.list_changed,
+            on_update=self.resource_changed,
+            on_end=on_end,
+            version=self._version,
+            junk=self.junk,
+            first=Era.LEGACY,
+        )
+
+    def _session_became(self, state: Any, error: str | None) -> None:
+        if self.window is not None:
+            self.set_state(state, error)
+
+
+def _label(window: Window | None) -> str:
+    return "the window" if window is None else window.label
+
+
+def _unread(name: str, source: str) -> Issue:
+    text = f"The input schema of {name} cannot be read from the window; arguments are not checked"
+    return Issue("warning", "schema", "SCHEMA_READ_FAILED", text, name, f"source {source}")

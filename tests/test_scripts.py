@@ -35,6 +35,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
         "scripts/clients",
         "scripts/agents",
         "scripts/language-servers",
+        "scripts/editor-extension",
         "scripts/conformance",
         "scripts/pictures",
         ".ci/run",
@@ -190,6 +191,7 @@ def test_missing_python_is_said_with_the_next_step(checkout: Path) -> None:
         (["scripts/clients"], "Node is not on the PATH"),
         (["scripts/agents"], "Node is not on the PATH"),
         (["scripts/language-servers"], "Node 20 or newer is not on the PATH"),
+        (["scripts/editor-extension"], "Node 20 or newer is not on the PATH"),
         (["scripts/conformance", "--install"], "npm is not on the PATH"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -239,5 +240,52 @@ async def test_without_a_window_the_source_is_not_shown(project: Project) -> Non
 
 async def test_nothing_is_sent_to_a_window_that_names_another_port(project: Project, port: int) -> None:
     async with opened(port, project.root, said_port=1) as window:
-        assert SEARCH not in await listed(project.modern)
-        assert window.asked and not window.requests
+
+        async def asked() -> bool:
+            assert SEARCH not in await listed(project.modern)
+            return window.asked > 0
+
+        await eventually(asked, 10)
+        assert not window.requests
+
+
+def shows(path: Path, *messages: str) -> Json:
+    """What a window's `lm_getDiagnostics` gives for one file."""
+    items = [
+        {"severity": "error", "message": one, "source": "ts", "code": 1, "startLine": 1, "startCharacter": 5,
+         "endLine": 1, "endCharacter": 6, "tags": []}
+        for one in messages
+    ]  # fmt: skip
+    files = [{"absolutePath": str(path), "workspacePath": None, "diagnostics": items}] if items else []
+    return {"content": [], "structuredContent": {"source": "vscode", "capped": False, "files": files}}
+
+
+async def test_problems_that_the_editor_shows_are_diagnostics(project: Project, port: int) -> None:
+    file = project.root / "a.ts"
+    file.write_text("let a = b\n")
+    asked: list[Json] = []
+
+    async def call(arguments: Json) -> Json:
+        asked.append(arguments)
+        return shows(file, "no b here")
+
+    tools = [a_tool("lm_getDiagnostics", call, filePaths={"type": "array"}), a_tool(SEARCH)]
+    async with opened(port, project.root, tools=tools):
+        await project.until_listed(SEARCH, "lm_getDiagnostics")
+        text = await text_of(project.modern, "lm_getDiagnostics")
+        assert "source: vscode.languages.getDiagnostics" in text
+        assert f"file: {project.root.name}/a.ts" in text
+        assert "[error] 1:5-1:6 source=ts code=1 no b here" in text
+        assert "freshness: editor: unknown" in text
+        text = await text_of(project.modern, "lm_getDiagnostics", filePath=str(file))
+        assert asked[-1]["filePaths"] == [str(file)] and "no b here" in text
+
+
+async def test_an_editor_that_shows_nothing_is_no_proof(project: Project, port: int) -> None:
+    async def call(_: Json) -> Json:
+        return shows(project.root / "a.ts")
+
+    async with opened(port, project.root, tools=[a_tool("lm_getDiagnostics", call), a_tool(SEARCH)]):
+        await project.until_listed(SEARCH, "lm_getDiagnostics")
+        text = await text_of(project.modern, "lm_getDiagnostics")
+        assert "note: VS Code shows no problems. It does not say" in text

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from workspace_server.secrets.store import LayeredSecretStore
     from workspace_server.sources.editor.source import EditorSource
     from workspace_server.sources.language_servers.server import LanguageServers
+    from workspace_server.sources.language_servers.tools.workplace import Problems
     from workspace_server.sources.mcp.lists.list_cache import ListCache
     from workspace_server.sources.mcp.remote.authorization import Authorization
     from workspace_server.sources.scripts.slots import Slots
@@ -112,7 +113,8 @@ class SourceFactory:
             return make_servers(folders, self._dependencies, trust, entries)
 
         self._servers = LateServers(make)
-        return LanguageServerSource(workspace, self._servers, self._dependencies.server_environment)
+        environment = self._dependencies.server_environment
+        return LanguageServerSource(workspace, self._servers, environment, self._editor_problems)
 
     def editor(self, settings: EditorSettings) -> Source:
         """The window of VS Code that has the project open, whenever there is one."""
@@ -124,6 +126,10 @@ class SourceFactory:
         finder = WindowFinder(root, dependencies.environ, settings.first_port, session=dependencies.workspace)
         self._editor = EditorSource(finder, dependencies.root, dependencies.version)
         return self._editor
+
+    async def _editor_problems(self, paths: Sequence[Path] | None) -> Problems | None:
+        """What the editor shows of these files, or of the project; None without an editor."""
+        return None if self._editor is None else await self._editor.problems(paths)
 
     def clangd(self, settings: ClangdSettings) -> Source:
         """The clangd tools, on the servers of `language_servers`, which is made first."""

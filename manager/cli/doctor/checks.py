@@ -19,6 +19,7 @@ from host.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.doctor.client_checks import PATIENCE_S, clients
 from manager.cli.doctor.findings import Finding, Level, Situation
+from manager.cli.doctor.port_holder import extension_on
 from manager.cli.doctor.workspace_checks import client_servers, languages, sources, workspaces
 from manager.cli.service import systemctl
 from manager.cli.service.service_files import UNITS
@@ -142,6 +143,9 @@ def _port(situation: Situation) -> Iterator[Finding]:
             yield Finding(Level.OK, "port", f"127.0.0.1:{port} is the manager's")
     elif (taken := _taken("127.0.0.1", port)) is None:
         yield Finding(Level.OK, "port", f"127.0.0.1:{port} is free")
+    elif taken.kind == "listener" and (extension := extension_on(port)) is not None:
+        who, hint = extension
+        yield Finding(Level.FAIL, "port", f"127.0.0.1:{port} is taken by {who}", hint)
     elif taken.kind == "listener":
         hint = (
             "if that is your manager, it uses another runtime folder (compare XDG_RUNTIME_DIR);"

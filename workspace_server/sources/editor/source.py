@@ -1,26 +1,33 @@
 """Offers the tools of the VS Code window that has the project open, under their own names.
 
-Windows are looked for when lists or calls need them, never in between. Of several, the first that fits is
-used; when it closes, the next one takes its place. A window that opens again, on whatever port, needs no
-handshake.
+`window_watch.py` says which window that is. One that opens again, on whatever port, needs no handshake.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
-from protocol import names
+import msgspec
+
+from protocol import jsonrpc, names
+from protocol.errors import Refusal
 from protocol.issues import Issue
 from protocol.versions import Era
+from workspace_server.call_context import CallContext
+from workspace_server.sources.editor import problems
 from workspace_server.sources.editor.finder import WindowFinder
 from workspace_server.sources.editor.window import Window
 from workspace_server.sources.editor.window_policy import WindowPolicy
 from workspace_server.sources.editor.window_session import WindowSession
 from workspace_server.sources.editor.window_transport import WindowTransport
+from workspace_server.sources.editor.window_watch import WindowWatch
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists.kinds import OTHER_KINDS, TOOLS
 from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S
@@ -32,21 +39,15 @@ from workspace_server.sources.mcp.source import McpSource, T
 from workspace_server.tool import SourceOfferings, Tool
 
 NAME: Final = "vscode"
-AGAIN_S: Final = 1.0
-"""Age in seconds after which it is checked that the window in use is still there."""
-SEARCH_AGAIN_S: Final = 5.0
-"""The same for a search that found no window."""
 CALL_WAIT_S: Final = 4.5
+PROBLEMS_S: Final = 10.0
+"""How long the window may take to say which problems it shows."""
 HANDSHAKE_S: Final = 10.0
 MAX_WITHDRAWN: Final = 1000
 
 
 class EditorSource(McpSource):
-    """The window of the project. While there is none, the source has no tools and is not shown.
-
-    Attributes:
-        window: the window in use.
-    """
+    """The window of the project. While there is none, the source has no tools and is not shown."""
 
     def __init__(
         self,
@@ -65,23 +66,23 @@ class EditorSource(McpSource):
         """
         settings = SourceSettings(NAME, bare=True, keywords=("vscode", "editor"))
         super().__init__("editor", settings, state="ready")
-        self.window: Window | None = None
-        self._finder = finder
+        self._watch = WindowWatch(finder, clock, self._replace, self._read_again)
         self._root = root
         self._version = version
         self._clock = clock
-        self._others: tuple[Window, ...] = ()
         self._supervisor: SessionSupervisor | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._look_at = -1.0
-        self._left: Window | None = None
         self._withdrawn: dict[str, None] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
+    def window(self) -> Window | None:
+        """The window in use."""
+        return self._watch.window
+
+    @property
     def is_shown(self) -> bool:
         """Whether there is a window, or was one."""
-        return self.window is not None or self._left is not None
+        return self.window is not None or self._watch.left is not None
 
     @property
     def sessions(self) -> Sequence[Session]:
@@ -91,7 +92,7 @@ class EditorSource(McpSource):
 
     async def list_tools(self) -> Sequence[Tool]:
         """The tools of the window that is there now."""
-        await self.find_window()
+        await self._watch.look()
         if self.window is None:
             return ()
         tools = self.lists.tools
@@ -103,7 +104,7 @@ class EditorSource(McpSource):
 
     def cached_tools(self) -> Sequence[Tool] | None:
         """None if it is time to look for windows, or the tools of a new one are not read yet."""
-        if self._is_overdue:
+        if self._watch.is_overdue:
             return None
         if self.window is None:
             return ()
@@ -118,25 +119,47 @@ class EditorSource(McpSource):
 
     def withdrawn(self, name: str) -> str | None:
         """Why a tool that a window offered is not there now; None for any other name."""
-        if self.window is not None or self._left is None or name not in self._withdrawn:
+        if self.window is not None or self._watch.left is None or name not in self._withdrawn:
             return None
-        return f"{self._left.label} has closed"
+        return f"{self._watch.left.label} has closed"
 
-    async def find_window(self, *, anew: bool = False) -> None:
-        """Find out which window is there, unless that was found out a moment ago. Never raises.
+    async def problems(
+        self, paths: Sequence[Path] | None
+    ) -> Mapping[Path, Sequence[Mapping[str, Any]]] | None:
+        """What the window shows as problems of these files, or of the project, as LSP diagnostics by file.
 
-        Args:
-            anew: look again in any case.
+        None without a window, or if it does not say. Takes at most `PROBLEMS_S`, and never raises.
         """
-        if self._closed or not (anew or self._is_overdue or self._looking is not None):
-            return
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._find(), name="look-for-windows")
-        await asyncio.shield(self._looking)
+        await self.list_tools()
+        tool = next((one for one in self.lists.tools.items or () if one.name == problems.TOOL), None)
+        window = self.window
+        if window is None or tool is None:
+            return None
+        asked = problems.arguments(tool.input_schema, paths)
+        context = CallContext(arguments=jsonrpc.raw(asked))
+        try:
+            async with asyncio.timeout(PROBLEMS_S):
+                outcome = await self.forward_call(problems.TOOL, context)
+        except (Unavailable, TimeoutError):
+            return None
+        found = problems.read(outcome) if isinstance(outcome, msgspec.Raw) else None
+        if found is None:
+            return None
+        real = await asyncio.to_thread(_by_real_path, found)
+        if window.above == 0 or paths is not None:
+            return real
+        return {path: items for path, items in real.items() if path.is_relative_to(self._root)}
+
+    def refusal(self, failure: Unavailable) -> Refusal:
+        """As `McpSource.refusal`; only the user can open a window."""
+        refusal = super().refusal(failure)
+        is_gone = self.window is None and refusal.delivered == "no"
+        step = "ask the user to open the project in VS Code, then retry"
+        return replace(refusal, next_step=step) if is_gone else refusal
 
     async def refresh(self) -> None:
-        """Look for windows, and read the lists again."""
-        await self.find_window(anew=True)
+        """Look for all windows, and read the lists again."""
+        await self._watch.look(anew=True, everywhere=True)
         if self.window is not None:
             await super().refresh()
 
@@ -154,32 +177,30 @@ class EditorSource(McpSource):
         return {
             **super().status(),
             "window": None if window is None else window.label,
-            "otherWindows": [one.label for one in self._others],
+            "otherWindows": [one.label for one in self._watch.others],
         }
 
     async def close(self) -> None:
         """End the session and the search. The window is not touched."""
         await self.stop_asking()
-        if self._looking is not None:
-            await asyncio.gather(self._looking, return_exceptions=True)
+        await self._watch.close()
         if self._supervisor is not None:
             await self._supervisor.close()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        self.window = None
 
     async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         """As `McpSource.with_session`; once more if the window moved to another port meanwhile."""
-        await self.find_window()
+        await self._watch.look()
         used = self._attached()
         try:
             return await self._ask(used, ask, caller)
         except HttpFailure as failure:
-            await self.find_window(anew=True)
+            await self._watch.look(anew=True)
             if self._supervisor is used:
                 raise
             if failure.kind not in ("unreachable", "session_lost"):
                 raise Unavailable(
-                    f"{failure.text}: {_label(self._left)} has closed", failure.delivered
+                    f"{failure.text}: {_label(self._watch.left)} has closed", failure.delivered
                 ) from None
         return await self._ask(self._attached(), ask, caller)
 
@@ -192,52 +213,21 @@ class EditorSource(McpSource):
     def _attached(self) -> SessionSupervisor:
         if self._supervisor is not None:
             return self._supervisor
-        if self._left is not None:
-            raise Unavailable(f"{_label(self._left)} has closed; its tools are back when it is open again")
+        if self._watch.left is not None:
+            raise Unavailable(
+                f"{_label(self._watch.left)} has closed; its tools are back when it is open again"
+            )
         raise Unavailable("no window of VS Code has this project open")
 
-    @property
-    def _is_overdue(self) -> bool:
-        return not self._closed and self._clock() >= self._look_at
-
-    async def _find(self) -> None:
-        """Ask the window in use; if it is gone, search."""
-        try:
-            known = self.window
-            found = None if known is None else await asyncio.to_thread(self._finder.ask, known.port)
-            if found is not None and found == known:
-                self._stays(found)
-            else:
-                self._take(await asyncio.to_thread(self._finder.find))
-        finally:
-            self._looking = None
-            pause = SEARCH_AGAIN_S if self.window is None else AGAIN_S
-            self._look_at = self._clock() + pause
-
-    def _stays(self, found: Window) -> None:
-        """The window is there; its user may have switched tools on or off."""
-        before, self.window = self.window, found
-        if before is not None and before.tools != found.tools:
-            self.lists.request([TOOLS], again=True)
-
-    def _take(self, windows: Sequence[Window]) -> None:
-        """Use the first of these windows, or the one in use if it is among them."""
-        before = self.window
-        same = next((one for one in windows if one == before), None)
-        window = same or next(iter(windows), None)
-        self._others = tuple(one for one in windows if one is not window)
-        if same is not None:
-            self._stays(same)
-        elif window is not None or before is not None:
-            self._replace(before, window)
+    def _read_again(self) -> None:
+        self.lists.request([TOOLS], again=True)
 
     def _replace(self, before: Window | None, window: Window | None) -> None:
         if self._supervisor is not None:
             self._drop(self._supervisor)
         if before is not None:
-            self._left = before
             self._withdraw()
-        self.window, self._supervisor = window, None
+        self._supervisor = None
         for known in self.lists.all:
             known.stale = True
         if window is None:
@@ -284,6 +274,10 @@ class EditorSource(McpSource):
     def _session_became(self, state: Any, error: str | None) -> None:
         if self.window is not None:
             self.set_state(state, error)
+
+
+def _by_real_path(found: Mapping[Path, Sequence[Mapping[str, Any]]]) -> Mapping[Path, Sequence[Any]]:
+    return {Path(os.path.realpath(path)): items for path, items in found.items()}
 
 
 def _label(window: Window | None) -> str:

@@ -18,7 +18,12 @@ from workspace_server.source import Source, SourceKind
 from workspace_server.sources.language_servers.server import LanguageServers, ServerStatus, Unavailable
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.sources.language_servers.tools import definitions
-from workspace_server.sources.language_servers.tools.workplace import Environment, Workplace
+from workspace_server.sources.language_servers.tools.workplace import (
+    AskEditor,
+    Environment,
+    Workplace,
+    no_editor,
+)
 from workspace_server.tool import CallOutcome, Tool, ToolResult
 from workspace_server.workspace import Workspace
 
@@ -44,9 +49,15 @@ class LanguageServerSource(Source):
     kind: SourceKind = "language-server"
     keywords = ("code", "language server", "lsp")
 
-    def __init__(self, workspace: Workspace, servers: LanguageServers, environment: Environment) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        servers: LanguageServers,
+        environment: Environment,
+        editor: AskEditor = no_editor,
+    ) -> None:
         self._servers = servers
-        self._workplace = Workplace(workspace, servers, time.time(), environment)
+        self._workplace = Workplace(workspace, servers, time.time(), environment, editor)
         self._tools: tuple[Tool, ...] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._look_at, self._pause_s = 0.0, LOOK_AGAIN_S

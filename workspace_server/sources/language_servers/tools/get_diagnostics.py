@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +19,7 @@ from workspace_server.sources.language_servers.server import (
     LanguageServer,
     Unavailable,
 )
-from workspace_server.sources.language_servers.tools import asking
+from workspace_server.sources.language_servers.tools import asking, editor_part
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
 from workspace_server.sources.language_servers.tools.changed_files import ChangedFiles, changed_files
 from workspace_server.sources.language_servers.tools.definitions import (
@@ -32,6 +32,7 @@ from workspace_server.sources.language_servers.tools.diagnostic_items import (
     diagnostics_of,
     merged,
 )
+from workspace_server.sources.language_servers.tools.editor_part import EditorPart
 from workspace_server.sources.language_servers.tools.project_files import files_of
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import InvalidArguments, ToolResult
@@ -60,10 +61,23 @@ class _Question:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """The servers to ask, each with its files (None for the whole project), and those that do not run."""
+    """Who is asked.
+
+    Attributes:
+        servers: the servers, each with its files; None for the whole project.
+        unavailable: those that do not run.
+        editor: what the editor showed; None without one.
+    """
 
     servers: Sequence[tuple[LanguageServer, Sequence[Path] | None]]
     unavailable: Sequence[Unavailable]
+    editor: EditorPart | None = None
+
+    @property
+    def editor_freshness(self) -> Sequence[Freshness]:
+        """Only where the editor's part matters: it shows something, or nobody else was asked."""
+        matters = self.editor is not None and (self.editor.files or not self.servers)
+        return (editor_part.FRESHNESS,) if matters else ()
 
 
 async def call(workplace: Workplace, arguments: Mapping[str, Any], context: CallContext) -> ToolResult:
@@ -75,8 +89,21 @@ async def call(workplace: Workplace, arguments: Mapping[str, Any], context: Call
     """
     question = await _question(workplace, arguments)
     sources = await _sources(workplace, question)
-    parts = await _ask(workplace, sources, Waiting(wait_s(arguments), context))
-    found = merged(
+    editor = asyncio.create_task(editor_part.ask(workplace.editor, question.paths), name="ask-editor")
+    try:
+        parts = await _ask(workplace, sources, Waiting(wait_s(arguments), context))
+        sources = replace(sources, editor=await editor)
+    finally:
+        editor.cancel()
+    found = _found(question, sources, parts)
+    return await asyncio.to_thread(_result, workplace, arguments, question, sources, parts, found)
+
+
+def _found(
+    question: _Question, sources: _Sources, parts: Sequence[Part[DiagnosticsAnswer]]
+) -> Sequence[Diagnostic]:
+    """All diagnostics, each once; of a file for which the editor shows some, the editor's."""
+    ours = (
         one
         for part in parts
         if part.value is not None
@@ -84,8 +111,17 @@ async def call(workplace: Workplace, arguments: Mapping[str, Any], context: Call
     )
     if question.paths is not None:
         asked = frozenset(question.paths)
-        found = [one for one in found if one.path in asked]
-    return await asyncio.to_thread(_result, workplace, arguments, question, sources, parts, found)
+        ours = (one for one in ours if one.path in asked)
+    shown = () if sources.editor is None else sources.editor.found
+    return merged([*shown, *editor_part.without_editors(ours, sources.editor)])
+
+
+def _source(sources: _Sources) -> str:
+    """Who the diagnostics are from."""
+    editor = [] if sources.editor is None else [editor_part.SOURCE]
+    if editor and sources.editor is not None and not sources.editor.files and sources.servers:
+        editor = []
+    return ", ".join([*editor, *([SOURCE] if sources.servers or not editor else [])])
 
 
 def has_source(result: ToolResult) -> bool:
@@ -191,11 +227,12 @@ def _result(  # noqa: PLR0917  the facts about one call
     wanted = [one for one in found if SEVERITIES[one.severity] in chosen]
     shown = wanted[: int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS))]
     capped = len(shown) < len(wanted)
-    freshness = [part.freshness for part in parts]
+    freshness = [*(part.freshness for part in parts), *sources.editor_freshness]
+    source = _source(sources)
     notes = [*question.notes, *_notes(question, sources, freshness, wanted)]
     files = _by_file(shown)
     structured = {
-        "source": SOURCE,
+        "source": source,
         "scope": question.scope,
         **question.members,
         "severities": chosen,
@@ -215,7 +252,7 @@ def _result(  # noqa: PLR0917  the facts about one call
     }
     head = [
         "Diagnostics summary",
-        f"source: {SOURCE}",
+        f"source: {source}",
         f"scope: {question.scope}",
         *(f"{name}: {value}" for name, value in question.members.items()),
         f"severities: {', '.join(chosen)}",
@@ -248,6 +285,8 @@ def _notes(
     """What keeps an answer without diagnostics from being read as `all is well`."""
     if question.paths is not None and not question.paths:
         return ["No file changed."]
+    if not sources.servers and sources.editor is not None:
+        return [] if wanted else [editor_part.NOTHING_SHOWN]
     if not sources.servers:
         what = "this project" if question.paths is None else "these files"
         hint = " See `unavailable` for what would." if sources.unavailable else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,15 @@ from workspace_server.workspace import PathNotFound, Workspace
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 """The variables for programs that a tool starts."""
+Problems = Mapping[Path, Sequence[Mapping[str, Any]]]
+"""LSP diagnostics with UTF-16 positions, by real path; only files that have some."""
+AskEditor = Callable[[Sequence[Path] | None], Awaitable[Problems | None]]
+"""The problems of these files, or of the project; None without an editor, or without an answer."""
+
+
+async def no_editor(_: Sequence[Path] | None) -> Problems | None:
+    """The editor of a workspace that has none."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +35,14 @@ class Workplace:
         servers: its language servers.
         opened_at: when its server started, in seconds since 1970.
         environment: see `Environment`.
+        editor: asks the editor that has the project open for its problems.
     """
 
     workspace: Workspace
     servers: LanguageServers
     opened_at: float
     environment: Environment
+    editor: AskEditor = no_editor
 
     def shown(self, path: Path) -> str:
         """The path as texts show it: `Folder/…`, or absolute outside the workspace."""

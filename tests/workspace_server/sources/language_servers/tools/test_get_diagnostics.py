@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +284,45 @@ async def test_changed_since_the_session_takes_what_was_written_since(
     assert py.diagnosed == [[root / "src/b.py"]]
     assert ts.diagnosed == []
     assert told["changedSince"].startswith("workspace opened at 20")
+
+
+def editor_showing(**files: Any) -> Any:
+    """An editor that shows these problems, by name of the file."""
+
+    async def show(_: Any) -> Any:
+        return files["shown"]
+
+    return show
+
+
+async def test_of_a_file_where_the_editor_shows_problems_those_count(
+    root: Path, ts: InMemoryServer, py: InMemoryServer
+) -> None:
+    shown = {root / "src/a.ts": [diagnostic("the editor's", at(0, 0, 0, 3), 1, source="ts")]}
+    workplace = replace(workplace_of(root, py, ts), editor=editor_showing(shown=shown))
+    _, told = await ask(workplace)
+    messages = [one["message"] for file in told["files"] for one in file["diagnostics"]]
+    assert messages == ["the editor's", "long"]
+    assert told["source"] == "vscode.languages.getDiagnostics, languageServers"
+    assert [one["provider"] for one in told["freshness"]] == ["ty", "tsc", "editor"]
+
+
+async def test_an_editor_that_shows_nothing_hides_nothing(root: Path, ts: InMemoryServer) -> None:
+    _, told = await ask(replace(workplace_of(root, ts), editor=editor_showing(shown={})))
+    assert told["totalDiagnostics"] == 1 and told["source"] == "languageServers"
+    assert [one["provider"] for one in told["freshness"]] == ["tsc"]
+
+
+async def test_without_servers_the_editors_problems_are_the_answer(root: Path) -> None:
+    shown = {root / "src/a.ts": [diagnostic("the editor's", at(0, 0, 0, 3), 1)]}
+    _, told = await ask(replace(workplace_of(root), editor=editor_showing(shown=shown)))
+    assert (told["source"], told["totalDiagnostics"]) == ("vscode.languages.getDiagnostics", 1)
+    assert told["freshness"][0]["state"] == "unknown" and "note" not in told
+
+
+async def test_the_editor_is_asked_for_the_files_of_the_question(root: Path, ts: InMemoryServer) -> None:
+    other = {root / "src/b.py": [diagnostic("elsewhere", at(0, 0, 0, 1), 1)]}
+    _, told = await ask(
+        replace(workplace_of(root, ts), editor=editor_showing(shown=other)), filePath="src/a.ts"
+    )
+    assert [file["workspacePath"] for file in told["files"]] == ["proj/src/a.ts"]

@@ -1,0 +1,94 @@
+"""Defines a key that was found, and the names under which a provider's key is looked up. Pure.
+
+The value of a key stands in no `repr`, message or log line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+_ALSO: Final = {
+    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "azure": ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY"),
+    "ollama": (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key.
+
+    Attributes:
+        value: the key itself.
+        source: the kind of place: `environment`, `dotenv` or `store`.
+        source_detail: the place: a variable, a file and variable, or a name in the store.
+    """
+
+    value: str = field(repr=False)
+    source: str
+    source_detail: str
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyWish:
+    """The names of one key: variables in their order, and names in the store."""
+
+    variables: tuple[str, ...]
+    stored: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFound:
+    """What a search gave: the key, if there is one, and which places could not be read and why."""
+
+    key: Key | None = None
+    problems: tuple[str, ...] = ()
+
+
+class StoreReadOnly(Exception):
+    """A key cannot be stored there."""
+
+    def __init__(self) -> None:
+        super().__init__("Store is read-only")
+
+
+class KeySourceFailed(Exception):
+    """A place of keys cannot be read or written; the message says why and what to do."""
+
+
+class KeySource(Protocol):
+    """One place of keys."""
+
+    async def find(self, wish: KeyWish) -> Key | None:
+        """The key, if it is here. Raises KeySourceFailed."""
+        ...
+
+    async def store(self, name: str, value: str) -> None:
+        """Store a key. Raises StoreReadOnly or KeySourceFailed."""
+        ...
+
+
+def wish_for(provider: str, key_name: str | None = None) -> KeyWish:
+    """The names of a provider's key.
+
+    Args:
+        provider: the provider's name, in any case.
+        key_name: the configured name, which takes the place of all others.
+    """
+    if key_name:
+        return KeyWish((key_name,), (key_name,))
+    name = provider.lower()
+    usual = (f"{name.upper().replace('-', '_')}_API_KEY",)
+    stored = ("gemini", "google") if name in {"gemini", "google"} else (name,)
+    return KeyWish(_ALSO.get(name, usual), tuple(sorted(stored, key=lambda one: one != name)))
+
+
+def hint_for(provider: str, wish: KeyWish) -> str:
+    """What a person does to give a provider its key."""
+    stored = f"store it with: lmtb secrets set {wish.stored[0] if wish.stored else provider}"
+    return f"set {wish.variables[0]}, or {stored}" if wish.variables else stored

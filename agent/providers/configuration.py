@@ -1,0 +1,187 @@
+"""Merges the configuration of model providers: what is built in, the user's, and the workspace's.
+
+`providers.json` of the user and of the workspace have the form that docs/secrets.md describes. An address in
+the file of a workspace that is not trusted is ignored, so that no key can be sent elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from agent.settings.settings import KNOWN_PROVIDERS, AgentSettings
+from host import private_files
+
+FILE: Final = "providers.json"
+WORKSPACE_FOLDER: Final = ".lm-tools-bridge"
+_LARGEST: Final = 1024 * 1024
+_KINDS: Final[Mapping[str, str]] = {
+    "ollama": "ollama", "azure": "azure", "anthropic": "anthropic", "gemini": "gemini", "google": "gemini",
+}  # fmt: skip
+"""Name -> dialect; every other provider speaks that of OpenAI unless its entry says otherwise."""
+Source = Literal["built-in", "user", "workspace"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """One provider as configured.
+
+    Attributes:
+        name: its name in lower case.
+        kind: its dialect.
+        enabled: whether it is offered.
+        api_base: its address, if one is configured.
+        key_name: the variable or stored secret with its key, if one is configured.
+        models: its models, the preferred one first; may be empty.
+        source: whose configuration decided last.
+        source_detail: the file of that; empty for what is built in.
+    """
+
+    name: str
+    kind: str
+    enabled: bool = True
+    api_base: str | None = None
+    key_name: str | None = None
+    models: tuple[str, ...] = ()
+    source: Source = "built-in"
+    source_detail: str = ""
+
+
+class FileEntry(NamedTuple):
+    """One provider in a file: only what the file says."""
+
+    name: str
+    enabled: bool | None
+    api_base: str | None
+    models: tuple[str, ...]
+    source_detail: str
+
+
+class Configured(NamedTuple):
+    """All providers by name, and what could not be used of the files: one line each."""
+
+    providers: Mapping[str, ProviderConfig]
+    problems: tuple[str, ...] = ()
+
+    def offered(self) -> tuple[str, ...]:
+        """The names of the providers that can be chosen."""
+        return tuple(name for name, one in self.providers.items() if one.enabled)
+
+
+def configured(
+    settings: AgentSettings,
+    config_dir: Path | None = None,
+    workspace: Path | None = None,
+    *,
+    trusted: bool = False,
+) -> Configured:
+    """Read both files and merge them with the settings. Blocks.
+
+    Args:
+        settings: the user's settings, whose `[agent.providers]` take the place of entries in the user's file.
+        config_dir: the user's configuration folder.
+        workspace: the workspace's folder.
+        trusted: whether the workspace is trusted.
+    """
+    problems: list[str] = []
+    user = _read(config_dir / FILE, problems) if config_dir is not None else []
+    project = _read(workspace / WORKSPACE_FOLDER / FILE, problems) if workspace is not None else []
+    found = merged(settings, user, project, trusted=trusted, problems=problems)
+    return Configured(found, tuple(problems))
+
+
+def merged(
+    settings: AgentSettings,
+    user: Iterable[FileEntry],
+    workspace: Iterable[FileEntry],
+    *,
+    trusted: bool,
+    problems: list[str],
+) -> dict[str, ProviderConfig]:
+    """All providers by lower-cased name; the workspace wins over the user.
+
+    A workspace that is not trusted cannot give an address, nor enable what the user disabled.
+    """
+    found = {name: ProviderConfig(name, _kind(name)) for name in KNOWN_PROVIDERS}
+    for entry in user:
+        found[entry.name.lower()] = _with_file(found, entry, "user")
+    for name, setting in settings.providers.items():
+        old = found.get(name.lower()) or ProviderConfig(name.lower(), _kind(name.lower()))
+        found[old.name] = replace(
+            old,
+            kind=setting.kind or old.kind,
+            api_base=setting.api_base or old.api_base,
+            key_name=setting.key_name or old.key_name,
+            enabled=not setting.disabled,
+            source="user",
+            source_detail="[agent.providers] of config.toml",
+        )
+    for entry in workspace:
+        name, old = entry.name.lower(), found.get(entry.name.lower())
+        if not trusted:
+            if entry.api_base is not None:
+                problems.append(
+                    f"{entry.source_detail}: apiBase of {name} is ignored, since the project is not trusted"
+                )
+            enabled = entry.enabled if old is None or old.enabled else None
+            entry = entry._replace(api_base=None, enabled=enabled)  # noqa: PLW2901
+        found[name] = _with_file(found, entry, "workspace")
+    return found
+
+
+def _kind(name: str) -> str:
+    return _KINDS.get(name, "openai")
+
+
+def _with_file(found: Mapping[str, ProviderConfig], entry: FileEntry, source: Source) -> ProviderConfig:
+    name = entry.name.lower()
+    old = found.get(name) or ProviderConfig(name, _kind(name))
+    return replace(
+        old,
+        enabled=old.enabled if entry.enabled is None else entry.enabled,
+        api_base=entry.api_base or old.api_base,
+        models=entry.models or old.models,
+        source=source,
+        source_detail=entry.source_detail,
+    )
+
+
+def _read(path: Path, problems: list[str]) -> list[FileEntry]:
+    """The entries of a file. A workspace's folder must be no link, which could lead to any file of the user."""
+    try:
+        if path.parent.name == WORKSPACE_FOLDER and path.parent.is_symlink():
+            raise private_files.UnsafePathError(path.parent, "is a symbolic link", f"remove {path.parent}")
+        content = private_files.read(path, _LARGEST, private=False)
+    except (private_files.UnsafePathError, OSError) as error:
+        problems.append(str(error))
+        return []
+    try:
+        document = msgspec.json.decode(content) if content is not None else {}
+    except (msgspec.DecodeError, RecursionError):
+        problems.append(f"{path} is not valid JSON; correct it")
+        return []
+    entries = document.get("providers", []) if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        problems.append(f'{path} is not a JSON object with an array "providers"; correct it')
+        return []
+    return [_entry(one, str(path)) for one in entries if isinstance(one, dict) and _text(one.get("name"))]
+
+
+def _entry(entry: Mapping[str, Any], path: str) -> FileEntry:
+    models = entry.get("models")
+    enabled = entry.get("enabled")
+    return FileEntry(
+        entry["name"],
+        enabled if isinstance(enabled, bool) else None,
+        _text(entry.get("apiBase")),
+        tuple(one for one in models if isinstance(one, str)) if isinstance(models, list) else (),
+        path,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -12,8 +12,9 @@ _ALSO: Final = {
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "google": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     "azure": ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY"),
-    "ollama": (),
 }
+_UNSTORED: Final = frozenset({"ollama"})
+"""Providers that need no key; a lookup in the store would only cost time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +37,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class KeyWish:
-    """The names of one key: variables in their order, and names in the store."""
+    """The names of one key: variables in their order, and names in the store.
+
+    `may_wait`: the key is worth waiting a moment for a store that is about to open.
+    """
 
     variables: tuple[str, ...]
     stored: tuple[str, ...]
+    may_wait: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +89,11 @@ def wish_for(provider: str, key_name: str | None = None) -> KeyWish:
         return KeyWish((key_name,), (key_name,))
     name = provider.lower()
     usual = (f"{name.upper().replace('-', '_')}_API_KEY",)
-    stored = ("gemini", "google") if name in {"gemini", "google"} else (name,)
+    stored = ("gemini", "google") if name in {"gemini", "google"} else () if name in _UNSTORED else (name,)
     return KeyWish(_ALSO.get(name, usual), tuple(sorted(stored, key=lambda one: one != name)))
 
 
-def hint_for(provider: str, wish: KeyWish) -> str:
+def hint_for(wish: KeyWish) -> str:
     """What a person does to give a provider its key."""
-    stored = f"store it with: lmtb secrets set {wish.stored[0] if wish.stored else provider}"
-    return f"set {wish.variables[0]}, or {stored}" if wish.variables else stored
+    stored = f", or store it with: lmtb secrets set {wish.stored[0]}" if wish.stored else ""
+    return f"set {wish.variables[0]}{stored}"

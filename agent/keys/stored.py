@@ -68,7 +68,7 @@ class StoredKeys:
     async def find(self, wish: KeyWish) -> Key | None:
         """See `KeySource`."""
         for name in wish.stored:
-            result = await self._ask("secrets/get", {"key": name})
+            result = await self._ask("secrets/get", {"key": name}, may_wait=wish.may_wait)
             value = result.get("value") if isinstance(result, dict) and result.get("found") else None
             if isinstance(value, str) and value:
                 return Key(value, "store", name)
@@ -76,10 +76,12 @@ class StoredKeys:
 
     async def store(self, name: str, value: str) -> None:
         """See `KeySource`."""
-        await self._ask("secrets/store", {"key": name, "value": value})
+        await self._ask("secrets/store", {"key": name, "value": value}, may_wait=True)
 
-    async def _ask(self, method: str, params: dict[str, str]) -> Any:
-        polls, self._polls = self._polls, 0
+    async def _ask(self, method: str, params: dict[str, str], *, may_wait: bool) -> Any:
+        polls = 0
+        if may_wait:
+            polls, self._polls = self._polls, 0
         for left in range(polls, -1, -1):
             for file in sorted(self._folder.glob("*.json")):
                 with contextlib.suppress(_Unreachable):

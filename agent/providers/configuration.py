@@ -151,7 +151,7 @@ def _with_file(found: Mapping[str, ProviderConfig], entry: FileEntry, source: So
 
 
 def _read(path: Path, problems: list[str]) -> list[FileEntry]:
-    """The entries of a file. A workspace's folder must be no link, which could lead to any file of the user."""
+    """The entries of a file. A workspace's folder must be no link, which could lead to any file."""
     try:
         if path.parent.name == WORKSPACE_FOLDER and path.parent.is_symlink():
             raise private_files.UnsafePathError(path.parent, "is a symbolic link", f"remove {path.parent}")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from agent.keys.key import hint_for, wish_for
 from agent.model_events import Provider, ProviderFailure
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _RULES: Final[Mapping[str, Callable[[Mapping[str, Any]], Converted]]] = {
     "gemini": converted, "openai": plain_root, "azure": plain_root, "anthropic": plain_root,
 }  # fmt: skip
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Place(NamedTuple):
@@ -101,7 +104,11 @@ def settings_only(settings: AgentSettings) -> dict[str, ProviderConfig]:
 
 
 def _place(config: ProviderConfig, environ: Mapping[str, str]) -> _Place:
-    base = address(config.name, config.kind, config.api_base, environ)
+    try:
+        base = address(config.name, config.kind, config.api_base, environ)
+    except ValueError:  # such as a bracket without its pair
+        step = f"correct api_base of [agent.providers.{config.name}]"
+        raise ProviderFailure(config.name, "its address is no URL", step) from None
     if base is None:
         variable = VARIABLES.get(config.name)
         step = f"set api_base of [agent.providers.{config.name}]{f', or {variable}' if variable else ''}"
@@ -122,7 +129,8 @@ def _place(config: ProviderConfig, environ: Mapping[str, str]) -> _Place:
 
 def _endpoint(config: ProviderConfig, base: str) -> Endpoint:
     """Where the provider is. A key is required only where it is sure that nothing works without."""
-    wish = wish_for(config.name, config.key_name)
     is_usual = base == USUAL.get(config.name) and config.kind != "ollama"
     needs_key = is_usual or config.kind == "azure"
-    return Endpoint(config.name, config.kind, base, wish, needs_key, hint_for(config.name, wish))
+    may_wait = needs_key or urlsplit(base).hostname not in _LOOPBACK
+    wish = replace(wish_for(config.name, config.key_name), may_wait=may_wait)
+    return Endpoint(config.name, config.kind, base, wish, needs_key, hint_for(wish))

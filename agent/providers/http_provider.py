@@ -193,7 +193,7 @@ class HttpProvider:
             if response.status != 200:
                 raise await self._refused(response, failures, clock)
             form: Form = self.dialect.framing if request.stream else "whole"
-            if response.content_type == "application/json":
+            if form == "sse" and response.content_type == "application/json":
                 form = "whole"  # of a server that does not stream
             async for event in self._events(request, response, form, clock, failures):
                 yield event

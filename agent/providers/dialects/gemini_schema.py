@@ -90,7 +90,7 @@ class _Conversion:
         return node, through
 
     def _below(self, node: Node, place: str, through: tuple[str, ...]) -> None:
-        if isinstance(node.get("properties"), Mapping):
+        if "properties" in node:
             node["properties"] = {
                 name: self.part(inner, _at(place, f"properties.{name}"), through)
                 for name, inner in node["properties"].items()
@@ -119,6 +119,17 @@ def _merge(node: Node, part: Node) -> None:
             node.setdefault(name, value)
 
 
+def _drop_malformed(node: Node) -> str | None:
+    forms = {
+        "properties": Mapping, "anyOf": list, "oneOf": list, "type": str | list, "enum": list,
+        "description": str, "required": list, "format": str,
+    }  # fmt: skip
+    dropped = [name for name, form in forms.items() if name in node and not isinstance(node[name], form)]
+    for name in dropped:
+        del node[name]
+    return f"{', '.join(dropped)} of another form than JSON Schema has was dropped" if dropped else None
+
+
 def _const_to_enum(node: Node) -> str | None:
     if "const" not in node:
         return None
@@ -128,7 +139,7 @@ def _const_to_enum(node: Node) -> str | None:
 
 def _one_of_to_any_of(node: Node) -> str | None:
     alternatives = node.pop("oneOf", None)
-    if not isinstance(alternatives, list):
+    if alternatives is None:
         return None
     node.setdefault("anyOf", alternatives)
     return "oneOf is kept as anyOf"
@@ -157,7 +168,7 @@ def _null_to_nullable(node: Node) -> str | None:
         node.update(type="string", nullable=True)
         changed = "null became nullable"
     alternatives = node.get("anyOf")
-    if isinstance(alternatives, list) and _NULL in alternatives:
+    if alternatives is not None and _NULL in alternatives:
         node["anyOf"] = [one for one in alternatives if one != _NULL]
         node["nullable"] = True
         changed = "null became nullable"
@@ -165,20 +176,20 @@ def _null_to_nullable(node: Node) -> str | None:
 
 
 def _single_alternative(node: Node) -> str | None:
+    """An alternative that is a reference stays; it is replaced later."""
     alternatives = node.get("anyOf")
-    if alternatives is None or (isinstance(alternatives, list) and len(alternatives) > 1):
+    if alternatives is None or len(alternatives) > 1 or _refers(alternatives):
         return None
     del node["anyOf"]
-    if isinstance(alternatives, list) and alternatives and isinstance(alternatives[0], Mapping):
+    if alternatives and isinstance(alternatives[0], Mapping):
         _merge(node, dict(alternatives[0]))
-        _apply_again(node)
+        for _, rule in RULES[:5]:  # what it brought passes the earlier rules as well
+            rule(node)
     return "the only alternative took the place of anyOf"
 
 
-def _apply_again(node: Node) -> None:
-    """What the alternative brought passes the earlier rules as well."""
-    for _, rule in RULES[:4]:
-        rule(node)
+def _refers(alternatives: list[Any]) -> bool:
+    return any(isinstance(one, Mapping) and ("$ref" in one or "allOf" in one) for one in alternatives)
 
 
 def _members_into_alternatives(node: Node) -> str | None:
@@ -201,14 +212,12 @@ def _members_into_alternatives(node: Node) -> str | None:
 def _enum_of_texts(node: Node) -> str | None:
     """An enum may hold texts only: null becomes nullable, other values are named in the description."""
     values = node.get("enum")
-    if values is None or (
-        isinstance(values, list) and values and all(isinstance(one, str) for one in values)
-    ):
-        if values is not None:
-            node["type"] = "string"
+    if values is None:
+        return None
+    if values and all(isinstance(one, str) for one in values):
+        node["type"] = "string"
         return None
     del node["enum"]
-    values = values if isinstance(values, list) else []
     if None in values:
         node["nullable"] = True
     rest = [one for one in values if one is not None]
@@ -281,8 +290,8 @@ def _known_required(node: Node) -> str | None:
     if "required" not in node:
         return None
     properties = node.get("properties")
-    names = node["required"] if isinstance(node["required"], list) else []
-    known = [name for name in names if isinstance(properties, Mapping) and name in properties]
+    names = node["required"]
+    known = [name for name in names if isinstance(name, str) and name in (properties or {})]
     if known == node["required"] and known:
         return None
     if known:
@@ -293,6 +302,7 @@ def _known_required(node: Node) -> str | None:
 
 
 RULES: Final[tuple[tuple[str, Callable[[Node], str | None]], ...]] = (
+    ("drop-malformed", _drop_malformed),
     ("const-to-enum", _const_to_enum),
     ("one-of-to-any-of", _one_of_to_any_of),
     ("types-to-any-of", _types_to_any_of),

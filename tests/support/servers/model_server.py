@@ -78,9 +78,15 @@ class Bytes:
     """The server sends these bytes instead of a reply, with status 200."""
 
     content: bytes
+    kind: str = "application/octet-stream"
 
 
-Turn = Reply | Refuse | Broken | Bytes
+@dataclass(frozen=True)
+class HangUp:
+    """The server closes the connection without an answer."""
+
+
+Turn = Reply | Refuse | Broken | Bytes | HangUp
 Turns = Sequence[Turn | Callable[[RecordedRequest], Turn | Awaitable[Turn]]]
 
 
@@ -158,8 +164,12 @@ class ModelServer:
                 )
                 kind = {"Content-Type": "application/json"}
                 return web.Response(status=turn.status, body=text, headers={**kind, **turn.headers})
+            if isinstance(turn, HangUp):
+                assert request.transport is not None
+                request.transport.close()
+                return web.Response()
             if isinstance(turn, Bytes):
-                return web.Response(body=turn.content, content_type="application/json")
+                return web.Response(body=turn.content, content_type=turn.kind)
             return await self._send(request, turn, self._events(recorded, dialect, turn))
 
         return handle

@@ -86,9 +86,10 @@ def arguments_text(call: ReplyCall) -> str:
     return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
 
 
-def pieces(call: ReplyCall, length: int = 5) -> Sequence[str]:
-    """The text of the arguments in pieces; nothing for an empty one."""
+def pieces(call: ReplyCall) -> Sequence[str]:
+    """The text of the arguments in pieces, five characters or a hundredth of it; nothing for an empty one."""
     text = arguments_text(call)
+    length = max(5, len(text) // 100)
     return [text[start : start + length] for start in range(0, len(text), length)]
 
 

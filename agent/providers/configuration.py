@@ -121,13 +121,13 @@ def merged(
             source_detail="[agent.providers] of config.toml",
         )
     for entry in workspace:
-        name, old = entry.name.lower(), found.get(entry.name.lower())
+        name = entry.name.lower()
         if not trusted:
             if entry.api_base is not None:
                 problems.append(
                     f"{entry.source_detail}: apiBase of {name} is ignored, since the project is not trusted"
                 )
-            enabled = entry.enabled if old is None or old.enabled else None
+            enabled = entry.enabled if name not in found or found[name].enabled else None
             entry = entry._replace(api_base=None, enabled=enabled)  # noqa: PLW2901
         found[name] = _with_file(found, entry, "workspace")
     return found

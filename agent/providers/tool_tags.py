@@ -236,7 +236,8 @@ def _missing_braces(content: str) -> int:
 
 def _depths(content: str) -> list[tuple[int, int]]:
     """The place behind each brace outside of strings, and the depth there; 0 for a string without an end."""
-    found, depth, start = [], 0, 0
+    found: list[tuple[int, int]] = []
+    depth = start = 0
     pattern, inside = re.compile(r'[{}"]'), re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)
     while (step := pattern.search(content, start)) is not None:
         start = step.end()

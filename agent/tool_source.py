@@ -59,6 +59,14 @@ class ToolSource(Protocol):
 
 @runtime_checkable
 class LimitsCalls(Protocol):
-    """A source that limits the time of its calls itself, without the time in which a person is asked."""
+    """A source that may limit the time of its calls itself, without the time in which a person is asked."""
 
-    limits_calls: bool
+    @property
+    def limits_calls(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+def limits_calls(source: ToolSource) -> bool:
+    """Whether a source limits the time of its calls itself."""
+    return isinstance(source, LimitsCalls) and source.limits_calls

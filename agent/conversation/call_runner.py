@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.approval import Decision, Guard, Verdict
-from agent.conversation.history import CANCELLED
 from agent.conversation.repeated_calls import RepeatedCalls
 from agent.conversation.result_text import cut_text, result_text
 from agent.conversation.toolbox import Found, NotFound, Toolbox
 from agent.interaction import Box, Interaction
 from agent.messages import Call, Result
-from agent.tool_source import LimitsCalls, Outcome
+from agent.tool_source import Outcome, limits_calls
 from protocol.errors import Reason
 
 DENIED: Final = "User denied execution"
@@ -76,12 +75,9 @@ class CallRunner:
         return repeats.suppressed(call)
 
     async def _decided(self, call: Call, found: Found, seconds: float, most: int) -> Result:
-        decision = Decision(Verdict.ABORTED, found.call.arguments or {}, CANCELLED)
-        try:
-            decision = await self._guard.decide(found.call, found.tool)
-        finally:
-            if not decision.runs:
-                self._guard.finished(found.call, decision, seconds=0.0, failed=None)
+        decision = await self._guard.decide(found.call, found.tool)
+        if not decision.runs:
+            self._guard.finished(found.call, decision, seconds=0.0, failed=None)
         if decision.verdict is Verdict.ABORTED:
             raise Aborted
         if not decision.runs:
@@ -103,7 +99,7 @@ class CallRunner:
         name = found.tool.name
         self._interaction.activity(f"running {name}")
         try:
-            async with asyncio.timeout(None if isinstance(found.source, LimitsCalls) else seconds):
+            async with asyncio.timeout(None if limits_calls(found.source) else seconds):
                 return await self._toolbox.run(
                     found, decision.arguments, lambda text: self._interaction.activity(f"{name}: {text}")
                 )

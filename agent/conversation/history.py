@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -79,25 +79,29 @@ def open_calls(messages: Sequence[Message]) -> list[Call]:
 def repaired(messages: Iterable[Message]) -> list[Message]:
     """The messages as a provider takes them: first a question, one result for each call, no others."""
     found: list[Message] = []
+    calls: Sequence[Call] = ()
+    results: dict[str, ToolMessage] = {}
     for message in messages:
         if isinstance(message, ToolMessage):
-            if message.result.call_id in {call.id for call in open_calls(found)}:
-                found.append(message)
+            results.setdefault(message.result.call_id, message)
             continue
-        found.extend(_closed(found))
+        found.extend(_results_of(calls, results))
+        calls, results = (), {}
         if found or isinstance(message, UserMessage):
             found.append(message)
-    found.extend(_closed(found))
+            calls = message.calls if isinstance(message, AssistantMessage) else ()
+    found.extend(_results_of(calls, results))
     if found and not isinstance(found[-1], AssistantMessage):
         found.append(AssistantMessage("[turn ended: the session ended]"))
     return found
 
 
-def _closed(messages: Sequence[Message]) -> list[Message]:
-    """Results for the open calls of a session that ended early."""
+def _results_of(calls: Iterable[Call], results: Mapping[str, ToolMessage]) -> list[ToolMessage]:
+    """The result of each call, in order; one that says so for a call that has none."""
+    missing = "not run: the session ended"
     return [
-        ToolMessage(Result(call.id, call.name, "not run: the session ended", is_error=True))
-        for call in open_calls(messages)
+        results.get(call.id) or ToolMessage(Result(call.id, call.name, missing, is_error=True))
+        for call in calls
     ]
 
 

@@ -8,22 +8,17 @@ its row has the reason only.
 
 from __future__ import annotations
 
-import http.client
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import quote
 
-from manager.client import Control
-from manager.paths import Paths
-from scripts.benchmarks import at_terminal, cold
+from scripts.benchmarks import at_terminal
 from scripts.benchmarks.plan import RESULTS, ROOT, Plan
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
@@ -133,9 +128,9 @@ def one_way(way: Way, folder: Path, caches: Path) -> Times:
     lmtb = way.lmtb.format(home=home, clone=clone)
     with stopped_at_the_end(lmtb, folder, environ):
         started = run_step([lmtb, "up"], folder, environ)
-        call_s = seconds_of(lambda: first_call(folder, environ))
-    silence = max(call_s, cloned.silence, installed.silence, started.silence)
-    return Times(cloned.seconds, installed.seconds, started.seconds, call_s, silence)
+        called = first_call(lmtb, folder, environ)
+    silence = max(one.silence for one in (cloned, installed, started, called))
+    return Times(cloned.seconds, installed.seconds, started.seconds, called.seconds, silence)
 
 
 def installer(name: str) -> Path:
@@ -181,13 +176,6 @@ def environment(home: Path, caches: Path, installers: list[Path]) -> dict[str, s
     }
 
 
-def seconds_of(step: Callable[[], object]) -> float:
-    """Run a step and return the seconds it takes."""
-    began = time.perf_counter()
-    step()
-    return time.perf_counter() - began
-
-
 def run_step(command: list[str], folder: Path, environ: Mapping[str, str]) -> at_terminal.Ran:
     """Run a command at a terminal.
 
@@ -206,17 +194,18 @@ def run_step(command: list[str], folder: Path, environ: Mapping[str, str]) -> at
     return done
 
 
-def first_call(folder: Path, environ: Mapping[str, str]) -> None:
-    """Call a tool in a new project."""
+def first_call(lmtb: str, folder: Path, environ: Mapping[str, str]) -> at_terminal.Ran:
+    """Call a tool in a new project.
+
+    Raises:
+        NotInstallable: it was not answered.
+    """
     project = folder / "project"
     (project / ".git").mkdir(parents=True)
-    address = str(Control(Paths.of_user(environ).control_socket).get("/status")["address"])
-    host = address.removeprefix("http://").partition("/")[0]
-    connection = http.client.HTTPConnection(host, timeout=60)
-    answer = cold.call(connection, f"/mcp?cwd={quote(str(project))}", "calculator", {"expression": "6 * 7"})
-    connection.close()
-    if answer["result"]["structuredContent"] != {"value": 42}:
+    done = run_step([lmtb, "call", "calculator", '{"expression": "6 * 7"}'], project, environ)
+    if _ESCAPES.sub("", done.output).split()[-1:] != ["42"]:
         raise NotInstallable("the first call was not answered")
+    return done
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import datetime
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -38,6 +39,8 @@ from manager.lock import Lock
 from manager.log import configure, logger, unblocked
 from manager.log_file import log_file
 from manager.own_files import OwnFiles
+from manager.page.access import Access
+from manager.page.routes import Page
 from manager.paths import Paths
 from manager.replacement import Replacement
 from manager.routing.request_heads.admission import AdmissionRules
@@ -113,6 +116,7 @@ class Daemon:
         self._on_ready = on_ready
         self._log = logger()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._access = Access(time.monotonic, lambda: secrets.token_urlsafe(24))
         self._stop_requested = asyncio.Event()
         self._stop_forced = asyncio.Event()
         self._stream_endings = StreamEndings()
@@ -205,7 +209,9 @@ class Daemon:
             return None
         plane, take = parts.control, parts.measures.snapshot
         control = ControlListener(
-            self._paths.control_socket, plane, lambda renewals: control_runner(plane, renewals, status, take)
+            self._paths.control_socket,
+            plane,
+            lambda renewals: control_runner(plane, renewals, status, take, self._access),
         )
         stack.push_async_callback(control.close)
         await control.open()
@@ -217,7 +223,10 @@ class Daemon:
         rules = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit)
 
         def app() -> web.Application:
-            return make_app(parts.control, status, parts.measures.snapshot)
+            page = Page(parts.control, status, self._access)
+            made = make_app(parts.control, status, parts.measures.snapshot, page.show)
+            page.add_to(made)
+            return made
 
         limits, check = connection_limits(self._settings), same_user_check()
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=parts.buffers)

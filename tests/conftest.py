@@ -40,6 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--clients", action="store_true", help=help_text)
     help_text = "also test with language servers that others wrote; installs them with npm and pip"
     parser.addoption("--languages", action="store_true", help=help_text)
+    help_text = "also test the page in Chromium, which must be installed"
+    parser.addoption("--browser", action="store_true", help=help_text)
 
 
 @pytest.fixture(scope="session")

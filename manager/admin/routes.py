@@ -19,26 +19,38 @@ from protocol import jsonrpc
 
 if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.Response]]
+    """Answers a GET."""
 
 
 def make_app(
-    services: Services, status: Callable[[], dict[str, Any]], measures: TakeSnapshot
+    services: Services,
+    status: Callable[[], dict[str, Any]],
+    measures: TakeSnapshot,
+    page: Handler | None = None,
 ) -> web.Application:
-    """The application of the port; admission is added by `pages.port_runner`."""
+    """The application of the port; admission is added by `pages.port_runner`.
+
+    Args:
+        page: shows the status to browsers; without it, they get JSON too.
+    """
     app = web.Application()
     app.add_routes(allocate_routes(services))
-    app.add_routes(diagnosis_routes(status, measures, slash=True))
-    app.router.add_get("/", _shows(status), allow_head=False)
+    app.add_routes(diagnosis_routes(status, measures, slash=True, page=page))
+    app.router.add_get("/", _negotiated(_shows(status), page), allow_head=False)
     return app
 
 
 def diagnosis_routes(
-    status: Callable[[], dict[str, Any]], measures: TakeSnapshot, *, slash: bool = False
+    status: Callable[[], dict[str, Any]],
+    measures: TakeSnapshot,
+    *,
+    slash: bool = False,
+    page: Handler | None = None,
 ) -> list[web.RouteDef]:
     """Status, metrics, health and log: read-only, on the port and on the control socket."""
     shown = {
         "/metrics": _metrics_handler(measures),
-        "/mcp/status": _shows(status),
+        "/mcp/status": _negotiated(_shows(status), page),
         "/mcp/log": _shows(log_payload),
         "/mcp/health": _shows(lambda: {"ok": True}),
     }
@@ -63,6 +75,25 @@ def _render(snapshot: MeasuresSnapshot) -> tuple[bytes, str]:
     from manager.admin import metrics  # noqa: PLC0415  slow to import; see late_modules.py
 
     return metrics.render(snapshot), metrics.CONTENT_TYPE
+
+
+def _negotiated(as_json: Handler, page: Handler | None) -> Handler:
+    """Shows the page to browsers and JSON to programs."""
+    if page is None:
+        return as_json
+
+    async def show(request: web.Request) -> web.Response:
+        return await (page if _wants_html(request) else as_json)(request)
+
+    return show
+
+
+def _wants_html(request: web.Request) -> bool:
+    """Whether a browser asks: by `?format=`, else by `Accept`."""
+    wanted = request.query.get("format")
+    if wanted in ("html", "json"):
+        return wanted == "html"
+    return "text/html" in request.headers.get("Accept", "").lower()
 
 
 def _shows(payload: Callable[[], dict[str, Any]]) -> Handler:

@@ -24,6 +24,7 @@ _SECTIONS: Final = {
         "service": ("service.verb", "Start the manager at login: install, uninstall, status."),
         "status": ("show", "Show the state of the manager and its workspaces."),
         "top": ("top.verb", "Watch calls, servers and clients live."),
+        "ui": ("ui", "Open the page in a browser: what needs you, projects, calls."),
         "workspaces": ("show", "List workspaces and their servers."),
         "clients": ("clients", "List connected clients, and how the project of each was found."),
         "log": ("log", "Show the log of the manager, a workspace or a server."),

@@ -15,6 +15,8 @@ from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
+from manager.page.access import Access
+from manager.page.routes import access_routes
 
 
 class OncePerSecond(logging.Filter):
@@ -67,9 +69,14 @@ def port_runner(app: web.Application, connections: Connections) -> web.AppRunner
 
 
 def control_runner(
-    services: Services, renewals: Renewals, status: Callable[[], dict[str, Any]], measures: TakeSnapshot
+    services: Services,
+    renewals: Renewals,
+    status: Callable[[], dict[str, Any]],
+    measures: TakeSnapshot,
+    access: Access,
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
     app = make_control_app(services, renewals)
     app.add_routes(diagnosis_routes(status, measures))
+    app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/"))
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -31,6 +31,7 @@ VERBS: dict[str, list[tuple[str, ...]]] = {
     "service uninstall": [()],
     "status": [(), ("--json",)],
     "top": [("--once",)],
+    "ui": [("--print",), ("--list",), ("--revoke",)],
     "workspaces": [()],
     "clients": [()],
     "sessions": [()],

@@ -1,0 +1,79 @@
+"""Finds in a status what needs a person, the most urgent first, each with what to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from host.terminal.tones import Tone
+from manager.status_reading.own_servers import running_twice
+from manager.status_reading.responses import objects
+from manager.status_reading.source_problems import DOWN, source_problems
+from manager.status_reading.workspaces import merged_workspaces
+
+_ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
+_REPLACED: Final = frozenset({"changed", "other_version"})
+_URGENCY: Final = (Tone.BAD, Tone.WARN, Tone.BUSY, Tone.GOOD, Tone.OFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a button does: the name of an action, its label, and its members (`actions.py`)."""
+
+    name: str
+    label: str
+    members: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing that needs a person. `words` are the last lines of what failed, `next_step` what helps."""
+
+    tone: Tone
+    text: str
+    next_step: str
+    project: str | None = None
+    words: tuple[str, ...] = ()
+    action: Action | None = None
+
+
+def needs(status: Mapping[str, Any]) -> list[Need]:
+    """What needs a person, the most urgent first."""
+    found = [*_of_manager(status), *_of_workspaces(status)]
+    found += [Need(Tone.WARN, text, "lmtb adopt") for text in running_twice(status)]
+    return sorted(found, key=lambda need: _URGENCY.index(need.tone))
+
+
+def _of_manager(status: Mapping[str, Any]) -> Iterator[Need]:
+    degraded = status.get("degraded")
+    for one in degraded if isinstance(degraded, list) else []:
+        text = one.get("message") or one.get("reason") if isinstance(one, dict) else one
+        yield Need(Tone.BAD, str(text), "lmtb doctor")
+    installed = status.get("installation")
+    if isinstance(installed, dict) and installed.get("state") in _REPLACED:
+        restart = Action("restart-manager", "Restart")
+        text = "The installed program has changed since the manager started."
+        yield Need(Tone.WARN, text, "lmtb restart", action=restart)
+
+
+def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Need]:
+    for row in merged_workspaces(status):
+        project = str(row.get("workspace"))
+        if row.get("state") in _ALARMING:
+            tail = row.get("stderrTail")
+            words = tuple(str(line) for line in tail[-3:]) if isinstance(tail, list) else ()
+            why = row.get("lastError") or "it does not answer"
+            yield Need(Tone.BAD, f"The server is {row['state']}: {why}", "lmtb doctor", project, words)
+        retries = _retries(row)
+        for problem in source_problems(row):
+            tone = Tone.BAD if problem.is_fault else Tone.WARN
+            action = next((retries[name] for name in retries if problem.text.startswith(f"{name} is ")), None)
+            yield Need(tone, problem.text, problem.next_step, project, action=action)
+
+
+def _retries(row: Mapping[str, Any]) -> dict[str, Action]:
+    """For each source that is down: the button that tries it again."""
+    down = [str(one.get("id")) for one in objects(row, "sources") if one.get("state") in DOWN]
+    root = str(row.get("root"))
+    return {name: Action("retry-source", "Retry", (("root", root), ("source", name))) for name in down}

@@ -1,0 +1,155 @@
+"""Serves the page, its stream of changes and its buttons on the port, and tickets on the control socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+from manager.admin.request_body import read_body
+from manager.admin.services import Services
+from manager.http import lazy_aiohttp as web
+from manager.page.access import Access
+from manager.page.actions import act
+from manager.page.fragments import ASSET_PATHS, page
+from manager.page.live import LivePages
+from manager.routing.request_heads.admission import AdmissionRefusal
+from protocol import sse
+
+if TYPE_CHECKING:
+    Handler = Callable[[web.Request], Any]
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+MAX_BODY: Final = 16 * 1024
+BODY_S: Final = 10.0
+PROOF_HEADER: Final = "X-Page-Proof"
+_KINDS: Final = {"css": "text/css", "js": "text/javascript"}
+
+
+class Page:
+    """The page of one manager: `show` renders it, `routes` are what it loads and sends."""
+
+    def __init__(self, services: Services, status: Callable[[], dict[str, Any]], access: Access) -> None:
+        self._services = services
+        self._access = access
+        self._live = LivePages(services, status)
+        self._cookie = f"lmtb-page-{services.port}"
+
+    async def show(self, _: web.Request) -> web.Response:
+        """The whole page, as it is now."""
+        text = page(await self._live.view())
+        return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": POLICY})
+
+    def add_to(self, app: web.Application) -> None:
+        """Add what the page loads and sends, but not the page itself."""
+        app.add_routes(self._routes())
+        app.on_shutdown.append(self._close)
+
+    def _routes(self) -> list[web.RouteDef]:
+        assets = [web.get(path, _asset(name), allow_head=False) for name, path in ASSET_PATHS.items()]
+        return [
+            *assets,
+            web.get("/page/changes", self._changes, allow_head=False),
+            web.post("/page/session", self._open_session),
+            web.post("/page/action", self._act),
+        ]
+
+    async def _close(self, _: web.Application) -> None:
+        await self._live.close()
+
+    async def _changes(self, request: web.Request) -> web.StreamResponse:
+        if self._live.is_full:
+            return _failure(503, "Too many pages are open: close one.")
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        await response.prepare(request)
+        changes = self._live.changes()
+        try:
+            async for parts in changes:
+                await response.write(sse.encode(json.dumps(parts).encode()) if parts else sse.KEEP_ALIVE)
+        except ConnectionError:
+            pass  # the page was closed
+        finally:
+            await changes.aclose()
+        return response
+
+    async def _open_session(self, request: web.Request) -> web.Response:
+        message = await _message(request)
+        if isinstance(message, web.Response):
+            return message
+        secrets = self._access.open_session(str(message.get("ticket")), request.headers.get("User-Agent", ""))
+        if secrets is None:
+            return _failure(403, "This link was used already or is older than a minute: run lmtb ui again.")
+        response = _json(200, {"ok": True, "proof": secrets.proof})
+        response.set_cookie(self._cookie, secrets.cookie, httponly=True, samesite="Strict", path="/page")
+        return response
+
+    async def _act(self, request: web.Request) -> web.Response:
+        cookie, proof = request.cookies.get(self._cookie, ""), request.headers.get(PROOF_HEADER, "")
+        if not self._access.may_act(cookie, proof):
+            return _failure(403, "This page may only read. To act, open it with: lmtb ui")
+        message = await _message(request)
+        if isinstance(message, web.Response):
+            return message
+        result = await act(self._services, str(message.get("action")), message)
+        return _json(200, {"ok": result.ok, "text": result.text})
+
+
+def access_routes(access: Access, address: str) -> list[web.RouteDef]:
+    """The routes of the control socket: who may act is decided there.
+
+    Args:
+        address: the URL of the page.
+    """
+
+    async def issue(_: web.Request) -> web.Response:
+        # in the fragment: browsers send it to nobody, and it is in no log
+        return _json(
+            200, {"ok": True, "url": f"{address}#ticket={access.issue_ticket()}", "address": address}
+        )
+
+    async def listed(_: web.Request) -> web.Response:
+        rows = [{"number": one.number, "browser": one.browser} for one in access.sessions()]
+        return _json(200, {"ok": True, "sessions": rows})
+
+    async def revoke(_: web.Request) -> web.Response:
+        return _json(200, {"ok": True, "revoked": access.revoke()})
+
+    return [
+        web.post("/page/ticket", issue),
+        web.get("/page/sessions", listed),
+        web.post("/page/revoke", revoke),
+    ]
+
+
+def _asset(name: str) -> Handler:
+    content = files("manager.page").joinpath("assets", name).read_bytes()
+
+    async def serve(_: web.Request) -> web.Response:
+        return web.Response(body=content, content_type=_KINDS[name.rpartition(".")[2]], charset="utf-8")
+
+    return serve
+
+
+async def _message(request: web.Request) -> dict[str, Any] | web.Response:
+    body = await read_body(request, MAX_BODY, BODY_S)
+    if isinstance(body, AdmissionRefusal):
+        return _failure(body.status, body.reason)
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        message = None
+    return message if isinstance(message, dict) else _failure(400, "The body is no JSON object.")
+
+
+def _failure(status: int, text: str) -> web.Response:
+    return _json(status, {"ok": False, "text": text})
+
+
+def _json(status: int, body: dict[str, Any]) -> web.Response:
+    return web.json_response(body, status=status)

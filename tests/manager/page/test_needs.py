@@ -1,0 +1,96 @@
+"""What needs a person, found in a status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from host.terminal.tones import Tone
+from manager.page.needs import needs
+
+
+def status(**members: Any) -> dict[str, Any]:
+    return {"degraded": [], "installation": {"state": "current"}, "workspaceDetails": [], **members}
+
+
+def server(**members: Any) -> dict[str, Any]:
+    return {
+        "workspace": "app-1",
+        "root": "/home/ann/app",
+        "state": "ready",
+        "pid": 7,
+        "sources": [],
+        **members,
+    }
+
+
+def with_server(**members: Any) -> dict[str, Any]:
+    known = {"id": "app-1", "root": "/home/ann/app"}
+    return status(workspaceDetails=[known], instanceDetails=[server(**members)])
+
+
+def test_nothing_is_needed_where_all_is_well() -> None:
+    assert needs(with_server()) == []
+
+
+def test_trouble_of_the_manager_comes_first_with_the_next_step() -> None:
+    found = needs({**with_server(sources=[]), "degraded": ["the disk of the state is full"]})
+    assert [(one.tone, one.text, one.next_step) for one in found] == [
+        (Tone.BAD, "the disk of the state is full", "lmtb doctor")
+    ]
+
+
+def test_a_source_that_is_down_can_be_tried_again() -> None:
+    failed = {"id": "stdio:git", "kind": "stdio", "state": "failed", "error": "exit code 1"}
+    (found,) = needs(with_server(sources=[failed]))
+    assert "stdio:git is failed: exit code 1" in found.text
+    assert found.project == "app-1"
+    assert found.action is not None
+    assert (found.action.name, dict(found.action.members)) == (
+        "retry-source",
+        {"root": "/home/ann/app", "source": "stdio:git"},
+    )
+
+
+def test_sources_with_similar_names_have_buttons_of_their_own() -> None:
+    down = [
+        {"id": name, "kind": "stdio", "state": "failed", "error": "gone"}
+        for name in ("stdio:git", "stdio:git-2")
+    ]
+    found = needs(with_server(sources=down))
+    assert sorted(dict(one.action.members)["source"] for one in found if one.action) == [
+        "stdio:git",
+        "stdio:git-2",
+    ]
+
+
+def test_a_crash_loop_shows_the_last_words_of_the_server() -> None:
+    known = {
+        "id": "app-1",
+        "root": "/home/ann/app",
+        "state": "crash_looping",
+        "lastError": "exit code 3",
+        "stderrTail": ["one", "two", "three", "ImportError: x"],
+    }
+    (found,) = needs(status(workspaceDetails=[known]))
+    assert found.words == ("two", "three", "ImportError: x")
+    assert found.tone is Tone.BAD
+
+
+def test_waiting_trust_names_the_command_and_has_no_button() -> None:
+    issue = {"code": "TRUST_PENDING", "message": "script tool: greet", "details": "lmtb trust /home/ann/app"}
+    (found,) = needs(with_server(issues=[issue]))
+    assert "lmtb trust /home/ann/app" in found.next_step
+    assert found.action is None
+
+
+def test_a_changed_installation_offers_a_restart() -> None:
+    (found,) = needs(status(installation={"state": "changed", "version": "9"}))
+    assert found.action is not None
+    assert found.action.name == "restart-manager"
+
+
+def test_faults_come_before_things_that_can_wait() -> None:
+    issue = {"code": "TRUST_PENDING", "message": "script tool: greet", "details": "lmtb trust"}
+    failed = {"id": "stdio:git", "kind": "stdio", "state": "failed", "error": "exit code 1"}
+    found = needs(with_server(issues=[issue], sources=[failed]))
+    assert [one.tone for one in found] == [Tone.BAD, Tone.WARN]

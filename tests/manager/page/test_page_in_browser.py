@@ -1,0 +1,207 @@
+"""The page in a real browser: what it shows, its buttons, and what other pages try against it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import json
+import shutil
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manager.client import Control
+from support.processes.manager_in_process import RunningManager, make_project
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian: chromium)"),
+    pytest.mark.timeout(120),
+]
+playwright = pytest.importorskip(
+    "playwright.async_api", reason="playwright is not installed: scripts/test --browser"
+)
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Any]:
+    async with playwright.async_playwright() as driver:
+        launched = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        await launched.close()
+
+
+@pytest.fixture
+async def tab(browser: Any) -> AsyncIterator[Any]:
+    """A tab that must not print errors to its console."""
+    errors: list[str] = []
+    page = await browser.new_page()
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    yield page
+    assert errors == []
+
+
+async def address(manager: RunningManager) -> str:
+    answer = await asyncio.to_thread(Control(manager.paths.control_socket).post, "/page/ticket", {})
+    return str(answer["url"])
+
+
+async def greeted(manager: RunningManager, project: Path, name: str = "tester") -> None:
+    """A client that connects from a project, whose server is started."""
+    import aiohttp
+
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}}  # fmt: skip
+    async with aiohttp.ClientSession() as session:
+        async with session.post(f"{manager.address}?cwd={project}", json=message) as response:
+            headers = {"Mcp-Session-Id": response.headers["Mcp-Session-Id"]}
+        listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+        async with session.post(
+            f"{manager.address}?cwd={project}", json=listing, headers=headers
+        ) as response:
+            assert response.status == 200
+
+
+async def test_the_page_shows_a_project_as_soon_as_it_is_there(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
+    await tab.goto(f"{manager.base}/")
+    await playwright.expect(tab.locator("#needs")).to_contain_text("All is well")
+    await greeted(manager, make_project(tmp_path / "shop"))
+    await playwright.expect(tab.locator("#projects")).to_contain_text("shop", timeout=20_000)
+    await playwright.expect(tab.locator("#clients")).to_contain_text("tester")
+
+
+async def test_buttons_work_only_in_a_page_that_the_verb_opened(
+    manager: RunningManager, browser: Any, tab: Any, tmp_path: Path
+) -> None:
+    servers = {"mcpServers": {"broken": {"command": "false"}}}
+    await greeted(manager, make_project(tmp_path / "shop", **{".mcp.json": json.dumps(servers)}))
+    await tab.goto(await address(manager))
+    await playwright.expect(tab.locator("#access")).to_be_hidden()
+    assert tab.url == f"{manager.base}/", "the ticket is gone from the address"
+    stranger = await (await browser.new_context()).new_page()
+    await stranger.goto(f"{manager.base}/")
+    await playwright.expect(stranger.locator("#access")).to_be_visible()
+    assert await stranger.evaluate(ACT) == 403
+    assert await tab.evaluate(ACT) == 200, "it may act"
+
+
+ACT = """async () => (await fetch("/page/action", {
+    method: "POST",
+    headers: {"Content-Type": "application/json", "X-Page-Proof": sessionStorage.getItem("lmtb-page-proof") ?? ""},
+    body: JSON.stringify({action: "none"}),
+})).status"""
+
+
+async def test_hostile_names_are_text(manager: RunningManager, tab: Any, tmp_path: Path) -> None:
+    folder = make_project(tmp_path / HOSTILE.replace("/", ""))
+    await tab.goto(f"{manager.base}/")
+    await greeted(manager, folder, name=HOSTILE)
+    await playwright.expect(tab.locator("#clients")).to_contain_text("onerror", timeout=20_000)
+    assert await tab.title() == "LM Tools Bridge"
+    assert await tab.locator("img").count() == 0
+
+
+async def test_the_page_fits_a_narrow_screen_and_can_be_read_without_scripts(
+    manager: RunningManager, browser: Any, tmp_path: Path
+) -> None:
+    await greeted(manager, make_project(tmp_path / ("a-project-with-a-long-name-" * 3)))
+    context = await browser.new_context(viewport={"width": 360, "height": 640}, java_script_enabled=False)
+    page = await context.new_page()
+    await page.goto(f"{manager.base}/")
+    await playwright.expect(page.locator("#projects")).to_contain_text("a-project")
+    box = await page.locator("main").bounding_box()
+    assert box["x"] + box["width"] <= 360
+
+
+async def test_the_page_is_usable_by_keyboard_and_screen_reader(manager: RunningManager, tab: Any) -> None:
+    axe = pytest.importorskip("axe_playwright_python.async_playwright", reason="axe is not installed")
+    await tab.goto(await address(manager))
+    # the policy of the page forbids what axe does; it is a program of the test, not of the page
+    await tab.route("**/*", _without_policy)
+    await tab.reload()
+    found = await axe.Axe().run(tab)
+    assert found.response["violations"] == []
+
+
+async def _without_policy(route: Any) -> None:
+    response = await route.fetch()
+    headers = {key: value for key, value in response.headers.items() if key != "content-security-policy"}
+    await route.fulfill(response=response, headers=headers)
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[str]:
+    """An empty page on another port of this host."""
+
+    class Empty(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<!doctype html><title>elsewhere</title>")
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing is printed."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Empty)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+TRIES = """async (base) => {
+    const json = {"Content-Type": "application/json"};
+    const tries = {
+        act: () => fetch(base + "/page/action", {method: "POST", headers: json, body: "{}", credentials: "include"}),
+        simple: () => fetch(base + "/page/action", {method: "POST", mode: "no-cors", body: "{}", credentials: "include"}),
+        read: () => fetch(base + "/mcp/status"),
+        changes: () => fetch(base + "/page/changes"),
+    };
+    const found = {};
+    for (const [name, attempt] of Object.entries(tries)) {
+        try { const response = await attempt(); found[name] = response.type === "opaque" ? "opaque" : "read"; }
+        catch { found[name] = "refused"; }
+    }
+    found.frame = await new Promise((resolve) => {
+        const frame = document.createElement("iframe");
+        frame.onload = () => { try { resolve(frame.contentDocument ? "blank" : "refused"); } catch { resolve("refused"); } };
+        frame.src = base + "/";
+        document.body.append(frame);
+    });
+    found.script = await new Promise((resolve) => {
+        const script = document.createElement("script");
+        script.onload = () => resolve("read");
+        script.onerror = () => resolve("refused");
+        script.src = base + "/page/page.js";
+        document.body.append(script);
+    });
+    return found;
+}"""
+
+
+async def test_pages_of_other_ports_reach_nothing_even_with_the_cookie(
+    manager: RunningManager, browser: Any, elsewhere: str
+) -> None:
+    context = await browser.new_context()
+    mine, theirs = await context.new_page(), await context.new_page()
+    await mine.goto(await address(manager))
+    await playwright.expect(mine.locator("#access")).to_be_hidden()
+    await theirs.goto(elsewhere)
+    found = await theirs.evaluate(TRIES, manager.base)
+    assert found == {
+        "act": "refused",
+        "simple": "refused",  # Cross-Origin-Resource-Policy
+        "read": "refused",
+        "changes": "refused",
+        "frame": "refused",
+        "script": "refused",
+    }
+    assert await mine.evaluate(ACT) == 200, "the session of the page itself goes on"

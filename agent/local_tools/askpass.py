@@ -1,0 +1,155 @@
+"""Hands a password to sudo once: over a private socket, to an askpass program of ours.
+
+The folder has mode 0700, the socket 0600. Only a process of the same user in the session of the command gets
+the password, and only the first one. It is in no argument, variable or file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import socket
+import struct
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from host.private_folder import PrivateFolder, temporary_folder
+
+SOCKET: Final = "askpass.sock"
+_PROGRAM: Final = "askpass"
+_SUDO: Final = "sudo"
+_CLIENT: Final = (
+    "import socket, sys\n"
+    "with socket.socket(socket.AF_UNIX) as peer:\n"
+    "    peer.connect(sys.argv[1])\n"
+    "    with peer.makefile('rb') as file:\n"
+    "        sys.stdout.buffer.write(file.read(65536))\n"
+)
+_ANSWER_S: Final = 5.0
+
+
+class AskpassChannel:
+    """Serves a password once while a command runs.
+
+    Attributes:
+        variables: what the command gets in its environment, so that its sudo asks our program.
+        session: set to the id of the command's session as soon as it runs; nobody else is answered.
+        is_used: whether the password was handed over.
+    """
+
+    def __init__(self, folder: Path, password: bytes) -> None:
+        self.session: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.is_used = False
+        self._folder = folder
+        self._password = password
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """`SUDO_ASKPASS`, and a PATH on which `sudo` means `sudo -A`."""
+        path = os.environ.get("PATH", os.defpath)
+        return {"SUDO_ASKPASS": str(self._folder / _PROGRAM), "PATH": f"{self._folder}{os.pathsep}{path}"}
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        del reader
+        try:
+            if not self.is_used and await self._may_ask(writer):
+                self.is_used = True
+                writer.write(self._password + b"\n")
+                self._password = b""
+                async with asyncio.timeout(_ANSWER_S):
+                    await writer.drain()
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def forget(self) -> None:
+        """Drop the password, if nobody asked for it."""
+        self._password = b""
+        self.session.cancel()
+
+    async def _may_ask(self, writer: asyncio.StreamWriter) -> bool:
+        peer = writer.get_extra_info("socket")
+        pid, uid = _peer(peer)
+        if uid != os.geteuid():
+            return False
+        if pid is None:
+            return True  # the folder alone protects it, where the system does not name the process
+        async with asyncio.timeout(_ANSWER_S):
+            session = await asyncio.shield(self.session)
+        try:
+            return os.getsid(pid) == session
+        except OSError:
+            return False
+
+
+@asynccontextmanager
+async def askpass_channel(password: str) -> AsyncIterator[AskpassChannel]:
+    """A channel for one command; removed with its folder at the end.
+
+    Raises:
+        OSError: the folder or the socket cannot be made.
+    """
+    private = temporary_folder()
+    await asyncio.to_thread(_prepare, private)
+    channel = AskpassChannel(private.path, password.encode("utf-8", "surrogateescape"))
+    path = private.path / SOCKET
+    try:
+        listening = _listening_socket(path)
+        server = await asyncio.start_unix_server(channel.answer, sock=listening)
+        try:
+            yield channel
+        finally:
+            server.close()
+            channel.forget()
+    finally:
+        await asyncio.to_thread(private.close)
+
+
+def _listening_socket(path: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(path))
+        finally:
+            os.umask(before)
+        listening.listen(4)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _prepare(private: PrivateFolder) -> None:
+    """Write the two programs: ours that asks the socket, and a `sudo` that asks ours."""
+    private.open()
+    program = [sys.executable, "-I", "-S", "-c", _CLIENT, str(private.path / SOCKET)]
+    _write(private.path / _PROGRAM, f"exec {shlex.join(program)}")
+    real = shutil.which(_SUDO)
+    if real is not None:
+        _write(private.path / _SUDO, f'exec {shlex.quote(real)} -A "$@"')
+
+
+def _write(path: Path, line: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"#!/bin/sh\n{line}\n")
+
+
+def _peer(connection: socket.socket) -> tuple[int | None, int]:
+    """The process id and the user id at the other end."""
+    if sys.platform == "linux":
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", raw)
+        return pid, uid
+    return None, os.geteuid()

@@ -1,0 +1,112 @@
+"""The agent's own tools as a source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from agent.local_tools.askpass import askpass_channel
+from agent.local_tools.command_output import CommandEnd
+from agent.local_tools.command_process import run_command
+from agent.local_tools.definitions import LONGEST_S, PREFIX, RUN, TOOLS
+from agent.local_tools.measurements import MEASUREMENTS, NotMeasured
+from agent.local_tools.root_commands import Root, becomes_root
+from agent.local_tools.sudo import NO_PASSWORD, REFUSED, Sudo
+from agent.local_tools.undumpable import undumpable
+from agent.messages import Tool
+from agent.schema_check import problems_with
+from agent.settings.settings import AgentSettings
+from agent.tool_source import Outcome, SourceState
+from host.redaction import mask
+
+DEFAULT_S: Final = 60.0
+"""Seconds that a command may take, unless its call says something else."""
+_WHY: Final = {
+    Root.YES: "the command uses sudo, or a program like it",
+    Root.UNCLEAR: "which programs the command starts cannot be told, and sudo may be among them",
+}
+
+
+class LocalTools:
+    """A `ToolSource`: `os_assistant_…`.
+
+    Args:
+        workspace: the folder that commands run in.
+        settings: `local_tools` switches the source, `sudo` what happens to commands with it.
+        sudo: asks for the password.
+    """
+
+    name = "os_assistant"
+
+    def __init__(self, workspace: Path, settings: AgentSettings, sudo: Sudo) -> None:
+        self._workspace = workspace
+        self._is_on = settings.local_tools
+        self._default_s = min(DEFAULT_S, settings.tool_s)
+        self._sudo = sudo
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """See `ToolSource`."""
+        return TOOLS if self._is_on else ()
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], on_progress: Callable[[str], None]
+    ) -> Outcome:
+        """See `ToolSource`."""
+        tool = next((tool for tool in TOOLS if tool.name == name), None)
+        if tool is None or not self._is_on:
+            return _not_run(f"Tool not found or disabled: {name}")
+        if problems := problems_with(tool.input_schema, arguments):
+            return _not_run(f"Error: {'; '.join(problems)}")
+        if name == RUN:
+            return await self._run(arguments)
+        measure = MEASUREMENTS[name.removeprefix(PREFIX)]
+        try:
+            return _outcome(await asyncio.to_thread(measure, arguments, self._workspace))
+        except NotMeasured as problem:
+            return _outcome(f"Error: {problem}", is_error=True)
+
+    def state(self) -> SourceState:
+        """See `ToolSource`."""
+        if self._is_on:
+            return SourceState(self.name, "ready")
+        return SourceState(self.name, "unavailable", "switched off by local_tools = false in [agent]")
+
+    async def close(self) -> None:
+        """See `ToolSource`. Commands end with their calls."""
+
+    async def _run(self, arguments: Mapping[str, Any]) -> Outcome:
+        command = str(arguments["command"])
+        limit_s = min(float(arguments.get("timeout_s", self._default_s)), LONGEST_S)
+        root = becomes_root(command)
+        if root is not Root.NO and not self._sudo.allowed:
+            return _not_run(REFUSED.format(why=_WHY[root]))
+        try:
+            if root is Root.NO:
+                return _ended(await run_command(command, self._workspace, limit_s, {}, None))
+            return await self._run_as_root(command, limit_s)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            return _not_run(f"Error: the command cannot be started: {reason}")
+
+    async def _run_as_root(self, command: str, limit_s: float) -> Outcome:
+        with undumpable():
+            password = await self._sudo.password(command)
+            if password is None:
+                return _not_run(NO_PASSWORD)
+            async with askpass_channel(password) as channel:
+                end = await run_command(command, self._workspace, limit_s, channel.variables, channel.session)
+        return _ended(end, password)
+
+
+def _ended(end: CommandEnd, *secrets: str) -> Outcome:
+    return _outcome(mask(end.text, secrets), is_error=end.failed)
+
+
+def _not_run(text: str) -> Outcome:
+    return Outcome([{"type": "text", "text": text}], is_error=True, delivered=False)
+
+
+def _outcome(text: str, *, is_error: bool = False) -> Outcome:
+    return Outcome([{"type": "text", "text": text}], is_error)

@@ -1,0 +1,172 @@
+"""The password of sudo reaches sudo, once, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from agent.interaction import Box
+from agent.local_tools.source import LocalTools
+from agent.local_tools.sudo import Sudo
+from agent.settings.settings import AgentSettings
+from agent.tool_source import Outcome
+from support.clients.scripted_person import ScriptedPerson
+from support.processes.timeouts import within
+
+FAKE_SUDO = r"""#!/bin/sh
+# what sudo does with -A: ask the askpass program, then run the command
+[ "$1" = -A ] || { echo "no -A" >&2; exit 1; }
+shift
+password=$("$SUDO_ASKPASS" '[sudo] password for me: ') || { echo "no password was provided" >&2; exit 1; }
+printf '%s' "$password" | sha256sum | cut -d' ' -f1 > "$DIGEST"
+"$SUDO_ASKPASS" again > "$SECOND" 2>/dev/null
+sleep 0.5
+exec "$@"
+"""
+CANARY = "c4n4ry-$HOME`id`'\"\\ ä\u2028!"
+
+
+@pytest.fixture
+def fake_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A `sudo` on the PATH; the temporary folder is the test's own."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "sudo"
+    program.write_text(FAKE_SUDO)
+    program.chmod(0o755)
+    private = Path(tempfile.mkdtemp(prefix="lmtb-t", dir="/tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(private))
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("DIGEST", str(tmp_path / "digest"))
+    monkeypatch.setenv("SECOND", str(tmp_path / "second"))
+    yield private
+    shutil.rmtree(private, ignore_errors=True)
+
+
+@contextmanager
+def watched(secret: str) -> Iterator[list[str]]:
+    """Polls the command lines and environments of all processes; yields where the secret was seen."""
+    seen: list[str] = []
+    stop, polls = threading.Event(), 0
+    needle = secret[:10]
+
+    def poll() -> None:
+        nonlocal polls
+        while not stop.is_set():
+            polls += 1
+            for process in psutil.process_iter():
+                with suppress(psutil.Error, OSError):
+                    if needle in " ".join(process.cmdline()) or needle in str(process.environ()):
+                        seen.append(process.name())
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        stop.set()
+        thread.join()
+    assert polls > 2
+
+
+async def run(workspace: Path, person: ScriptedPerson, command: str) -> Outcome:
+    tools = LocalTools(workspace, AgentSettings(sudo="askpass"), Sudo(person, allowed=True))
+    return await tools.call("os_assistant_run_shell_command", {"command": command}, lambda _: None)
+
+
+def text_of(outcome: Outcome) -> str:
+    return str(outcome.content[0]["text"])
+
+
+async def test_the_watch_sees_what_leaks(tmp_path: Path, fake_sudo: Path) -> None:
+    with watched("leaked-canary") as seen:
+        await run(tmp_path, ScriptedPerson("p"), ": leaked-canary; sleep 0.5; sudo true")
+    assert seen
+
+
+@pytest.mark.parametrize("command", ["sudo echo done", "true; sudo echo done", 'bash -c "sudo echo done"'])
+async def test_the_password_reaches_sudo_and_nothing_else(
+    tmp_path: Path, fake_sudo: Path, command: str
+) -> None:
+    person = ScriptedPerson(CANARY)
+    with watched(CANARY) as seen:
+        outcome = await run(tmp_path, person, command)
+    assert (text_of(outcome), outcome.is_error) == ("done", False)
+    assert (tmp_path / "digest").read_text().strip() == hashlib.sha256(CANARY.encode()).hexdigest()
+    assert seen == []
+    assert CANARY[:10] not in person.shown + repr(outcome) + repr(person.events)
+    assert not any(CANARY[:10].encode() in one.read_bytes() for one in tmp_path.rglob("*") if one.is_file())
+    assert list(fake_sudo.iterdir()) == []
+
+
+async def test_the_person_sees_the_command_and_types_unseen(tmp_path: Path, fake_sudo: Path) -> None:
+    person = ScriptedPerson("p")
+    await run(tmp_path, person, "sudo echo \x1b[2J")
+    assert person.boxes == [(Box.SUDO, ["Command:  sudo echo \\x1b[2J"])]
+    (question,) = person.questions
+    assert (question.prompt.strip(), question.hidden, question.initial) == ("[sudo] password:", True, "")
+
+
+async def test_the_password_is_given_once(tmp_path: Path, fake_sudo: Path) -> None:
+    await run(tmp_path, ScriptedPerson(CANARY), "sudo true")
+    assert (tmp_path / "digest").exists()
+    assert (tmp_path / "second").read_text() == ""
+
+
+@pytest.mark.parametrize("answer", ["", None])
+async def test_without_a_password_nothing_runs(tmp_path: Path, fake_sudo: Path, answer: str | None) -> None:
+    outcome = await run(tmp_path, ScriptedPerson(answer), "touch ran; sudo true")
+    assert (outcome.is_error, outcome.delivered) == (True, False)
+    assert text_of(outcome) == "no password was given, so the command was not run"
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_command_that_prints_the_password_is_masked(tmp_path: Path, fake_sudo: Path) -> None:
+    outcome = await run(tmp_path, ScriptedPerson("sesame-open"), '"$SUDO_ASKPASS"; echo " $(sudo true)"')
+    assert "sesame-open" not in text_of(outcome)
+    assert "[hidden]" in text_of(outcome)
+
+
+async def test_another_process_of_the_user_gets_nothing(tmp_path: Path, fake_sudo: Path) -> None:
+    task = asyncio.create_task(run(tmp_path, ScriptedPerson(CANARY), "touch begun; sleep 1; sudo echo done"))
+    async with asyncio.timeout(within(10)):
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.01)
+    (found,) = fake_sudo.rglob("askpass.sock")
+    assert (found.stat().st_mode & 0o777, found.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+    def ask() -> bytes:
+        with socket.socket(socket.AF_UNIX) as peer:
+            peer.settimeout(5)
+            peer.connect(str(found))
+            return peer.recv(100)
+
+    assert await asyncio.to_thread(ask) == b""
+    assert text_of(await task) == "done"
+
+
+async def test_a_cancelled_question_runs_nothing_and_leaves_nothing(tmp_path: Path, fake_sudo: Path) -> None:
+    with pytest.raises(asyncio.CancelledError):
+        await run(tmp_path, ScriptedPerson(asyncio.CancelledError()), "touch ran; sudo true")
+    assert (list(fake_sudo.iterdir()), (tmp_path / "ran").exists()) == ([], False)
+
+
+@pytest.mark.skipif(shutil.which("sudo") is None, reason="sudo is not installed")
+async def test_the_real_sudo_takes_the_askpass_program(tmp_path: Path) -> None:
+    options: Any = ScriptedPerson("wrong-on-purpose")
+    with watched("wrong-on-purpose") as seen:
+        outcome = await run(tmp_path, options, "sudo -k; sudo id -u")
+    assert seen == []
+    assert "wrong-on-purpose" not in text_of(outcome)
+    assert "terminal is required" not in text_of(outcome)

@@ -82,8 +82,8 @@ def process_list(arguments: Mapping[str, Any], _: Path) -> str:
         with suppress(psutil.Error):
             memory = process.info["memory_info"]
             rows.append((process.cpu_percent(), memory.rss if memory else 0, process.info))
-    column = 1 if arguments.get("sort_by") == "memory" else 0
-    rows.sort(key=lambda row: row[column], reverse=True)
+    by_memory = arguments.get("sort_by") == "memory"
+    rows.sort(key=lambda row: float(row[1] if by_memory else row[0]), reverse=True)
     lines = [f"{'PID':>8} {'CPU %':>6} {'MEMORY':>10} {'USER':<12} NAME"]
     for cpu, memory, info in rows[: int(arguments.get("count", 15))]:
         user, name = (

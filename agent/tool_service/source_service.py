@@ -1,0 +1,74 @@
+"""Offers the tools of a source, such as the manager's, to the clients of a tool service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.messages import Tool
+from agent.tool_service.errors import ToolServiceError
+from agent.tool_service.results import CallToolResult
+from agent.tool_source import ToolSource
+from protocol.jsonrpc import INVALID_PARAMS
+
+MayUse = Callable[[Tool], bool]
+"""Whether clients may see and call a tool."""
+
+
+class SourceService:
+    """Answers lists and calls from a source; the source checks the arguments.
+
+    Args:
+        source: where tools come from.
+        may_use: which of them are offered; by default all.
+    """
+
+    def __init__(self, source: ToolSource, may_use: MayUse = lambda _: True) -> None:
+        self._source = source
+        self._may_use = may_use
+        self._names: frozenset[str] = frozenset()
+
+    async def handle_tools_list_request(self, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The result of `tools/list`, in one page."""
+        del params
+        listed = [tool for tool in await self._source.list_tools() if self._may_use(tool)]
+        self._names = frozenset(tool.name for tool in listed)
+        return {
+            "tools": [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "inputSchema": tool.input_schema,
+                    **({"annotations": tool.annotations} if tool.annotations else {}),
+                }
+                for tool in listed
+            ]
+        }
+
+    async def handle_tool_call_request(self, request: Mapping[str, Any]) -> CallToolResult:
+        """The result of `tools/call`.
+
+        Raises:
+            ToolServiceError: the tool is not offered, or the request has another form.
+        """
+        params = request.get("params", request)
+        name = params.get("name") if isinstance(params, Mapping) else None
+        arguments = params.get("arguments") if isinstance(params, Mapping) else None
+        if not isinstance(name, str) or not isinstance(arguments or {}, Mapping):
+            raise ToolServiceError("a name and an object of arguments are needed", INVALID_PARAMS)
+        if name not in self._names:
+            await self.handle_tools_list_request()
+        if name not in self._names:
+            raise ToolServiceError(f"Tool not found or disabled: {name}", INVALID_PARAMS)
+        outcome = await self._source.call(name, arguments or {}, lambda _: None)
+        result: CallToolResult = {"content": [dict(block) for block in outcome.content]}
+        if outcome.is_error:
+            result["isError"] = True
+        if outcome.structured is not None:
+            result["structuredContent"] = outcome.structured
+        return result
+
+    def on_tool_list_changed(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Sources tell no changes: clients see them in their next list."""
+        del handler
+        return lambda: None

@@ -1,0 +1,73 @@
+"""The tools of a source are served to programs and pages; without more, only those that read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from agent.messages import Tool
+from agent.tool_service import ToolServiceError
+from agent.tool_service.client import ToolClient
+from agent.tool_service.endpoint import Serving
+from agent.tool_service.serve import serve_source
+from agent.tool_source import Outcome, SourceState
+
+OBJECT = {"type": "object"}
+
+
+class Source:
+    """Two tools, one of which only reads."""
+
+    name = "source"
+
+    def __init__(self) -> None:
+        self.called: list[tuple[str, Mapping[str, Any]]] = []
+
+    async def list_tools(self) -> Sequence[Tool]:
+        return [Tool("look", "Looks.", OBJECT, {"readOnlyHint": True}), Tool("change", "", OBJECT)]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], on_progress: Callable[[str], None]
+    ) -> Outcome:
+        self.called.append((name, arguments))
+        return Outcome([{"type": "text", "text": name}], is_error=name == "change", structured={"ok": True})
+
+    def state(self) -> SourceState:
+        return SourceState(self.name, "ready")
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@asynccontextmanager
+async def client_of(source: Source, **options: Any) -> AsyncIterator[ToolClient]:
+    announced: asyncio.Future[Serving] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    task = asyncio.create_task(serve_source(source, announced.set_result, stop=stop, **options))
+    address = await announced
+    async with ToolClient(address.address, token=address.token) as client:
+        yield client
+    stop.set()
+    await task
+
+
+async def test_only_tools_that_read_are_offered() -> None:
+    source = Source()
+    async with client_of(source) as client:
+        assert [tool["name"] for tool in await client.list_tools()] == ["look"]
+        result = await client.call_tool("look", {"a": 1})
+        assert result == {"content": [{"type": "text", "text": "look"}], "structuredContent": {"ok": True}}
+        with pytest.raises(ToolServiceError, match="Tool not found or disabled: change"):
+            await client.call_tool("change")
+    assert source.called == [("look", {"a": 1})]
+
+
+async def test_tools_that_change_something_are_offered_by_name() -> None:
+    async with client_of(Source(), allowed=["change"], token="known") as client:
+        assert (await client.call_tool("change"))["isError"] is True
+        with pytest.raises(ToolServiceError, match="look"):
+            await client.call_tool("look")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, Final
@@ -79,11 +78,7 @@ class AskingGuard:
     async def decide(self, call: Call, tool: Tool) -> Decision:
         """See `Guard`."""
         arguments = call.arguments or {}
-        try:
-            decision = self._by_rule(tool, arguments) or await self._asked(tool, arguments)
-        except asyncio.CancelledError:
-            self._record(tool.name, Decision(Verdict.ABORTED, arguments), 0.0, "not run")
-            raise
+        decision = self._by_rule(tool, arguments) or await self._asked(tool, arguments)
         approved = decision.verdict is Verdict.ALLOWED
         self._approved = (tool.name, decision.arguments) if approved else None
         return decision

@@ -39,6 +39,7 @@ class LocalTools:
     """
 
     name = "os_assistant"
+    limits_calls = True
 
     def __init__(self, workspace: Path, settings: AgentSettings, sudo: Sudo) -> None:
         self._workspace = workspace

@@ -58,6 +58,7 @@ class ManagerSource:
 
     name = "manager"
     limits_calls = True
+    limits_calls = True
 
     def __init__(
         self,

@@ -241,6 +241,7 @@ async def test_every_decision_is_one_private_line_without_secrets(tmp_path: Path
     guard.finished(call, await decided(guard, PLAIN, path="x" * 900), seconds=0, failed=None)
     with pytest.raises(asyncio.CancelledError):
         await decided(guard, PLAIN)
+    guard.finished(call, Decision(Verdict.ABORTED, {}), seconds=0, failed=None)
     guard.finished(call, await decided(guard, READS), seconds=2, failed=True)
     audit.close()
     assert secret not in file.read_text()

@@ -58,7 +58,6 @@ class ManagerSource:
 
     name = "manager"
     limits_calls = True
-    limits_calls = True
 
     def __init__(
         self,

@@ -235,10 +235,10 @@ class HttpProvider:
         status = response.status
         if 300 <= status < 400:
             return failures.moved(status)
-        try:
-            body = await clock.within(response.content.read(_LARGEST_ERROR))
-        except (aiohttp.ClientError, OSError):
-            body = b""
+        body = b""
+        with suppress(aiohttp.ClientError, OSError):
+            while len(body) < _LARGEST_ERROR and (chunk := await clock.within(response.content.readany())):
+                body += chunk
         wait_s = retry_after(response.headers, time.time())
         failure = failures.status(status, body, wait_s)
         passes = status in RETRYABLE and not out_of_credit(body) and (wait_s or 0) <= LONGEST_WAIT_S

@@ -308,3 +308,11 @@ async def test_a_server_that_never_answers_a_connection_is_unreachable() -> None
     async with model_server(*[HangUp()] * 4) as server, provider_of("ollama", server) as provider:
         waits(provider)
         assert (await failure(provider)).cause == f"{server.url} cannot be reached: the connection was closed"
+
+
+async def test_an_error_that_arrives_in_pieces_is_read_whole() -> None:
+    body = b'{"error": {"message": "' + b"x" * 40_000 + b'", "code": "insufficient_quota"}}'
+    async with model_server(Refuse(429, body=body)) as server, provider_of("openai", server) as provider:
+        pauses = waits(provider)
+        assert (await failure(provider)).next_step == "check the account with the provider"
+    assert pauses == []

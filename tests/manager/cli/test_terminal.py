@@ -186,7 +186,9 @@ def test_cells_stand_below_their_heads_and_states_have_marks(captures: list[Capt
         head = next(number for number, line in enumerate(lines) if "STATE " in line or "FOUND " in line)
         place = max(lines[head].find("STATE"), lines[head].find("FOUND"))
         rows = [
-            line for line in lines[head + 1 :] if line and not line.startswith((" ", "add one", "no project"))
+            line
+            for line in lines[head + 1 :]
+            if line and not line.startswith((" ", "/", "add one", "no project"))
         ]
         rows = rows[: rows.index("")] if "" in rows else rows
         marks = {at_column(row, place) for row in rows if "tools listed" not in row and "error:" not in row}

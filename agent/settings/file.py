@@ -36,8 +36,15 @@ def load(path: Path) -> Loaded:
     """Read the settings. What does not fit has its default, and is told. A missing file is an empty one."""
     try:
         content = private_files.read(path.resolve(), _LIMIT, private=False) or b""
+    except (private_files.UnsafePathError, OSError) as error:
+        return Loaded(AgentSettings(), (f"{path} cannot be read: {printable(error)}; the defaults hold",))
+    return _loaded(path, content)
+
+
+def _loaded(path: Path, content: bytes) -> Loaded:
+    try:
         document = parse_toml(content.decode())
-    except (private_files.UnsafePathError, OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         return Loaded(AgentSettings(), (f"{path} cannot be read: {printable(error)}; the defaults hold",))
     table = document.get(TABLE, {})
     if not isinstance(table, dict):
@@ -113,7 +120,7 @@ def _checked(name: str, value: Any) -> Any:
     return found
 
 
-def save(path: Path, changes: Mapping[Sequence[str], Any]) -> None:
+def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
     """Change members of the table; comments and everything else stay. The file is written with mode 0600.
 
     Args:
@@ -121,7 +128,7 @@ def save(path: Path, changes: Mapping[Sequence[str], Any]) -> None:
         changes: key below `[agent]`, in parts -> the new value, or None to remove it.
 
     Raises:
-        NotEditable: the file is not TOML, or its table is none.
+        NotEditable: the file is not TOML, its table is none, or a new value does not fit.
         private_files.LockTimeout, private_files.UnsafePathError, OSError: it cannot be written.
     """
     import tomlkit  # noqa: PLC0415  takes long to load, and is rarely needed
@@ -138,7 +145,14 @@ def save(path: Path, changes: Mapping[Sequence[str], Any]) -> None:
                 _put(document, (TABLE, *key), value)
         except (TOMLKitError, tomllib.TOMLDecodeError, TooManyKeysError, TypeError) as error:
             raise NotEditable(f"{path} cannot be changed: {printable(error)}") from error
-        private_files.write(target, tomlkit.dumps(document).encode())
+        content = tomlkit.dumps(document).encode()
+        if wrong := [one for one in _loaded(path, content).problems if _is_about(one, changes)]:
+            raise NotEditable(wrong[0])
+        private_files.write(target, content)
+
+
+def _is_about(problem: str, changes: Mapping[tuple[str, ...], Any]) -> bool:
+    return any(problem.startswith((f"{TABLE}.{key[0]} ", f"{TABLE}.{'.'.join(key[:2])} ")) for key in changes)
 
 
 def _put(document: Any, key: Sequence[str], value: Any) -> None:

@@ -92,7 +92,6 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
             gt=0, le=1, description="Most of the context that tools may take before the model has to search."
         ),
     ] = 0.3
-    debug: Annotated[bool, Meta(description="Log requests and results, without secrets.")] = False
 
     def answer_limit(self, kind: str) -> float:
         """Seconds that a whole reply of a provider of this kind may take."""

@@ -37,6 +37,7 @@ _SECTIONS: Final = {
         "servers": ("servers", "List, restart and sign in to the sources of its tools."),
         "languages": ("languages", "List its language servers, and what is missing."),
         "call": ("call", "Call one of its tools."),
+        "agent": ("agent", "Talk to a model that uses its tools."),
     },
     "Everywhere": {
         "connect": ("connect", "Run as a stdio MCP server, for clients without HTTP support."),

@@ -135,6 +135,14 @@ def test_a_broken_file_is_left_as_it_is(tmp_path: Path) -> None:
     assert path.read_text() == "[agent\n"
 
 
+def test_a_value_that_does_not_fit_is_not_saved(tmp_path: Path) -> None:
+    path = written(tmp_path, "[agent]\nunknown = 1\nloop_limit = 3\n")
+    before = path.read_bytes()
+    with pytest.raises(NotEditable, match="loop_limit"):
+        save(path, {("loop_limit",): 0})
+    assert path.read_bytes() == before
+
+
 def test_a_reply_of_a_local_model_may_take_less_time() -> None:
     assert AgentSettings().answer_limit("ollama") == 120
     assert AgentSettings().answer_limit("openai") == 300

@@ -22,6 +22,7 @@ PAGE: Final = (Path(manager.__file__).parents[1] / "docs" / "cli.md").read_text(
 NOT_RUN: Final = {
     "lmtb service install": "needs systemd; its own tests have a false one",
     "lmtb service uninstall": "needs systemd; its own tests have a false one",
+    "lmtb agent serve": "serves until it is stopped; tests/agent/test_agent_scripts.py runs it",
 }
 SPECIAL: Final = {
     "lmtb trust": ["--yes"],

@@ -70,6 +70,10 @@ VERBS: dict[str, list[tuple[str, ...]]] = {
     "completion": [("bash",)],
     "uninstall": [()],
     "demo": [],
+    "agent": [],
+    "agent serve": [],
+    "agent config": [],
+    "agent list": [],
 }
 """Each verb with the arguments it is captured with."""
 OF_PROJECTS = {"trust", "tools", "servers", "adopt", "doctor"}
@@ -80,6 +84,10 @@ ELSEWHERE = {
     "untrust": "would stop the servers of all captures",
     "connect": "speaks MCP, not to people",
     "demo": "takes as long as all the others",
+    "agent": "has tests at a terminal of its own",
+    "agent serve": "the same",
+    "agent config": "the same",
+    "agent list": "the same",
 }
 """Verbs without a capture here, with the reason."""
 

@@ -65,6 +65,16 @@ class ScreenSession:
         """Press keys."""
         os.write(self._ours, keys.encode())
 
+    def paste(self, text: str) -> None:
+        """Paste a text as terminals do that mark pastes; what the program prints meanwhile is read."""
+        rest = f"\x1b[200~{text}\x1b[201~".encode()
+        while rest:
+            ready, writable, _ = select.select([self._ours], [self._ours], [], within(SHOWN_S))
+            if ready:
+                self._read(0)
+            if writable:
+                rest = rest[os.write(self._ours, rest[:1024]) :]
+
     def resize(self, columns: int, rows: int) -> None:
         """Change the terminal's size."""
         self._screen.resize(rows, columns)

@@ -1,0 +1,23 @@
+"""Runs `python -I -m agent`, which `lmtb agent` does in its place."""
+
+from __future__ import annotations
+
+import sys
+
+from agent.command_line.arguments import read_arguments
+
+
+def main() -> int:
+    """Run what the arguments ask for; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # what a terminal cannot show must not end the program
+            stream.reconfigure(errors="backslashreplace")
+    arguments = read_arguments(sys.argv[1:])
+    from agent.command_line import verbs  # noqa: PLC0415  usage errors need none of it
+
+    return verbs.run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

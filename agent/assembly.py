@@ -1,0 +1,222 @@
+"""Constructs the agent: sources of tools, guard, conversation and session, each made when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from agent.conversation.conversation import Conversation
+from agent.conversation.late_source import LateDiscoverySource, LateSource
+from agent.conversation.toolbox import Toolbox
+from agent.guard.audit import Audit
+from agent.guard.guard import AskingGuard, Mode
+from agent.interaction import Tone
+from agent.model_events import Provider
+from agent.providers.configuration import FILE, WORKSPACE_FOLDER, Configured, configured
+from agent.saved_sessions.saved_sessions import SavedSessions
+from agent.screen.screen import Screen
+from agent.settings.settings import AgentSettings
+from agent.slash_commands.lmtb import answer_of
+from agent.slash_commands.session import Session
+from agent.tool_source import ToolSource
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from agent.keys.lookup import KeyLookup
+
+AUDIT_FILE: Final = "agent-audit.log"
+SESSIONS_FOLDER: Final = "agent-sessions"
+
+
+class Folders(NamedTuple):
+    """The folders of the user's manager."""
+
+    config_dir: Path
+    state_dir: Path
+    runtime_dir: Path
+
+
+class Agent:
+    """One run of the agent in a folder.
+
+    Args:
+        screen: the person, or the program that reads events.
+        settings: those of the user.
+        folders: of the user's manager.
+        workspace: the folder that the agent works in.
+        endpoint: the manager's address, if the settings do not name one.
+        allowed: for a single turn, the tools that may run without a question; None in a session.
+        saves: whether the conversation is saved.
+    """
+
+    def __init__(
+        self,
+        screen: Screen,
+        settings: AgentSettings,
+        folders: Folders,
+        workspace: Path,
+        *,
+        endpoint: str | None = None,
+        allowed: Sequence[str] | None = None,
+        saves: bool = True,
+    ) -> None:
+        self._screen = screen
+        self._folders = folders
+        self._workspace = workspace
+        self._endpoint = endpoint or settings.endpoint
+        self._http: aiohttp.ClientSession | None = None
+        self._providers: dict[str, Provider] = {}
+        self._provider_settings: AgentSettings | None = None
+        self._is_trusted = False
+        self._configured: Configured = configured(settings, folders.config_dir, workspace)
+        for problem in self._configured.problems:
+            screen.notice(problem, Tone.WARNING)
+        settings = self._with_models(settings)
+        warn = partial(screen.notice, tone=Tone.WARNING)
+        self._audit = Audit(folders.state_dir / "logs" / AUDIT_FILE, failed=warn)
+        mode = None if allowed is None else Mode.ONE_SHOT
+        self.guard = AskingGuard(screen, settings, self._audit, mode=mode, allowed=allowed or ())
+        self.toolbox = Toolbox(self._sources(settings))
+        self.saved = SavedSessions(
+            folders.state_dir / SESSIONS_FOLDER, workspace, clock=time.time, chance=_chance, problem=warn
+        )
+        self.conversation = Conversation(
+            self._provider, self.toolbox, self.guard, screen, settings, clock=time.monotonic,
+            workspace=workspace, keep=self.saved.keep if saves else None,
+        )  # fmt: skip
+        self.session = Session(
+            screen, self.conversation, self.toolbox, self.guard, settings,
+            folders.config_dir / "config.toml", partial(answer_of, workspace), self.saved,
+            self._schema_changes,
+        )  # fmt: skip
+
+    def providers(self) -> tuple[str, ...]:
+        """The providers that can be chosen, and `manual`."""
+        return (*self._configured.offered(), "manual")
+
+    async def prepare(self) -> None:
+        """Learn whether the workspace is trusted, if anything depends on it."""
+        file = self._workspace / WORKSPACE_FOLDER / FILE
+        needs_trust = "dotenv" in self.session.settings.key_sources or await asyncio.to_thread(file.exists)
+        if not needs_trust:
+            return
+        trusted = (await self.session.lmtb("trust", "--list")).get("workspaces")
+        roots = (
+            {one.get("root") for one in trusted if isinstance(one, dict)}
+            if isinstance(trusted, list)
+            else set()
+        )
+        self._is_trusted = str(self._workspace) in roots
+        settings = self.session.settings
+        self._configured = await asyncio.to_thread(
+            configured, settings, self._folders.config_dir, self._workspace, trusted=self._is_trusted
+        )
+        self._providers.clear()
+
+    async def warm_up(self) -> None:
+        """Connect and list the tools for the first time, after the prompt is there."""
+        await self.prepare()
+        await asyncio.to_thread(import_module, "aiohttp")
+        await self.toolbox.refresh()
+
+    async def resume_last(self) -> None:
+        """Go on with the last session of this folder, if there is one."""
+        entries = await asyncio.to_thread(self.saved.entries)
+        if not entries:
+            self._screen.notice("there is no saved session of this folder; this is a new one")
+            return
+        messages = await asyncio.to_thread(self.saved.load, entries[0].id)
+        self.conversation.restore(messages)
+        self._screen.notice(f"goes on with {len(messages)} messages of {entries[0].when}")
+
+    async def close(self) -> None:
+        """End everything that runs."""
+        await self.toolbox.close()
+        if self._http is not None:
+            await self._http.close()
+        await asyncio.to_thread(self._audit.close)
+
+    # -- what is made when it is needed -------------------------------------------------------------------
+
+    def _session(self) -> aiohttp.ClientSession:
+        import aiohttp  # noqa: PLC0415  takes longer to load than the prompt may take to appear
+
+        if self._http is None:
+            self._http = aiohttp.ClientSession()
+        return self._http
+
+    def _provider(self, name: str) -> Provider:
+        settings = self.session.settings
+        if self._provider_settings is not settings:
+            self._providers, self._provider_settings = {}, settings
+        if name not in self._providers:
+            self._providers[name] = self._new_provider(name, settings)
+        return self._providers[name]
+
+    def _new_provider(self, name: str, settings: AgentSettings) -> Provider:
+        from agent.providers.factory import make_provider  # noqa: PLC0415  loads aiohttp
+
+        return make_provider(
+            name, settings, self._session(), self._keys(), configurations=self._configured.providers,
+            on_wait=self._screen.activity,
+        )  # fmt: skip
+
+    def _schema_changes(self, schema: Mapping[str, Any]) -> Sequence[str]:
+        """What the chosen provider is not given of a tool's schema."""
+        from agent.providers.factory import schema_changes  # noqa: PLC0415
+
+        provider = self._configured.providers.get(self.conversation.provider)
+        return () if provider is None else schema_changes(provider.kind, schema)
+
+    def _keys(self) -> KeyLookup:
+        import os  # noqa: PLC0415
+
+        from agent.keys.environment import DotEnvKeys, EnvironmentKeys  # noqa: PLC0415
+        from agent.keys.lookup import KeyLookup  # noqa: PLC0415
+        from agent.keys.stored import StoredKeys  # noqa: PLC0415
+
+        makers: Mapping[str, Callable[[], Any]] = {
+            "environment": lambda: EnvironmentKeys(os.environ),
+            "dotenv": lambda: DotEnvKeys(self._workspace / ".env", trusted=self._is_trusted),
+            "store": lambda: StoredKeys(self._folders.runtime_dir),
+        }
+        return KeyLookup([makers[name]() for name in self.session.settings.key_sources])
+
+    def _sources(self, settings: AgentSettings) -> list[ToolSource]:
+        manager = LateDiscoverySource("manager", lambda: self._manager_source(settings))
+        if not settings.local_tools:
+            return [manager]
+        return [manager, LateSource("os_assistant", lambda: self._local_tools(settings))]
+
+    def _manager_source(self, settings: AgentSettings) -> ToolSource:
+        from agent.manager_client.elicitation import Elicitation  # noqa: PLC0415  loads aiohttp
+        from agent.manager_client.source import ManagerSource  # noqa: PLC0415
+
+        elicitation = Elicitation(self._screen, self.guard)
+        return ManagerSource(
+            self._endpoint, str(self._workspace), elicitation, self._session(), tool_s=settings.tool_s
+        )
+
+    def _local_tools(self, settings: AgentSettings) -> ToolSource:
+        from agent.local_tools.source import LocalTools  # noqa: PLC0415
+        from agent.local_tools.sudo import Sudo  # noqa: PLC0415
+
+        return LocalTools(self._workspace, settings, Sudo(self._screen, allowed=settings.sudo == "askpass"))
+
+    def _with_models(self, settings: AgentSettings) -> AgentSettings:
+        """The settings, with the preferred model of a provider where they name none."""
+        known = {name: one.models[0] for name, one in self._configured.providers.items() if one.models}
+        return msgspec.structs.replace(settings, model={**known, **settings.model})
+
+
+def _chance() -> str:
+    return secrets.token_hex(4)

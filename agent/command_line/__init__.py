@@ -1,0 +1,1 @@
+"""The command line of the agent: `lmtb agent`, which runs `python -m agent`."""

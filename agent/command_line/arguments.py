@@ -1,0 +1,71 @@
+"""Reads the words after `lmtb agent`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+USAGE_EXIT: Final = 2
+VERBS: Final = ("session", "serve", "config", "list")
+
+
+class Arguments(argparse.Namespace):
+    """What was asked for. The folders are those of the user's manager."""
+
+    verb: str
+    provider: str | None
+    model: str | None
+    resume: bool
+    prompt: str | None
+    json: bool
+    allow: list[str]
+    port: int
+    origin: list[str]
+    imported: Path | None
+    endpoint: str | None
+    config_dir: Path
+    state_dir: Path
+    runtime_dir: Path
+
+
+def read_arguments(words: Sequence[str]) -> Arguments:
+    """The arguments. Wrong ones end the program with exit code 2 and the usage."""
+    parser = argparse.ArgumentParser(
+        prog="lmtb agent",
+        description="Talk to a model that uses the tools of the project in the current folder.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "verb", nargs="?", default="session", choices=VERBS,
+        help="session (default); serve: offer the tools over WebSockets; config: choose provider and model; "
+        "list: the tools",
+    )  # fmt: skip
+    parser.add_argument("--provider", metavar="P", help="the provider, instead of default_provider")
+    parser.add_argument("--model", metavar="M", help="the model, instead of the configured one")
+    parser.add_argument(
+        "--continue", dest="resume", action="store_true", help="go on with the last session of this folder"
+    )
+    parser.add_argument("-p", "--prompt", metavar="TEXT", help="run one turn with this text, and end")
+    parser.add_argument("--json", action="store_true", help="with -p: one event a line; else one object")
+    parser.add_argument(
+        "--allow", metavar="NAME", action="append", default=[],
+        help="with -p: a tool that may run without a question; with serve: one that is offered",
+    )  # fmt: skip
+    parser.add_argument("--port", type=int, default=0, help="with serve: the port; by default a free one")
+    parser.add_argument(
+        "--origin", action="append", default=[], help="with serve: a web page that may connect"
+    )
+    parser.add_argument(
+        "--import", dest="imported", metavar="FILE", type=Path, help="with config: take over an .ollmcpc.json"
+    )
+    parser.add_argument("--endpoint", help=argparse.SUPPRESS)
+    for folder in ("config", "state", "runtime"):
+        parser.add_argument(f"--{folder}-dir", type=Path, required=True, help=argparse.SUPPRESS)
+    found = parser.parse_args(words, namespace=Arguments())
+    if found.prompt is None and found.allow and found.verb != "serve":
+        parser.error("--allow needs -p TEXT: in a session you are asked")
+    if found.imported is not None and found.verb != "config":
+        parser.error("--import belongs to: lmtb agent config --import FILE")
+    return found

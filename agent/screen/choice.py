@@ -1,0 +1,31 @@
+"""Chooses how the agent is shown, by what its standard streams are and what the environment wishes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from agent.screen.interrupts import Interrupts
+from agent.screen.json_screen import JsonScreen
+from agent.screen.line_input import LineInput
+from agent.screen.plain_screen import PlainScreen
+from agent.screen.screen import Completions, Screen
+from host.terminal.colour import has_colour
+
+
+def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Screen, Callable[[], None]]:
+    """The screen of a session, and what a SIGINT between turns does to it."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if is_terminal and has_colour(sys.stdout):
+        from agent.screen.terminal_screen import TerminalScreen  # noqa: PLC0415  pipes do not need it
+
+        return TerminalScreen(interrupts, completions), lambda: None
+    given = LineInput(sys.stdin.fileno())
+    return PlainScreen(sys.stdout, sys.stdout, given, asks=is_terminal), given.interrupt
+
+
+def one_shot_screen(*, as_json: bool) -> Screen:
+    """The screen of one turn: the reply on standard output, the rest on standard error; nobody is asked."""
+    if as_json:
+        return JsonScreen(sys.stdout)
+    return PlainScreen(sys.stdout, sys.stderr, None, asks=False)

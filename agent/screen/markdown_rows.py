@@ -1,0 +1,70 @@
+"""Renders whole blocks of Markdown, by rich, as rows of a fixed width with colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.segment import Segment
+
+
+def rows_of_block(markdown: str, columns: int) -> list[str]:
+    """The rows of a block, each filled up to this many columns. The text holds no control characters."""
+    rows = _rows(_markdown()(markdown, hyperlinks=False), columns)
+    while rows and not _text(rows[-1]).strip():
+        rows.pop()
+    while rows and not _text(rows[0]).strip():
+        rows.pop(0)
+    return [_escaped(row) for row in rows]
+
+
+def _text(row: Sequence[Segment]) -> str:
+    return "".join(one.text for one in row)
+
+
+def _rows(what: Any, columns: int) -> list[list[Segment]]:
+    console = _console()
+    return console.render_lines(what, console.options.update(width=columns), pad=True)
+
+
+def _escaped(row: Sequence[Segment]) -> str:
+    from rich.segment import Segments  # noqa: PLC0415
+
+    console = _console()
+    with console.capture() as captured:
+        console.print(Segments(row), end="")
+    return captured.get()
+
+
+@cache
+def _console() -> Console:
+    import io  # noqa: PLC0415
+
+    from rich.console import Console  # noqa: PLC0415  the first reply needs it, not the prompt
+
+    return Console(
+        file=io.StringIO(), force_terminal=True, color_system="standard", markup=False, emoji=False,
+        highlight=False, legacy_windows=False, width=1000,
+    )  # fmt: skip
+
+
+@cache
+def _markdown() -> type[Markdown]:
+    from rich.markdown import Heading, Markdown  # noqa: PLC0415  takes long to load
+    from rich.text import Text  # noqa: PLC0415
+
+    class PlainHeading(Heading):
+        """A heading at the left, without a box."""
+
+        def __rich_console__(self, *_: Any) -> Any:
+            self.text.justify = "left"
+            yield Text.assemble(self.text, style="bold")
+
+    class OurMarkdown(Markdown):
+        elements = {**Markdown.elements, "heading_open": PlainHeading}  # noqa: RUF012
+
+    return OurMarkdown

@@ -1,0 +1,84 @@
+"""The state of a session that commands change: provider, mode, guard, settings, and what they act on."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agent.guard.guard import Mode
+from agent.messages import Result
+from agent.screen.screen import Screen
+from agent.settings.settings import MANUAL, AgentSettings
+
+if TYPE_CHECKING:
+    from agent.conversation.conversation import Conversation
+    from agent.conversation.toolbox import Toolbox
+    from agent.guard.guard import AskingGuard
+    from agent.saved_sessions.saved_sessions import SavedSessions
+
+Verb = Callable[..., Awaitable[dict[str, Any]]]
+"""Runs a verb of `lmtb` in the session's folder; its JSON object."""
+SchemaChanges = Callable[[Mapping[str, Any]], Sequence[str]]
+"""What the chosen provider changes of a tool's schema."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One session of the agent.
+
+    Attributes:
+        settings: as they are now, with what was changed in this session.
+        is_manual: whether inputs are tools to call, without a model.
+        has_left: whether the session is to end.
+        last: the last result of a tool in manual mode, whole.
+        asks: whether calls of a model are asked about.
+    """
+
+    screen: Screen
+    conversation: Conversation
+    toolbox: Toolbox
+    guard: AskingGuard
+    settings: AgentSettings
+    config_file: Path
+    lmtb: Verb
+    saved: SavedSessions
+    schema_changes: SchemaChanges
+    is_manual: bool = False
+    has_left: bool = False
+    last: Result | None = None
+    asks: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.asks = self.settings.human_in_loop
+        if self.settings.default_provider == MANUAL:
+            self.choose(MANUAL)
+
+    @property
+    def state_line(self) -> str:
+        """The line above the prompt."""
+        model = self.conversation.model or f"none ({self.conversation.provider})"
+        name = MANUAL if self.is_manual else model
+        line = f"MODEL: {name} | HIL: {'ACTIVE' if self.asks else 'OFF'}"
+        context = "" if self.is_manual else self.conversation.context_line.partition(":")[0]
+        return f"{line} | {context}" if context else line
+
+    def modes(self) -> list[str]:
+        """What `/mode` goes through, in its order."""
+        named = (*self.settings.model, *self.settings.providers, self.settings.default_provider)
+        usable = self.settings.provider_names()
+        further = [name for name in dict.fromkeys(named) if name in usable]
+        return list(dict.fromkeys([MANUAL, "ollama", "gemini", *further]))
+
+    def choose(self, mode: str) -> None:
+        """Use a provider, or manual mode. The history stays."""
+        self.is_manual = mode == MANUAL
+        if not self.is_manual:
+            self.conversation.choose(mode)
+        self.ask(self.asks)
+
+    def ask(self, on: bool) -> None:
+        """Ask about calls of a model, or let them run. A call that the person enters is never asked about."""
+        self.asks = on
+        self.guard.mode = Mode.MANUAL if self.is_manual else Mode.ASK if on else Mode.OFF

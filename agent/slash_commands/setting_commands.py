@@ -1,0 +1,79 @@
+"""The command `/config`: shows the settings, changes one, and saves it for later sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from agent.interaction import Tone
+from agent.settings.file import NotEditable, load, save
+from agent.settings.settings import FIELDS, AgentSettings, default, description
+from agent.slash_commands.session import Session
+from agent.slash_commands.tables import table
+from host.near_names import did_you_mean
+from host.private_files import LockTimeout, UnsafePathError
+from host.terminal.views import Column, Kind
+
+_REMOVED: Final = "default"
+"""The word that removes a setting from the file."""
+
+
+async def config(session: Session, argument: str) -> None:
+    """Show all settings, show one, or change one. Conversation and provider stay as they are."""
+    key, _, value = argument.partition(" ")
+    name = key.partition(".")[0]
+    if not key:
+        session.screen.lines([*_settings(session.settings), f"in [agent] of {session.config_file}"])
+    elif name not in FIELDS:
+        session.screen.notice(f"there is no setting {key}{did_you_mean(key, FIELDS)}", Tone.WARNING)
+    elif not value:
+        session.screen.lines([f"{name} = {shown(getattr(session.settings, name))}", description(name)])
+    else:
+        await _change(session, tuple(key.split(".")), value.strip())
+
+
+def shown(value: Any) -> str:
+    """A value as TOML writes it, nearly; `automatic` for none."""
+    return "automatic" if value is None else msgspec.json.encode(value).decode()
+
+
+def _settings(settings: AgentSettings) -> list[str]:
+    rows = [
+        (name, shown(value), None if value == default(name) else "changed")
+        for name in FIELDS
+        for value in [getattr(settings, name)]
+    ]
+    return table((Column("SETTING", Kind.NAME), Column("VALUE"), Column("")), rows)
+
+
+async def _change(session: Session, key: tuple[str, ...], text: str) -> None:
+    value = None if text == _REMOVED else _value(text)
+    try:
+        loaded = await asyncio.to_thread(_saved, session.config_file, key, value)
+    except (NotEditable, LockTimeout, UnsafePathError, OSError) as error:
+        session.screen.notice(f"not saved: {error}", Tone.ERROR)
+        return
+    model = {**session.settings.model, **loaded.model}
+    loaded = session.settings = msgspec.structs.replace(loaded, model=model)
+    session.conversation.configure(loaded)
+    if key == ("human_in_loop",):
+        session.ask(loaded.human_in_loop)
+    if key[0] == "model" and key[-1] == session.conversation.provider:
+        session.conversation.choose(session.conversation.provider)
+    session.screen.notice(f"{'.'.join(key)} = {'default' if value is None else shown(value)}, saved")
+
+
+def _value(text: str) -> Any:
+    """What was typed, as JSON where it is; anything else is a text."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return text
+
+
+def _saved(path: Path, key: tuple[str, ...], value: Any) -> AgentSettings:
+    save(path, {key: value})
+    return load(path).settings

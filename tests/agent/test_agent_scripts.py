@@ -1,0 +1,209 @@
+"""The agent in scripts and pipes: exit codes, events, plain text, and every dialect of models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.tool_service.client import ToolClient
+from support.processes.agent_desk import agent_desk
+from support.processes.manager_process import ManagerProcess, running_manager
+from support.servers.model_formats.steps import Reply, call, say
+from support.servers.model_server import Refuse
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerProcess]:
+    with running_manager(tmp_path_factory.mktemp("user")) as running:
+        yield running
+
+
+def command(text: str) -> Reply:
+    return call("os_assistant_run_shell_command", {"command": text})
+
+
+@pytest.mark.parametrize("dialect", ["ollama", "openai", "anthropic", "gemini"])
+def test_a_model_of_each_dialect_uses_the_projects_tools(
+    manager: ManagerProcess, tmp_path: Path, dialect: str
+) -> None:
+    turns = (call("lm_readFile", {"filePath": "note.txt"}), say("It says ", "hello."))
+    with agent_desk(manager, tmp_path, *turns, dialect=dialect, piece=97) as desk:
+        (desk.project / "note.txt").write_text("hello from the project\n")
+        ended = desk.run("-p", "what does note.txt say?")
+        assert (ended.code, ended.out) == (0, "It says hello.\n"), ended.err
+        assert "hello from the project" in desk.model.requests[1].results[0]
+        assert "SYSTEM OUTPUT LOG" in ended.err
+        assert "\x1b" not in ended.out + ended.err
+
+
+def test_events_are_one_object_a_line(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (call("lm_readFile", {"filePath": "nothing.txt"}), say("There is none."))
+    with agent_desk(manager, tmp_path, *turns) as desk:
+        ended = desk.run("-p", "read nothing.txt", "--json")
+        assert ended.code == 0, ended.err
+        kinds = [event["type"] for event in ended.events]
+        assert kinds[-1] == "outcome"
+        assert kinds.index("call") < kinds.index("result") < kinds.index("delta")
+        assert ended.events[-1]["outcome"] == "completed"
+        [result] = [event for event in ended.events if event["type"] == "result"]
+        assert result["isError"] is True
+        assert (
+            "".join(event["text"] for event in ended.events if event["type"] == "delta") == "There is none."
+        )
+
+
+def test_a_call_that_changes_something_needs_to_be_allowed(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (command("touch made"), say("a"), command("touch made"), say("b"))
+    with agent_desk(manager, tmp_path, *turns) as desk:
+        assert desk.run("-p", "make it").code == 0
+        assert not (desk.project / "made").exists()
+        assert "--allow" in desk.model.requests[1].results[0]
+        assert desk.run("-p", "make it", "--allow", "os_assistant_run_shell_command").code == 0
+        assert (desk.project / "made").exists()
+        assert [line["decision"] for line in desk.audit()][-2:] == ["DENIED", "ALLOWED"]
+
+
+def test_a_model_that_calls_for_ever_ends_with_its_own_exit_code(
+    manager: ManagerProcess, tmp_path: Path
+) -> None:
+    turns = [call("calculator", {"expression": f"1 + {number}"}) for number in range(9)]
+    with agent_desk(manager, tmp_path, *turns, settings="loop_limit = 3") as desk:
+        ended = desk.run("-p", "count", "--json")
+        assert ended.code == 3
+        assert ended.events[-1]["outcome"] == "limit_reached"
+        assert len(desk.model.requests) == 3
+
+
+def test_a_provider_that_refuses_is_told_in_one_line(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, Refuse(404, "model 'tiny' not found")) as desk:
+        ended = desk.run("-p", "hello")
+        assert (ended.code, ended.out) == (4, "")
+        assert "ollama" in ended.err
+        assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--nonsense",),
+        ("nonsense",),
+        ("--allow", "x"),
+        ("--json",),
+        ("-p",),
+        ("--provider", "nobody", "-p", "x"),
+    ],
+)
+def test_wrong_usage_has_exit_code_2(manager: ManagerProcess, tmp_path: Path, words: tuple[str, ...]) -> None:
+    with agent_desk(manager, tmp_path) as desk:
+        ended = desk.run(*words)
+        assert ended.code == 2, ended
+        assert desk.model.requests == []
+
+
+def test_a_session_in_a_pipe_is_plain_text(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (command("touch made"), say("**bold**\n\n- item"))
+    with agent_desk(manager, tmp_path, *turns) as desk:
+        ended = desk.run(typed="/help\nmake it\n/last\n")
+        assert ended.code == 0
+        assert "/servers" in ended.out
+        assert "GUARD - ACTION PENDING\n" in ended.out
+        assert "**bold**" in ended.out
+        assert "\x1b" not in ended.out
+        assert "│" not in ended.out
+        assert not (desk.project / "made").exists()
+        assert "User denied execution" in desk.model.requests[1].results[0]
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_terminal_without_colours_gets_no_escape_codes(
+    manager: ManagerProcess, tmp_path: Path, env: dict[str, str]
+) -> None:
+    with agent_desk(manager, tmp_path, command("touch made"), say("All done.")) as desk:
+        desk.environ.update(env)
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            terminal.press("make it\n")
+            terminal.sees("Execute? ([y]/n):")
+            terminal.press("y\n")
+            terminal.sees("All done.")
+            terminal.press("/quit\n")
+            assert terminal.ended() == 0
+            assert b"\x1b" not in terminal.printed
+        assert (desk.project / "made").exists()
+
+
+def test_the_tools_are_listed(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path) as desk:
+        names = desk.run("list").out.split()
+        assert {"lm_readFile", "calculator", "os_assistant_run_shell_command"} <= set(names)
+        listed = json.loads(desk.run("list", "--json").out)
+        assert {tool["name"] for tool in listed["tools"]} == set(names)
+        assert listed["sources"]["manager"]["state"] == "ready"
+
+
+def test_a_session_is_continued(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, say("Nice to meet you."), say("You are Ada.")) as desk:
+        assert desk.run("-p", "I am Ada").code == 0
+        assert desk.run("--continue", "-p", "who am I?").out == "You are Ada.\n"
+        texts = [message["content"] for message in desk.model.requests[1].body["messages"]]
+        assert texts[-3:] == ["I am Ada", "Nice to meet you.", "who am I?"]
+
+
+def test_the_configuration_of_ollmcpc_is_taken_over(manager: ManagerProcess, tmp_path: Path) -> None:
+    old = tmp_path / "old.json"
+    servers = [{"name": "clock", "command": "date -u", "enabled": False}, {"command": "x"}]
+    old.write_text(
+        json.dumps(
+            {
+                "default_provider": "gemini",
+                "gemini_model": "flash",
+                "gemini_api_key": "canary-4711",
+                "servers": servers,
+            }
+        )
+    )
+    with agent_desk(manager, tmp_path) as desk:
+        ended = desk.run("config", "--import", str(old))
+        assert ended.code == 0, ended
+        assert "server 2 has no name or no command" in ended.out
+        settings = json.loads(desk.run("config", "--json").out)["settings"]
+        assert (settings["default_provider"], settings["model"]["gemini"]) == ("gemini", "flash")
+        workspace_file = desk.config_file.with_name("workspace.toml").read_text()
+        assert 'namespace = "clock"' in workspace_file
+        assert "enabled = false" in workspace_file
+        stored = manager.lmtb("secrets", "list", "--json")
+        assert "gemini" in json.loads(stored.stdout)["keys"]
+        files = [path for path in desk.config_file.parent.rglob("*") if path.is_file()]
+        assert all(b"canary-4711" not in path.read_bytes() for path in files)
+
+
+def test_tools_are_offered_over_websockets_until_it_is_stopped(
+    manager: ManagerProcess, tmp_path: Path
+) -> None:
+    with agent_desk(manager, tmp_path) as desk:
+        command_line = [sys.executable, "-I", "-m", "manager", "agent", "serve", "--json"]
+        process = subprocess.Popen(command_line, env=desk.environ, cwd=desk.project, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            served = json.loads(process.stdout.readline())
+            names = asyncio.run(_offered(served["address"], served["token"]))
+            assert "lm_readFile" in names
+        finally:
+            process.send_signal(signal.SIGTERM)
+            code = process.wait(30)
+            process.stdout.close()
+        assert code == 0
+
+
+async def _offered(address: str, token: str) -> set[str]:
+    async with ToolClient(address, token=token) as client:
+        return {tool["name"] for tool in await client.list_tools()}

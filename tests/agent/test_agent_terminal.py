@@ -1,0 +1,260 @@
+"""The agent at a real terminal, with a real manager and workspace server and a scripted model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.processes.agent_desk import PROMPT, agent_desk
+from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.screen_session import ScreenSession
+from support.servers.model_formats.steps import Reply, call, say
+from support.servers.model_server import Broken
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerProcess]:
+    with running_manager(tmp_path_factory.mktemp("user")) as running:
+        yield running
+
+
+def command(text: str) -> Reply:
+    return call("os_assistant_run_shell_command", {"command": text})
+
+
+def prompts(terminal: ScreenSession) -> str:
+    """Wait for the prompt at the end of the screen."""
+    return terminal.see(lambda shown: shown.rstrip().endswith(PROMPT), "a prompt")
+
+
+def test_a_model_reads_a_file_and_its_reply_is_rendered(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (
+        call("lm_readFile", {"filePath": "note.txt"}),
+        say("It says **good", " morning** 日本.\n\n", "- one\n"),
+    )
+    with agent_desk(manager, tmp_path, *turns) as desk:
+        (desk.project / "note.txt").write_text("good morning\n")
+        with desk.agent() as terminal:
+            terminal.sees("MODEL: tiny | HIL: ACTIVE")
+            terminal.press("what does note.txt say?\r")
+            shown = terminal.sees("• one")
+            assert "╭─ SYSTEM OUTPUT LOG ─" in shown
+            assert "│ It says good morning" in shown
+            assert "**" not in shown
+            prompts(terminal)
+            terminal.press("/quit\r")
+            assert terminal.ended() == 0
+        assert "good morning" in desk.model.requests[1].results[0]
+        assert [line["decision"] for line in desk.audit()][-1:] == ["AUTO"]
+
+
+@pytest.mark.parametrize(("answer", "runs"), [("\r", True), ("n\r", False)])
+def test_a_command_runs_only_after_a_yes(
+    manager: ManagerProcess, tmp_path: Path, answer: str, runs: bool
+) -> None:
+    with agent_desk(manager, tmp_path, command("touch made"), say("Done so far.")) as desk:
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            terminal.press("make it\r")
+            shown = terminal.sees("Execute? ([y]/n):")
+            assert '│ Inputs:  {"command":"touch made"}' in shown.replace('": "', '":"')
+            assert not (desk.project / "made").exists()
+            terminal.press(answer)
+            terminal.sees("Done so far.")
+            assert (desk.project / "made").exists() is runs
+        [result] = desk.model.requests[1].results
+        assert ("User denied execution" in result) is not runs
+
+
+def test_what_is_typed_before_a_question_does_not_answer_it(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, command("rm -f x"), say("Over.")) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("clean up\ry\ry\r")
+        terminal.sees("Execute? (y/[n]):")
+        terminal.press("\r")
+        terminal.sees("Over.")
+        assert "User denied execution" in desk.model.requests[1].results[0]
+
+
+def test_ctrl_c_cancels_a_reply_and_the_session_goes_on(manager: ManagerProcess, tmp_path: Path) -> None:
+    silent = Broken(say("never ", "comes"), after=0, how="silent")
+    with agent_desk(manager, tmp_path, silent, say("Here I am.")) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("hello\r")
+        terminal.see(lambda shown: "Ctrl-C cancels" in shown and bool(desk.model.requests), "a request")
+        terminal.press("\x03")
+        terminal.sees("cancelled")
+        prompts(terminal)
+        time.sleep(2.1)  # a second Ctrl-C within two seconds leaves
+        terminal.press("again\r")
+        terminal.sees("Here I am.")
+        prompts(terminal)
+        terminal.press("\x03")
+        terminal.sees("press Ctrl-C again to leave")
+        terminal.press("\x03")
+        assert terminal.ended() == 130
+
+
+def test_ctrl_c_in_a_question_cancels_the_turn(manager: ManagerProcess, tmp_path: Path) -> None:
+    with (
+        agent_desk(manager, tmp_path, command("touch made"), say("unused")) as desk,
+        desk.agent() as terminal,
+    ):
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("make it\r")
+        terminal.sees("Execute?")
+        terminal.press("\x03")
+        terminal.sees("cancelled")
+        prompts(terminal)
+        assert not (desk.project / "made").exists()
+        assert len(desk.model.requests) == 1
+
+
+def test_ctrl_c_ends_a_command_with_all_it_started(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, command("touch began; sleep 60; touch ended"), say("x")) as desk:
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            terminal.press("wait\r")
+            terminal.sees("Execute?")
+            terminal.press("y\r")
+            terminal.see(lambda _: (desk.project / "began").exists(), "the command")
+            terminal.press("\x03")
+            terminal.sees("cancelled")
+            prompts(terminal)
+            time.sleep(0.1)
+            terminal.press("\x03\x03")
+            assert terminal.ended() == 130
+        assert not (desk.project / "ended").exists()
+
+
+def test_ctrl_c_twice_in_a_turn_leaves(manager: ManagerProcess, tmp_path: Path) -> None:
+    silent = Broken(say("never"), after=0, how="silent")
+    with agent_desk(manager, tmp_path, silent) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("hello\r")
+        terminal.see(lambda shown: "Ctrl-C cancels" in shown and bool(desk.model.requests), "a request")
+        terminal.press("\x03")
+        terminal.sees("cancelled")
+        terminal.press("\x03")
+        assert terminal.ended() == 130
+
+
+def test_the_end_of_input_leaves(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        before = terminal.modes()
+        terminal.press("\x04")
+        assert terminal.ended() == 0
+        assert before[3] != 0
+        assert "Traceback" not in terminal.printed.decode(errors="replace")
+
+
+def test_a_paste_of_a_mebibyte_reaches_the_model_whole(manager: ManagerProcess, tmp_path: Path) -> None:
+    text = "".join(f"line {number} of the pasted text\n" for number in range(40_000))[: 1024 * 1024]
+    with agent_desk(manager, tmp_path, say("A long text."), settings="context_tokens = 2000000") as desk:
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            prompts(terminal)
+            terminal.paste(text)
+            terminal.sees("[paste 1: 1,048,576 characters]")
+            terminal.press(" what is it?\r")
+            terminal.sees("A long text.")
+        [request] = desk.model.requests
+        assert request.body["messages"][-1]["content"] == f"{text} what is it?"
+
+
+def test_a_paste_of_some_lines_is_one_input(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, say("Two lines.")) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        prompts(terminal)
+        terminal.paste("one\r\ntwo")
+        terminal.see(lambda shown: "two" in shown, "the paste")
+        terminal.press("\r")
+        terminal.sees("Two lines.")
+        assert desk.model.requests[0].body["messages"][-1]["content"] == "one\ntwo"
+
+
+def test_hostile_output_of_a_tool_cannot_act_on_the_terminal(manager: ManagerProcess, tmp_path: Path) -> None:
+    hostile = "\x1b[2J\x1b]0;owned\x07\x1b[8mhidden\x9b31m\u202etxt.exe"
+    turns = (call("lm_readFile", {"filePath": "evil.txt"}), say("\x1b[3J\x1b]52;c;AAAA\x07 seen"))
+    with agent_desk(manager, tmp_path, *turns) as desk:
+        (desk.project / "evil.txt").write_text(hostile)
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            terminal.press("look\r")
+            terminal.sees("seen")
+            prompts(terminal)
+            printed = terminal.printed
+        for sequence in (b"\x1b[3J", b"\x1b]", b"\x1b[8m", b"\x07", "\u202e".encode(), "\x9b".encode()):
+            assert sequence not in printed, sequence
+
+
+def test_arguments_cannot_redraw_the_box_that_asks(manager: ManagerProcess, tmp_path: Path) -> None:
+    evil = call("os_assistant_run_shell_command", {"command": "echo \x1b[1A\x1b[2K harmless\nrm -rf \u202ex"})
+    with agent_desk(manager, tmp_path, evil, say("no")) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("go\r")
+        shown = terminal.sees("Execute? (y/[n]):")
+        assert "rm -rf" in shown
+        assert "\\u001b[1A" in shown or "\\x1b[1A" in shown
+        terminal.press("\r")
+        terminal.sees("│ no")
+
+
+def test_a_terminal_that_is_resized_keeps_its_boxes(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (say("word " * 40), say("short " * 30))
+    with agent_desk(manager, tmp_path, *turns) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("a\r")
+        terminal.see(lambda shown: "word" in shown and "╯" in shown, "the reply")
+        terminal.resize(50, 20)
+        prompts(terminal)
+        terminal.press("b\r")
+        terminal.see(lambda shown: "short" in shown and shown.rstrip().endswith(PROMPT), "the reply")
+        tops = [line for line in terminal.lines if line.startswith("╭─ ASSISTANT")]
+        assert len(tops[-1]) == 50
+
+
+def test_tools_are_called_without_a_model(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, settings="human_in_loop = true") as desk:
+        (desk.project / "note.txt").write_text("by hand\n")
+        with desk.agent("--provider", "manual") as terminal:
+            terminal.sees("MODEL: manual | HIL: ACTIVE")
+            terminal.press("\r")
+            terminal.see(lambda shown: "1. " in shown and "lm_readFile" in shown, "the menu")
+            terminal.press("lm_readFile\r")
+            terminal.sees("Arguments of lm_readFile:")
+            terminal.press("note.txt\r")
+            terminal.sees("by hand")
+            prompts(terminal)
+            terminal.press("0\r")
+            prompts(terminal)
+        assert desk.model.requests == []
+
+
+def test_commands_show_and_change_the_session(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path) as desk, desk.agent(rows=40) as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("/hil\r")
+        terminal.sees("HIL: OFF")
+        terminal.press("/mode\r")
+        terminal.sees("gemini: no model is chosen")
+        terminal.press("/mode\r")
+        terminal.sees("MODEL: manual")
+        terminal.press("/mode ollama\r")
+        terminal.sees("ollama: tiny")
+        terminal.press("/hlep\r")
+        terminal.sees("did you mean /help?")
+        terminal.press("/config loop_limit 7\r")
+        terminal.sees("loop_limit = 7, saved")
+        terminal.press("/toggle os_assistant\r")
+        terminal.sees("os_assistant is off")
+        terminal.press("/servers\r")
+        terminal.see(lambda shown: "DISABLED" in shown and "manager" in shown, "the sources")
+        assert "loop_limit = 7" in desk.config_file.read_text()
+        assert desk.model.requests == []

@@ -10,11 +10,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from manager.admin import log_page
 from manager.admin.allocate import allocate_routes
 from manager.admin.measures import MeasuresSnapshot, TakeSnapshot
 from manager.admin.services import Services
 from manager.admin.status import log_payload
 from manager.http import lazy_aiohttp as web
+from manager.log import recent_lines
 from protocol import jsonrpc
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def diagnosis_routes(
     shown = {
         "/metrics": _metrics_handler(measures),
         "/mcp/status": _negotiated(_shows(status), page),
-        "/mcp/log": _shows(log_payload),
+        "/mcp/log": _negotiated(_shows(log_payload), _log_page),
         "/mcp/health": _shows(lambda: {"ok": True}),
     }
     paths = {path: shown[path] for path in shown}
@@ -94,6 +96,11 @@ def _wants_html(request: web.Request) -> bool:
     if wanted in ("html", "json"):
         return wanted == "html"
     return "text/html" in request.headers.get("Accept", "").lower()
+
+
+async def _log_page(_: web.Request) -> web.Response:
+    policy = {"Content-Security-Policy": log_page.POLICY}
+    return web.Response(text=log_page.render(recent_lines), content_type="text/html", headers=policy)
 
 
 def _shows(payload: Callable[[], dict[str, Any]]) -> Handler:

@@ -19,6 +19,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from manager.admin import log_page
 from manager.admin.routes import make_app
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from manager.routing.request_heads.request_metadata import METHODS
@@ -140,6 +141,19 @@ async def test_a_wrong_method_is_405_with_a_true_allow(method: str, served: Serv
         reply = await served.send(method, path)
         assert (reply.status, reply.headers["allow"]) == (405, ", ".join(sorted(allowed))), path
         assert_guarded(reply)
+
+
+@pytest.mark.parametrize("path", ["/mcp/log", "/mcp/log/"])
+async def test_the_log_is_a_page_for_browsers(path: str, served: Served) -> None:
+    browser = "Accept: text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"
+    for target, field in ((path, browser), (f"{path}?format=html", "Accept: */*")):
+        page = await served.send("GET", target, field)
+        assert page.status == 200
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.headers["content-security-policy"] == log_page.POLICY
+        assert (page.headers["cache-control"], page.headers["x-frame-options"]) == ("no-store", "DENY")
+    for target, field in ((path, "Accept: */*"), (f"{path}?format=json", browser)):
+        assert json.loads((await served.send("GET", target, field)).body)["ok"] is True
 
 
 @pytest.mark.parametrize("path", UNKNOWN)

@@ -55,6 +55,11 @@ EXPECTED = {
     "/mcp/health": {"GET"},
     "/metrics": {"GET"},
     "/allocate": {"POST"},
+    "/page/page.css": {"GET"},
+    "/page/page.js": {"GET"},
+    "/page/changes": {"GET"},
+    "/page/session": {"POST"},
+    "/page/action": {"POST"},
 }
 ROUTES = [(method, path) for path, methods in EXPECTED.items() for method in sorted(methods)]
 UNKNOWN = (

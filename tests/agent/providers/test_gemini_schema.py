@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.providers.dialects.gemini_schema import KEPT, RULES, converted
+from agent.providers.dialects.gemini_rules import KEPT, RULES
+from agent.providers.dialects.gemini_schema import converted
 from agent.providers.factory import schema_changes
 
 TEXT = {"type": "string"}

@@ -80,6 +80,7 @@ class Reason(Enum):
         "question_unanswered",
         "check whether the call took effect; repeat it when the user can answer its question",
     )
+    CALL_STOPPED = (47123, "call_stopped", "ask the user what to do instead; the call may have taken effect")
     TOOL_NOT_FOUND = (
         jsonrpc.INVALID_PARAMS,
         "tool_not_found",

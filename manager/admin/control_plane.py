@@ -31,11 +31,14 @@ from protocol.internal.registration import Allocate, Heartbeat
 
 SERVER_TIMEOUT_S: Final = 30.0
 MAX_ANSWER: Final = 16 * 1024 * 1024
-_REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
-    "inspect": (b"GET", names.INSPECT_PATH.encode()),
-    "refresh": (b"POST", names.REFRESH_PATH.encode()),
-    "calls": (b"GET", names.CALLS_PATH.encode()),
+_REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes, str]]] = {
+    "inspect": (b"GET", names.INSPECT_PATH.encode(), "source"),
+    "refresh": (b"POST", names.REFRESH_PATH.encode(), "source"),
+    "calls": (b"GET", names.CALLS_PATH.encode(), "source"),
+    "stop_call": (b"POST", names.STOP_CALL_PATH.encode(), "number"),
 }
+"""Method and path of each request, and the name of its subject in the query."""
+_START_NONE: Final[frozenset[ServerQuestion]] = frozenset({"calls", "stop_call"})
 
 
 @dataclass(slots=True)
@@ -135,10 +138,10 @@ class ControlPlane:
             return CwdProblem(CwdProblemKind(found.details["problem"]))
         return None
 
-    async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
+    async def ask_server(self, cwd: str, ask: ServerQuestion, subject: str | None) -> bytes | Refusal:
         """Send a request to the server of a folder's workspace; its JSON answer.
 
-        The server is started if needed, but not by the question for its calls.
+        The server is started if needed, but not by requests about calls.
         """
         found = await self.workspaces.find(cwd, ambient=False)
         if isinstance(found, Refusal):
@@ -147,14 +150,14 @@ class ControlPlane:
             return Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
         instance = (
             found.supervisor.instance or Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "no server runs")
-            if ask == "calls"
+            if ask in _START_NONE
             else await self.workspaces.ready(found, urgent=True)
         )
         if isinstance(instance, Refusal):
             return instance
-        method, target = _REQUESTS[ask]
-        if source is not None:
-            target += b"?" + urlencode({"source": source}).encode()
+        method, target, query = _REQUESTS[ask]
+        if subject is not None:
+            target += b"?" + urlencode({query: subject}).encode()
         head = (instance.credentials(), (b"Content-Type", b"application/json"))
         try:
             async with asyncio.timeout(SERVER_TIMEOUT_S):

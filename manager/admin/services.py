@@ -66,8 +66,8 @@ class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     state: str
 
 
-ServerQuestion = Literal["inspect", "refresh", "calls"]
-"""Requests to the server of a folder's workspace. `calls` starts none."""
+ServerQuestion = Literal["inspect", "refresh", "calls", "stop_call"]
+"""Requests to the server of a folder's workspace. `calls` and `stop_call` start none."""
 
 
 class Services(Protocol):
@@ -104,8 +104,8 @@ class Services(Protocol):
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
         """Find the workspace of a folder, None where there is none. Starts nothing and waits for nothing."""
 
-    async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
-        """Send a request about one source (or all) to the server of a folder's workspace.
+    async def ask_server(self, cwd: str, ask: ServerQuestion, subject: str | None) -> bytes | Refusal:
+        """Send a request to the server of a folder's workspace: about one source, or the number of a call.
 
         Starts the server if needed. Returns its JSON answer unchanged.
         """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from manager.admin.services import Services
 from manager.replacement import Unusable
 from protocol.errors import Refusal
@@ -35,6 +37,17 @@ async def _retry_source(services: Services, members: Mapping[str, str]) -> Actio
     return ActionResult(True, f"{source} is started again.")
 
 
+async def _stop_call(services: Services, members: Mapping[str, str]) -> ActionResult:
+    root, number, tool = members.get("root"), members.get("number"), members.get("tool")
+    if root is None or number is None or tool is None:
+        return ActionResult(False, "The request names no project or no call: reload the page.")
+    answer = await services.ask_server(root, "stop_call", number)
+    if isinstance(answer, Refusal):
+        return ActionResult(False, answer.message)
+    stopped = msgspec.json.decode(answer) == {"ok": True}
+    return ActionResult(stopped, f"{tool} was stopped." if stopped else f"{tool} has ended already.")
+
+
 async def _restart_manager(services: Services, members: Mapping[str, str]) -> ActionResult:
     version = await services.restart("asked on the page", keep_servers=True)
     if isinstance(version, Unusable):
@@ -45,5 +58,6 @@ async def _restart_manager(services: Services, members: Mapping[str, str]) -> Ac
 _Action = Callable[[Services, Mapping[str, str]], Awaitable[ActionResult]]
 _ACTIONS: Final[Mapping[str, _Action]] = {
     "retry-source": _retry_source,
+    "stop-call": _stop_call,
     "restart-manager": _restart_manager,
 }

@@ -144,7 +144,7 @@ def _project(row: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _calls(rows: Sequence[Mapping[str, Any]]) -> str:
-    heads = ("Tool", "State", "Time", "Client", "Project")
+    heads = ("Tool", "State", "Time", "Client", "Project", "")
     return _table(
         "Calls", heads, map(_call, rows), "None runs now, and none of the last was slow enough to be listed."
     )
@@ -157,7 +157,13 @@ def _call(row: Mapping[str, Any]) -> Sequence[str]:
         _text(latency(row.get("ms"))),
         _text(row.get("client")),
         _text(row.get("workspace")),
+        _button(_stop(row)) if row.get("root") else "",
     )
+
+
+def _stop(row: Mapping[str, Any]) -> Action:
+    members = tuple((name, str(row.get(name))) for name in ("root", "number", "tool"))
+    return Action("stop-call", "Stop", members)
 
 
 def _clients(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -55,7 +55,7 @@ def page_view(status: Mapping[str, Any], calls: Mapping[str, Mapping[str, Any]])
         needs(status),
         _facts(status),
         rows[:MOST_ROWS],
-        _calls(calls)[:MOST_ROWS],
+        _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})[:MOST_ROWS],
         objects(status, "clientDetails")[:MOST_ROWS],
     )
 
@@ -86,10 +86,10 @@ def _rounded(count: object) -> int | None:
     return count // 1_000_000 * 1_000_000 if isinstance(count, int) else None
 
 
-def _calls(answers: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _calls(answers: Mapping[str, Mapping[str, Any]], roots: Mapping[str, str]) -> list[dict[str, Any]]:
     """Calls that run, the longest first, then those that ended, the last one first."""
     running = [
-        {**one, "workspace": workspace, "state": "running"}
+        {**one, "workspace": workspace, "root": roots.get(workspace), "state": "running"}
         for workspace, answer in answers.items()
         for one in objects(answer, "running")
     ]

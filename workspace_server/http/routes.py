@@ -62,6 +62,7 @@ class Server:
             names.INSPECT_PATH: self._inspect,
             names.REFRESH_PATH: self._refresh,
             names.CALLS_PATH: self._show_calls,
+            names.STOP_CALL_PATH: self._stop_call,
         }
 
     def serve(self, http_request: HttpRequest) -> None:
@@ -136,6 +137,12 @@ class Server:
         _respond_json(
             http_request, {**self._calls.record.as_json(), "sources": self._toolset.sources(closely=True)}
         )
+
+    async def _stop_call(self, http_request: HttpRequest) -> None:
+        """Stop a running call by the number that `_show_calls` gave it."""
+        number = http_request.head.query.get("number", "")
+        stopped = number.isdecimal() and len(number) < 16 and self._calls.record.stop(int(number))
+        _respond_json(http_request, {"ok": stopped})
 
     async def _refresh(self, http_request: HttpRequest) -> None:
         """Refresh one source, or all of them."""

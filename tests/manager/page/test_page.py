@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 
 from manager.client import Control
 from manager.page.live import MOST_PAGES
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project
+from support.projects.script_tools import write_tool
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml"}
 
@@ -154,6 +157,30 @@ async def test_a_session_may_act(
     message = {"action": "retry-source", "root": str(make_project(tmp_path / "shop")), "source": "stdio:none"}
     code, answer = await posted(http, f"{manager.base}/page/action", message, {"X-Page-Proof": proof})
     assert code != 403, answer
+
+
+async def test_a_running_call_can_be_stopped(
+    manager: RunningManager, http: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    project = make_project(tmp_path / "shop")
+    write_tool(tmp_path / "manager" / "config" / "tools", "sleep", "import time\ntime.sleep(60)\n")
+    proof = await opened(manager, http)
+    client = await SessionClient.connect(http, f"{manager.address}?cwd={project}")
+    call = asyncio.create_task(client.call("sleep"))
+    async with http.get(f"{manager.base}/page/changes") as stream:
+        shown = ""
+        while 'data-action="stop-call"' not in shown:
+            shown = (await event(stream)).get("calls", "")
+    number = re.search(r'data-number="(\d+)"', shown)
+    assert number is not None
+    message = {"action": "stop-call", "root": str(project), "number": number[1], "tool": "sleep"}
+    code, answer = await posted(http, f"{manager.base}/page/action", message, {"X-Page-Proof": proof})
+    assert (code, answer) == (200, {"ok": True, "text": "sleep was stopped."})
+    result = json.dumps((await call).message)
+    assert "the user stopped sleep" in result
+    assert "call_stopped" in result
+    code, answer = await posted(http, f"{manager.base}/page/action", message, {"X-Page-Proof": proof})
+    assert (answer["ok"], answer["text"]) == (False, "sleep has ended already.")
 
 
 async def test_the_cookie_alone_may_not_act(manager: RunningManager, http: aiohttp.ClientSession) -> None:

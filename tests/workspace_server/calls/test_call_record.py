@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
@@ -68,3 +70,59 @@ async def test_only_the_last_calls_are_kept() -> None:
         await record.recorded(str(number), "", work)
     ended = record.as_json()["ended"]
     assert [ended[0]["tool"], ended[-1]["tool"], len(ended)] == [str(2 * LAST - 1), str(LAST), LAST]
+
+
+async def started(
+    record: CallRecord, work: Callable[[], Awaitable[CallOutcome]]
+) -> asyncio.Task[CallOutcome]:
+    task = asyncio.create_task(record.recorded("slow", "codex", work))
+    await asyncio.sleep(0)
+    return task
+
+
+async def endless() -> CallOutcome:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_a_stopped_call_is_answered_with_who_stopped_it() -> None:
+    record = CallRecord(lambda: 0.0)
+    task = await started(record, endless)
+    assert record.stop(record.as_json()["running"][0]["number"])
+    outcome = await task
+    assert isinstance(outcome, Refusal)
+    assert (outcome.reason, outcome.delivered) == (Reason.CALL_STOPPED, "unknown")
+    assert record.as_json()["ended"][0]["outcome"] == "call_stopped"
+    assert task.cancelling() == 0, "what comes after the call can be timed as usual"
+
+
+async def test_a_call_that_its_client_cancels_too_stays_cancelled() -> None:
+    record = CallRecord(lambda: 0.0)
+    task = await started(record, endless)
+    assert record.stop(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_call_that_finishes_in_spite_of_the_stop_keeps_its_result() -> None:
+    async def stubborn() -> CallOutcome:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return ToolResult("done")
+
+    record = CallRecord(lambda: 0.0)
+    task = await started(record, stubborn)
+    assert record.stop(1)
+    assert await task == ToolResult("done")
+    assert task.cancelling() == 0
+
+
+async def test_only_running_calls_can_be_stopped_and_only_once() -> None:
+    record = CallRecord(lambda: 0.0)
+    task = await started(record, endless)
+    assert not record.stop(2)
+    assert record.stop(1)
+    assert not record.stop(1)
+    await task
+    assert not record.stop(1)

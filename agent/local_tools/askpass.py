@@ -50,9 +50,16 @@ class AskpassChannel:
 
     @property
     def variables(self) -> dict[str, str]:
-        """`SUDO_ASKPASS`, and a PATH on which `sudo` means `sudo -A`."""
+        """`SUDO_ASKPASS`, and a PATH on which `sudo` means `sudo -A`.
+
+        A sudo that is called by its path asks the program, too, if `DISPLAY` is set; an empty one will do.
+        """
         path = os.environ.get("PATH", os.defpath)
-        return {"SUDO_ASKPASS": str(self._folder / _PROGRAM), "PATH": f"{self._folder}{os.pathsep}{path}"}
+        return {
+            "SUDO_ASKPASS": str(self._folder / _PROGRAM),
+            "PATH": f"{self._folder}{os.pathsep}{path}",
+            "DISPLAY": os.environ.get("DISPLAY", ""),
+        }
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""

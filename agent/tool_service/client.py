@@ -110,7 +110,11 @@ class ToolClient:
         """Call `handler` when the server's list has changed; returns a function that ends this."""
         key = object()
         self._listeners[key] = handler
-        return lambda: self._listeners.pop(key, None) and None
+
+        def unsubscribe() -> None:
+            self._listeners.pop(key, None)
+
+        return unsubscribe
 
     async def request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request and wait for its reply; several may wait at once.

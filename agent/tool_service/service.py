@@ -131,7 +131,11 @@ class ToolService:
         """Call `handler` after each change of the list; returns a function that ends this."""
         key = object()
         self._listeners[key] = handler
-        return lambda: self._listeners.pop(key, None) and None
+
+        def unsubscribe() -> None:
+            self._listeners.pop(key, None)
+
+        return unsubscribe
 
     registerTool = register_tool  # noqa: N815  the names of the interface's description
     unregisterTool = unregister_tool  # noqa: N815

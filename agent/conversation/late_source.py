@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.messages import Tool
-from agent.tool_source import Outcome, SourceState, ToolSource
+from agent.tool_source import Outcome, SourceState, ToolSource, limits_calls
 
 
 class LateSource:
@@ -16,6 +16,11 @@ class LateSource:
         self.name = name
         self._make = make
         self._source: ToolSource | None = None
+
+    @property
+    def limits_calls(self) -> bool:
+        """See `LimitsCalls`: whether the source that it stands for does."""
+        return limits_calls(self._made())
 
     async def list_tools(self) -> Sequence[Tool]:
         """See `ToolSource`."""

@@ -42,6 +42,18 @@ def test_terminal_picture_is_recorded_from_the_real_program(tmp_path: Path) -> N
     assert str(tmp_path.parents[1]) not in recorded
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+@pytest.mark.timeout(120)
+def test_picture_of_the_agent_is_recorded_from_the_real_program(tmp_path: Path) -> None:
+    file = tmp_path / "agent.svg"
+    command = [sys.executable, "-m", "scripts.walkthrough.agent_picture", "--output", str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    recorded, drawn = shown_text(file.read_text()), shown_text((ROOT / "docs/agent.svg").read_text())
+    assert "╭─GUARD-ACTIONPENDING─" in recorded
+    assert recorded == drawn, "out of date; next step: scripts/pictures"
+
+
 def test_same_output_is_drawn_in_the_same_way() -> None:
     commands = [Shown("~/shop", "lmtb status", "\x1b[32mready\x1b[0m\r\n")]
     assert picture("~/shop", commands) == picture("~/shop", commands)

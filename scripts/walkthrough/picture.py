@@ -37,10 +37,7 @@ class Shown:
 
 def picture(title: str, commands: Sequence[Shown]) -> str:
     """The SVG; the same for the same commands and output."""
-    console = Console(
-        record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor",
-        highlight=False, legacy_windows=False, _environ={},
-    )  # fmt: skip
+    console = _console(COLUMNS)
     for number, command in enumerate(commands):
         if number:
             console.print()
@@ -49,6 +46,25 @@ def picture(title: str, commands: Sequence[Shown]) -> str:
         )
         if output := command.output.replace("\r\n", "\n").strip("\n"):
             console.print(Text.from_ansi(output), soft_wrap=False)
+    return _svg(console, title)
+
+
+def screen_picture(title: str, lines: Sequence[Text], columns: int) -> str:
+    """The SVG of a screen with these lines."""
+    console = _console(columns)
+    for line in lines:
+        console.print(line, soft_wrap=False)
+    return _svg(console, title)
+
+
+def _console(columns: int) -> Console:
+    return Console(
+        record=True, width=columns, file=io.StringIO(), force_terminal=True, color_system="truecolor",
+        highlight=False, legacy_windows=False, _environ={},
+    )  # fmt: skip
+
+
+def _svg(console: Console, title: str) -> str:
     svg = console.export_svg(
         title=title, theme=_COLOURS, code_format=_without_downloads(), unique_id="terminal"
     )

@@ -82,6 +82,19 @@ class Sandbox:
         environ = {**self._environ, "NO_COLOR": "1", "TERM": "dumb"}
         return answer_at_terminal(command, environ, question, answer)
 
+    def configure(self, text: str) -> None:
+        """Write the sample user's `config.toml`; the running manager does not read it again."""
+        self._paths.config_dir.mkdir(parents=True, exist_ok=True)
+        self._paths.config_file.write_text(text, encoding="utf-8")
+
+    def run(self, arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run `lmtb` with these arguments in a folder, without a terminal, to its end."""
+        command = [sys.executable, "-I", "-m", "manager", *arguments]
+        return subprocess.run(
+            command, env=self._environ, cwd=folder, capture_output=True, text=True, timeout=START_S,
+            stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+
     def start(self) -> str:
         """Start the manager, wait until it serves, and return the address of its MCP endpoint."""
         with self._log.open("wb") as log:

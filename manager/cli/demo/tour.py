@@ -18,6 +18,7 @@ import click
 
 from host.command_line import Failure, is_json, json_option, print_line, say
 from host.printable import printable
+from manager.cli.demo.agent_tour import show_agent
 from manager.cli.demo.project_tools import ProjectToolsTour
 from manager.cli.demo.sandbox import Sandbox
 from manager.cli.output.overview import workspace_table
@@ -115,6 +116,7 @@ async def _tour_with_client(sandbox: Sandbox, narrator: Narrator, address: str) 
         await _show_stateless_client(Client, narrator, address, sandbox.project("orchard"))
         await ProjectToolsTour(client, sandbox, narrator.tell, _quote).run()
         await _show_server_restart(client, narrator, sandbox)
+    await show_agent(sandbox, address, narrator.tell)
 
 
 def _quote(text: str) -> None:

@@ -45,6 +45,11 @@ class ScreenSession:
         self._stream = pyte.ByteStream(self._screen)
 
     @property
+    def screen(self) -> pyte.Screen:
+        """The screen with its colours."""
+        return self._screen
+
+    @property
     def lines(self) -> list[str]:
         """The screen, without blanks at the ends of lines."""
         return [line.rstrip() for line in self._screen.display]

@@ -34,6 +34,16 @@ from scripts.benchmarks import (
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.section import Section
 
+
+def _agent(plan: Plan) -> Section:
+    """Measure the terminal agent; needs what tests need, such as a terminal that draws what it is sent."""
+    try:
+        from scripts.benchmarks import agent  # noqa: PLC0415
+    except ImportError as gone:
+        raise RuntimeError(f"{gone.name} is not installed; next step: scripts/venv dev") from gone
+    return agent.run(plan)
+
+
 SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "hop": hop.run,
     "neighbour": neighbour.run,
@@ -45,9 +55,10 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "search": search.run,
     "install": first_use.run,
     "stopped-readers": stopped_readers.run,
+    "agent": _agent,
 }
 """The sections, in the order in which they run."""
-WITHOUT_PEERS = ("search", "install", "stopped-readers")
+WITHOUT_PEERS = ("search", "install", "stopped-readers", "agent")
 """Sections that need neither nginx nor wrk, if they run alone."""
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from scripts.walkthrough.picture import screen_picture  # noqa: E402
 from support.processes.agent_desk import agent_desk  # noqa: E402
-from support.processes.manager_process import running_manager  # noqa: E402
+from support.processes.manager_process import ManagerProcess, running_manager  # noqa: E402
 from support.servers.model_formats.steps import call, say  # noqa: E402
 
 PICTURE: Final = ROOT / "docs" / "agent.svg"
@@ -34,21 +34,26 @@ TURNS: Final = (
 
 def record() -> str:
     """The picture."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        with running_manager(folder / "user") as manager, agent_desk(manager, folder, *TURNS) as desk:
-            with desk.agent(columns=COLUMNS, rows=ROWS) as terminal:
-                terminal.sees("HIL: ACTIVE")
-                terminal.press(f"{QUESTION}\r")
-                terminal.sees("Execute?")
-                terminal.press("y\r")
-                terminal.see(
-                    lambda shown: shown.rstrip().endswith("\n>") and "noted in" in shown, "the reply"
-                )
-                lines = [_drawn(terminal.screen, row) for row in range(ROWS)]
+    with tempfile.TemporaryDirectory() as place, running_manager(Path(place) / "user") as manager:
+        lines = _session(manager, Path(place))
     while lines and not lines[-1].plain.strip():
         lines.pop()
     return screen_picture("lmtb agent", lines, COLUMNS)
+
+
+def _session(manager: ManagerProcess, folder: Path) -> list[Text]:
+    """The screen at the end of a turn."""
+    with (
+        agent_desk(manager, folder, *TURNS) as desk,
+        desk.agent(columns=COLUMNS, rows=ROWS) as terminal,
+    ):
+        terminal.sees("HIL: ACTIVE")
+        terminal.press(f"{QUESTION}\r")
+        terminal.sees("Execute?")
+        terminal.press("y\r")
+        terminal.sees("noted in orders.txt")
+        terminal.see(lambda shown: shown.rstrip().endswith("\n>"), "the prompt")
+        return [_drawn(terminal.screen, row) for row in range(ROWS)]
 
 
 def _drawn(screen: pyte.Screen, row: int) -> Text:

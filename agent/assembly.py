@@ -53,7 +53,6 @@ class Agent:
         settings: those of the user.
         folders: of the user's manager.
         workspace: the folder that the agent works in.
-        endpoint: the manager's address, if the settings do not name one.
         allowed: for a single turn, the tools that may run without a question; None in a session.
         saves: whether the conversation is saved.
     """
@@ -65,14 +64,12 @@ class Agent:
         folders: Folders,
         workspace: Path,
         *,
-        endpoint: str | None = None,
         allowed: Sequence[str] | None = None,
         saves: bool = True,
     ) -> None:
         self._screen = screen
         self._folders = folders
         self._workspace = workspace
-        self._endpoint = endpoint or settings.endpoint
         self._http: aiohttp.ClientSession | None = None
         self._providers: dict[str, Provider] = {}
         self._provider_settings: AgentSettings | None = None
@@ -203,7 +200,7 @@ class Agent:
 
         elicitation = Elicitation(self._screen, self.guard)
         return ManagerSource(
-            self._endpoint, str(self._workspace), elicitation, self._session(), tool_s=settings.tool_s
+            settings.endpoint, str(self._workspace), elicitation, self._session(), tool_s=settings.tool_s
         )
 
     def _local_tools(self, settings: AgentSettings) -> ToolSource:

@@ -24,7 +24,6 @@ class Arguments(argparse.Namespace):
     port: int
     origin: list[str]
     imported: Path | None
-    endpoint: str | None
     config_dir: Path
     state_dir: Path
     runtime_dir: Path
@@ -60,7 +59,6 @@ def read_arguments(words: Sequence[str]) -> Arguments:
     parser.add_argument(
         "--import", dest="imported", metavar="FILE", type=Path, help="with config: take over an .ollmcpc.json"
     )
-    parser.add_argument("--endpoint", help=argparse.SUPPRESS)
     for folder in ("config", "state", "runtime"):
         parser.add_argument(f"--{folder}-dir", type=Path, required=True, help=argparse.SUPPRESS)
     found = parser.parse_args(words, namespace=Arguments())

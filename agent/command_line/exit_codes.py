@@ -8,6 +8,8 @@ from typing import Final
 from agent.outcomes import Ending
 
 CANCELLED: Final = 130
+TERMINATED: Final = 143
+"""A session was ended by SIGTERM, or its terminal is gone."""
 CODES: Final[Mapping[Ending, int]] = {
     Ending.COMPLETED: 0,
     Ending.LIMIT_REACHED: 3,

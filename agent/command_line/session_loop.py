@@ -44,6 +44,10 @@ class SessionLoop:
         """Run until the person leaves; the exit code."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._on_signal)
+        whole = asyncio.current_task()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if whole is not None:
+                loop.add_signal_handler(number, whole.cancel)
         ready = loop.create_task(self._ready, name="first list of tools")
         try:
             while not (self._session.has_left or self._interrupts.leaving):
@@ -71,8 +75,13 @@ class SessionLoop:
         task = self._interrupts.turn = asyncio.get_running_loop().create_task(work, name="turn")
         screen = self._session.screen
         try:
+            await asyncio.wait([task])
             await task
         except asyncio.CancelledError:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task])
+                raise
             screen.notice("cancelled")
         except Exception as error:  # noqa: BLE001  a fault in one input does not end the session
             screen.notice(f"failed: {type(error).__name__}: {error}", Tone.ERROR)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from agent.assembly import Agent, Folders
 from agent.command_line.arguments import Arguments
-from agent.command_line.exit_codes import CANCELLED
+from agent.command_line.exit_codes import CANCELLED, TERMINATED
 from agent.interaction import Tone
 from agent.screen.choice import one_shot_screen, session_screen
 from agent.screen.interrupts import Interrupts
@@ -29,6 +29,8 @@ def run(arguments: Arguments) -> int:
         return asyncio.run(verb(arguments))
     except KeyboardInterrupt:
         return CANCELLED
+    except asyncio.CancelledError:
+        return TERMINATED
 
 
 async def _session(arguments: Arguments) -> int:
@@ -46,7 +48,7 @@ async def _session(arguments: Arguments) -> int:
         loaded = load(_config_file(arguments))
         for problem in loaded.problems:
             screen.notice(problem, Tone.WARNING)
-        agent = Agent(screen, loaded.settings, _folders(arguments), Path.cwd(), endpoint=arguments.endpoint)
+        agent = Agent(screen, loaded.settings, _folders(arguments), Path.cwd())
         from agent.command_line.session_loop import SessionLoop  # noqa: PLC0415
 
         try:
@@ -69,7 +71,7 @@ async def _one_turn(arguments: Arguments) -> int:
     for problem in loaded.problems:
         screen.notice(problem, Tone.WARNING)
     agent = Agent(
-        screen, loaded.settings, _folders(arguments), Path.cwd(), endpoint=arguments.endpoint,
+        screen, loaded.settings, _folders(arguments), Path.cwd(),
         allowed=tuple(arguments.allow),
     )  # fmt: skip
     try:
@@ -87,7 +89,7 @@ async def _one_turn(arguments: Arguments) -> int:
 async def _list(arguments: Arguments) -> int:
     screen = one_shot_screen(as_json=False)
     loaded = load(_config_file(arguments))
-    agent = Agent(screen, loaded.settings, _folders(arguments), Path.cwd(), endpoint=arguments.endpoint)
+    agent = Agent(screen, loaded.settings, _folders(arguments), Path.cwd())
     try:
         await agent.toolbox.refresh()
         states = {state.name: state for state in agent.toolbox.states()}
@@ -115,9 +117,7 @@ async def _serve(arguments: Arguments) -> int:
     screen = one_shot_screen(as_json=False)
     loaded = load(_config_file(arguments))
     folders, folder = _folders(arguments), Path.cwd()
-    agent = Agent(
-        screen, loaded.settings, folders, folder, endpoint=arguments.endpoint, allowed=arguments.allow
-    )
+    agent = Agent(screen, loaded.settings, folders, folder, allowed=arguments.allow)
     try:
         return await offer(
             agent.toolbox.sources[0], port=arguments.port, origins=arguments.origin, allowed=arguments.allow,

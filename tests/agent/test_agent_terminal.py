@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -258,3 +259,50 @@ def test_commands_show_and_change_the_session(manager: ManagerProcess, tmp_path:
         terminal.see(lambda shown: "DISABLED" in shown and "manager" in shown, "the sources")
         assert "loop_limit = 7" in desk.config_file.read_text()
         assert desk.model.requests == []
+
+
+def test_a_tool_that_is_switched_off_cannot_be_called(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (call("calculator", {"expression": "1 + 1"}), say("It is off."))
+    with agent_desk(manager, tmp_path, *turns) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("/tools calculator off\r")
+        terminal.sees("calculator is off")
+        terminal.press("calculate\r")
+        terminal.sees("It is off.")
+        assert "Tool calculator is disabled" in desk.model.requests[1].results[0]
+        assert "calculator" not in desk.model.requests[0].tools
+        assert "calculator" not in manager.lmtb("tools", cwd=desk.project).stdout
+        terminal.press("/tools calculator on\r")
+        terminal.sees("calculator is on")
+
+
+def test_the_configuration_is_asked_for_and_saved(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path) as desk:
+        with desk.agent("config") as terminal:
+            terminal.sees("Provider: ollama")
+            terminal.press("\x15olama\r")
+            terminal.sees("did you mean ollama?")
+            terminal.see(lambda shown: shown.rstrip().endswith("Provider: ollama"), "the question again")
+            terminal.press("\r")
+            terminal.sees("Model of ollama: tiny")
+            terminal.press("\x15qwen3\r")
+            terminal.sees("Ask before calls (yes, no): yes")
+            terminal.press("\x15no\r")
+            terminal.sees("saved in")
+            assert terminal.ended() == 0
+        text = desk.config_file.read_text()
+        assert 'ollama = "qwen3"' in text
+        assert "human_in_loop = false" in text
+
+
+def test_a_session_that_is_terminated_restores_the_terminal(manager: ManagerProcess, tmp_path: Path) -> None:
+    silent = Broken(say("never"), after=0, how="silent")
+    with agent_desk(manager, tmp_path, silent) as desk, desk.agent() as terminal:
+        before = terminal.modes()
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("hello\r")
+        terminal.sees("Ctrl-C cancels")
+        assert terminal.modes()[3] != before[3]
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 143
+        assert terminal.modes()[3] == before[3]

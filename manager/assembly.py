@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from host.redaction import hide
 from http_server.byte_budget import ByteBudget
 from manager.admin.control_plane import ControlPlane
 from manager.admin.measures import Measures
@@ -30,6 +31,9 @@ from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
 from manager.paths import Paths
+from manager.recorder.recorder import Limits, Recorder
+from manager.recorder.redaction import hidden_keys
+from manager.recorder.retention import DAY_S
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.clients import RecentClients
 from manager.sessions.preferences import Preferences
@@ -38,6 +42,7 @@ from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.settings import Settings, by_client
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.environment import SECRETS
 from manager.supervision.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
@@ -60,6 +65,7 @@ class Parts:
     measures: Measures
     installation: Installation
     buffers: ByteBudget
+    close_recorder: Callable[[], None]
 
 
 def assemble(
@@ -103,7 +109,8 @@ def assemble(
     )
     profiles = ClientProfiles(by_client(settings))
     session_manager = SessionManager(settings, store, profiles)
-    forwarder = Forwarder(workspaces, settings)
+    recorder = _started_recorder(settings, paths) if settings.record_calls else None
+    forwarder = Forwarder(workspaces, settings, recorder)
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
     roots = RootsRequests(os.urandom(32), time.time)
@@ -134,12 +141,34 @@ def assemble(
         routes,
         ControlPlane(port, workspaces, registered_servers, stop, started_by, os.environ.get("PATH")),
         Status(
-            workspaces, registered_servers, session_manager, clients, profiles, store, installation, address
+            workspaces,
+            registered_servers,
+            session_manager,
+            clients,
+            profiles,
+            store,
+            installation,
+            address,
+            recorder,
         ),
-        Measures(workspaces, session_manager, forwarder.admission.buffers),
+        Measures(workspaces, session_manager, forwarder.admission.buffers, recorder),
         installation,
         forwarder.admission.buffers,
+        recorder.close if recorder is not None else lambda: None,
     )
+
+
+def _started_recorder(settings: Settings, paths: Paths) -> Recorder:
+    hide(*(value for name, value in os.environ.items() if name.startswith(SECRETS)))
+    limits = Limits(
+        settings.record_size,
+        settings.record_days * DAY_S,
+        settings.record_contents_days * DAY_S,
+        hidden_keys(settings.record_hidden_keys),
+    )
+    recorder = Recorder(paths.calls_file, limits)
+    recorder.start()
+    return recorder
 
 
 def _home() -> Path | None:

@@ -121,8 +121,7 @@ class Daemon:
         self._stop_forced = asyncio.Event()
         self._stream_endings = StreamEndings()
         self._keep_servers = self._restarts = False
-        self._started_by: StartedBy = started_by
-        self._started_at = time.monotonic()
+        self._started_by, self._started_at = started_by, time.monotonic()
 
     async def serve(self) -> int:
         """Acquire, serve until the stop, release. Returns the exit code."""
@@ -193,6 +192,7 @@ class Daemon:
 
     async def _restore(self, parts: Parts, stack: contextlib.AsyncExitStack) -> None:
         """Open the state file and restore workspaces and servers, then sessions."""
+        stack.push_async_callback(asyncio.to_thread, parts.close_recorder)
         loaded = await parts.store.open()
         stack.push_async_callback(parts.store.close)
         stack.push_async_callback(asyncio.to_thread, remove_leftover_files, self._paths.runtime_dir)

@@ -46,6 +46,11 @@ class Paths(NamedTuple):
         return self.state_dir / "state.sqlite3"
 
     @property
+    def calls_file(self) -> Path:
+        """The SQLite database of recorded calls."""
+        return self.state_dir / "calls.sqlite3"
+
+    @property
     def logs_dir(self) -> Path:
         """The folder of log files."""
         return self.state_dir / "logs"

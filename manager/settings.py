@@ -163,6 +163,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Meta(ge=1024, le=65535, description="Last port for workspace servers.")
     ] = 29999
 
+    record_calls: Annotated[
+        bool, Meta(description="Record who called which tool, when, and with which outcome (lmtb calls).")
+    ] = True
+    record_size: Annotated[
+        int, Meta(ge=_MIB, description="Largest database of recorded calls, in bytes.")
+    ] = 200 * _MIB
+    record_days: Annotated[float, Meta(gt=0, le=3650, description="Days that recorded calls are kept.")] = 14
+    record_contents_days: Annotated[
+        float,
+        Meta(gt=0, le=3650, description="Days that recorded arguments and results are kept."),
+    ] = 2
+    record_hidden_keys: Annotated[
+        str,
+        Meta(description="Members hidden in recorded contents, besides secrets: names separated by commas."),
+    ] = ""
+    make_trace_context: Annotated[
+        bool,
+        Meta(description="Give calls a W3C traceparent if the client sends none; such calls cost more."),
+    ] = False
+
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 16 * _MIB
     response_limit: Annotated[
         int, Meta(ge=1024, description="Largest buffered response or single event, in bytes.")

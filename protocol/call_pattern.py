@@ -33,7 +33,9 @@ _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 PatternValues = tuple[bytes, ...]
 """Id, arguments and values of volatile members of one call, each as JSON text."""
-VOLATILE_MEMBERS: Final = (b'"claudecode/toolUseId":', b'"progressToken":')
+PLAIN_VALUES: Final = 2
+"""How many values a call without volatile members has."""
+VOLATILE_MEMBERS: Final = (b'"claudecode/toolUseId":', b'"progressToken":', b'"traceparent":')
 """Members with a new value in each call. They do not influence routing."""
 _PROBE: Final[PatternValues] = (b"482716593", b'{"probe":[482716593]}')
 _PROBE_MEMBER: Final = b"593482716"

@@ -49,7 +49,7 @@ LAYERS = (
     ("manager.routing",),
     ("manager.acquisition",),
     ("manager.filesystem", "manager.lock", "manager.log_file", "manager.log_rotation", "manager.port", "manager.replacement",
-     "manager.state_file"),
+     "manager.recorder", "manager.state_file"),
     ("manager.disk_lookups",),
     ("manager.blocked_loop", "manager.client_overrides", "manager.documentation", "manager.exit_codes", "manager.folder",
      "manager.installation", "manager.late_modules", "manager.log", "manager.paths", "manager.runtime_tuning",
@@ -57,8 +57,10 @@ LAYERS = (
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 
-SDK_USERS = frozenset({"manager.cli.demo.tour", "manager.cli.demo.project_tools"})
-"""Where the manager may use the official SDK: the demonstration is a client."""
+SDK_USERS = frozenset(
+    {"manager.cli.demo.tour", "manager.cli.demo.project_tools", "manager.cli.replay.sender"}
+)
+"""Where the manager may use the official SDK: the demonstration and a replay are clients."""
 
 LONGEST = 300
 LONGER = {

@@ -17,6 +17,8 @@ import msgspec
 
 from http_server.byte_budget import ByteBudget
 from manager import __version__
+from manager.recorder.recorder import Recorder
+from manager.recorder.tool_totals import ToolTotal
 from manager.routing.state.timings import Histogram
 from manager.sessions.session_manager import SessionManager
 from manager.supervision.workspaces import Workspace, Workspaces
@@ -51,6 +53,8 @@ class MeasuresSnapshot(msgspec.Struct, frozen=True):
     Attributes:
         left_out: workspaces that are not in `workspaces`.
         buffered, buffered_peak: bytes of large requests and responses now, and the most there were.
+        tools: calls of each tool.
+        recorded, unrecorded: calls that the recorder wrote, and that it could not write.
     """
 
     version: str
@@ -61,6 +65,9 @@ class MeasuresSnapshot(msgspec.Struct, frozen=True):
     buffered: int
     buffered_peak: int
     loop_lag: Histogram
+    tools: tuple[ToolTotal, ...] = ()
+    recorded: int = 0
+    unrecorded: int = 0
 
 
 TakeSnapshot = Callable[[], MeasuresSnapshot]
@@ -70,7 +77,14 @@ TakeSnapshot = Callable[[], MeasuresSnapshot]
 class Measures:
     """Takes snapshots, and measures the event loop's lag once a second."""
 
-    def __init__(self, workspaces: Workspaces, session_manager: SessionManager, buffers: ByteBudget) -> None:
+    def __init__(
+        self,
+        workspaces: Workspaces,
+        session_manager: SessionManager,
+        buffers: ByteBudget,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._recorder = recorder
         self._workspaces = workspaces
         self._buffers = buffers
         self._session_manager = session_manager
@@ -78,6 +92,7 @@ class Measures:
 
     def snapshot(self) -> MeasuresSnapshot:
         """The counters now. The snapshot never changes, so any thread may read it."""
+        recorder = self._recorder
         recent = nlargest(MAX_WORKSPACES, self._workspaces, key=lambda one: one.used_at)
         return MeasuresSnapshot(
             __version__,
@@ -88,6 +103,9 @@ class Measures:
             self._buffers.in_use,
             self._buffers.peak,
             self._loop_lag.copy(),
+            () if recorder is None else recorder.tools.listed(),
+            0 if recorder is None else recorder.written,
+            0 if recorder is None else recorder.lost,
         )
 
     async def run(

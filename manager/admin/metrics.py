@@ -46,6 +46,7 @@ class _SnapshotCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         yield from _manager_metrics(self._measured)
         yield from _workspace_metrics(self._measured.workspaces)
+        yield from _tool_metrics(self._measured)
 
 
 def _manager_metrics(snapshot: MeasuresSnapshot) -> Iterator[Metric]:
@@ -80,6 +81,23 @@ def _workspace_metrics(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Me
     yield from (calls, errors, restarts)
     yield from _gauges(workspaces)
     yield from _durations(workspaces)
+
+
+def _tool_metrics(snapshot: MeasuresSnapshot) -> Iterator[Metric]:
+    """Calls by tool, as the recorder counts them; it limits the number of tools."""
+    calls = CounterMetricFamily(
+        "lmtb_tool_calls", "Tool calls by outcome.", labels=("workspace", "tool", "outcome")
+    )
+    for one in snapshot.tools:
+        calls.add_metric((one.workspace, one.tool, "ok"), one.calls - one.errors)
+        if one.errors:
+            calls.add_metric((one.workspace, one.tool, "error"), one.errors)
+    yield calls
+    for name, text, value in (
+        ("recorded_calls", "Calls that the recorder wrote.", snapshot.recorded),
+        ("unrecorded_calls", "Calls that the recorder could not write.", snapshot.unrecorded),
+    ):
+        yield CounterMetricFamily(f"lmtb_{name}", text, value)
 
 
 def _gauges(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:

@@ -15,6 +15,7 @@ from manager.admin.status_clock import Clock
 from manager.installation import Installation
 from manager.log import recent_lines, short
 from manager.routing.client_profiles import ClientProfiles
+from manager.recorder.recorder import Recorder
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.registrations import Registration
@@ -44,7 +45,9 @@ class Status:
         store: Store,
         installation: Installation,
         address: str,
+        recorder: Recorder | None = None,
     ) -> None:
+        self._recorder = recorder
         self._workspaces = workspaces
         self._registered_servers = registered_servers
         self._session_manager = session_manager
@@ -67,7 +70,8 @@ class Status:
             self._last_non_empty = now
         rows = client_rows(self._session_manager.sessions, self._clients, now)
         usage = usage_of(os.getpid())
-        degraded = [one for one in (self._store.degraded, self._installation.problem) if one]
+        unrecorded = None if self._recorder is None else self._recorder.problem
+        degraded = [one for one in (self._store.degraded, self._installation.problem, unrecorded) if one]
         return {
             "ok": True,
             "version": __version__,
@@ -85,6 +89,7 @@ class Status:
             "workspaces": len(self._workspaces),
             "workspaceDetails": [self._workspace(one) for one in self._workspaces],
             "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
+            "recorder": _recorder(self._recorder),
             "sessions": len(self._session_manager.sessions),
             "sessionDetails": [self._session(one, clock) for one in self._session_manager.sessions],
             "streams": len(self._session_manager.streams),
@@ -288,3 +293,11 @@ def _reported(instance: Instance, member: str) -> list[Any]:
 def log_payload() -> dict[str, Any]:
     """The last log lines, oldest first."""
     return {"ok": True, "lines": list(recent_lines)}
+
+
+def _recorder(recorder: Recorder | None) -> dict[str, Any] | None:
+    """Whether calls are recorded; None if the settings say not to."""
+    if recorder is None:
+        return None
+    told = {"problem": recorder.problem, "written": recorder.written, "lost": recorder.lost}
+    return {**told, "contents": bool(recorder.contents)}

@@ -15,10 +15,12 @@ from typing import Final
 import msgspec
 
 from manager.answers import result_format, tasks
+from manager.answers.call_origin import RECORDED
 from manager.answers.call_tool import unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import LIST_METHODS, Lists, own_list
+from manager.answers.own_calls import recorded
 from manager.answers.own_resources import read_own
 from manager.answers.roots import RootsRequests
 from manager.answers.upstream_request import cancelled_notification, upstream_request
@@ -64,7 +66,14 @@ class Dispatch:
         self._roots = roots
 
     async def answer(self, exchange: Exchange) -> Reply:
-        """The reply to a session request or a stateless request."""
+        """The reply to a request of either era. A call that the manager answers itself is recorded."""
+        reply = await self._answer(exchange)
+        record = self.forwarder.admission.record
+        if record is not None and exchange.message.method in RECORDED:
+            return recorded(record, exchange, reply)
+        return reply
+
+    async def _answer(self, exchange: Exchange) -> Reply:
         accepted = self._roots.accept_answer(exchange)
         if isinstance(accepted, Plain):
             return accepted

@@ -28,6 +28,9 @@ _SECTIONS: Final = {
         "workspaces": ("show", "List workspaces and their servers."),
         "clients": ("clients", "List connected clients, and how the project of each was found."),
         "log": ("log", "Show the log of the manager, a workspace or a server."),
+        "calls": ("calls.verb", "Show what agents did: recorded calls, figures, export."),
+        "record": ("record", "Record arguments and results of calls, too, for a while."),
+        "replay": ("replay.verb", "Send recorded calls again, and compare the results."),
     },
     "The workspace of the current folder": {
         "trust": ("trust", "Review what it brings along, and allow it to run."),

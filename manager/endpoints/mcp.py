@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
+from manager.answers import trace_context
+from manager.answers.call_origin import RECORDED
 from manager.answers.client_record import client_record
 from manager.answers.dispatch import Dispatch, SentCall, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
@@ -205,8 +207,10 @@ class McpRoutes:
 
     def _note(self, exchange: Exchange, came: float) -> None:
         exchange.begun = came
-        client, exchange.seen = client_record(exchange, came)
-        self._clients.record(client, exchange.seen)
+        exchange.client, exchange.seen = client_record(exchange, came)
+        self._clients.record(exchange.client, exchange.seen)
+        if self.settings.make_trace_context and exchange.message.method in RECORDED:
+            exchange.traceparent = "" if trace_context.given(exchange) else trace_context.made()
 
     # -- with and without a task --------------------------------------------------------------------------
 

@@ -11,7 +11,9 @@ from functools import partial
 from typing import Final, TypeVar
 
 from http_server.byte_budget import SMALL, Room
+from manager.forwarding.answer_facts import AnswerFacts
 from manager.forwarding.body_flow import Flow, Sink
+from manager.forwarding.content_tap import ContentTap, keep, kept_of
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.faults import log_fault
 from manager.paths import Paths
@@ -73,7 +75,9 @@ class Answer:
                     return await self._read_unmeasured()
                 if self.length <= self._settings.response_limit:
                     await self._wait_for_room(self.length)
-                return await self._response.read(self._settings.response_limit)
+                body = await self._response.read(self._settings.response_limit)
+                self._keep(body)
+                return body
         except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
             return self._failed(failure)
 
@@ -83,6 +87,7 @@ class Answer:
         size, limit = 0, self._settings.response_limit
         async for chunk in self._response.chunks():
             pieces.append(chunk)
+            self._keep(chunk)
             size += len(chunk)
             if size > limit:
                 raise ResponseTooLarge(limit)
@@ -148,6 +153,7 @@ class Answer:
                         chunk = await anext(iterator)
                 except StopAsyncIteration:
                     return
+                self._keep(chunk)
                 yield chunk
         except (UpstreamFailure, TimeoutError) as failure:
             raise InterruptedAnswerError(self._failed(failure)) from failure
@@ -160,6 +166,8 @@ class Answer:
             Exception: Anything that the sink raises.
         """
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        if (details := kept_of(self._call)) is not None:
+            sink = ContentTap(sink, details)
         flow = Flow(self._response, sink, partial(_set_result, done), self._call)
         try:
             if (fault := await done) is not None:
@@ -184,14 +192,27 @@ class Answer:
             log_fault(fault)
         on_end(None if fault is None else self._failed(fault))
 
+    def _keep(self, piece: bytes) -> None:
+        """Keep a piece for the recorder, if the contents of the call are recorded."""
+        if (details := kept_of(self._call)) is not None:
+            keep(details, piece)
+
     def leave(self, outcome: str = "cancelled") -> None:
         """End the call, and cancel it upstream if it is unfinished. Idempotent; the first outcome counts."""
         if self._room is not None:
             self._room.release()
         self._call.give_up(outcome)
 
-    def answered(self) -> None:
-        """End the call because its response is known; the rest of the body may take `LINGER_S` seconds."""
+    def answered(self, facts: AnswerFacts | None = None) -> None:
+        """End the call because its response is known; the rest of the body may take `LINGER_S` seconds.
+
+        Args:
+            facts: what the response says; None if it was not read.
+        """
+        if facts is not None:
+            self._call.answered(facts)
+        elif self.length is not None:
+            self._call.received = self.length
         self._call.end("ok")
         if not self._response.has_ended:
             asyncio.get_running_loop().call_later(LINGER_S, self._response.abandon)

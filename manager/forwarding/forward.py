@@ -20,6 +20,8 @@ import msgspec
 
 from manager.forwarding.answer import RETRY_MS, Answer, refusal_of
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
+from manager.recorder.ended_call import CallDetails, CallOrigin
+from manager.recorder.recorder import Recorder
 from manager.settings import Settings
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.workspaces import Workspace, Workspaces
@@ -37,6 +39,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
         timed: False for a stream that stays open.
         is_pure: Whether the URL or a header names the workspace alone (`Workspaces.ready`).
         begun: Monotonic time when the work for a client's call began; None if it is not timed.
+        origin: What the recorder stores of it; None if it is not recorded.
     """
 
     method: str
@@ -47,15 +50,22 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     timed: bool = True
     is_pure: bool = False
     begun: float | None = None
+    origin: CallOrigin | None = None
 
 
 class Forwarder:
     """Sends requests to workspace servers, within the limits of `Admission`."""
 
-    def __init__(self, workspaces: Workspaces, settings: Settings) -> None:
+    def __init__(self, workspaces: Workspaces, settings: Settings, recorder: Recorder | None = None) -> None:
         self._workspaces = workspaces
         self._settings = settings
-        self.admission = Admission(settings)
+        self._recorder = recorder
+        self.admission = Admission(settings, None if recorder is None else recorder.record)
+
+    def records_contents(self, workspace: Workspace) -> bool:
+        """Whether arguments and results of the workspace's calls are recorded: they have to be read."""
+        recorder = self._recorder
+        return recorder is not None and bool(recorder.contents) and workspace.id in recorder.contents
 
     async def send(self, workspace: Workspace, outgoing: Outgoing) -> Answer | Refusal:
         """Send a request to the workspace's server, which is started if necessary.
@@ -68,8 +78,11 @@ class Forwarder:
             text = f"overloaded: {self.admission.limit_reached(figures)}"
             full = Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=RETRY_MS)
             figures.failed(full)
+            self._record_refused(outgoing, full)
             return full
         call = self._call(figures, outgoing)
+        if outgoing.origin is not None and self.records_contents(workspace):
+            call.record_contents(outgoing.body)
         outcome: Answer | Refusal | None = None
         try:
             outcome = await self._send(workspace, outgoing, call)
@@ -87,8 +100,7 @@ class Forwarder:
             None if the server is not ready, no connection is idle or the limits are reached.
         """
         figures = workspace.supervisor.figures
-        is_full = self.admission.is_full(figures)
-        if is_full:
+        if self.admission.is_full(figures) or self.records_contents(workspace):
             return None
         instance = self._workspaces.ready_now(workspace, time.monotonic(), is_pure=outgoing.is_pure)
         if instance is None:
@@ -133,7 +145,14 @@ class Forwarder:
             is_tool_call=outgoing.method == names.TOOLS_CALL,
             is_stream=not outgoing.timed,
             began=outgoing.begun,
+            origin=outgoing.origin,
         )
+
+    def _record_refused(self, outgoing: Outgoing, refusal: Refusal) -> None:
+        if self.admission.record is not None and outgoing.origin is not None:
+            details = CallDetails(code=refusal.reason.code)
+            ended = (outgoing.origin, None, None, time.monotonic(), refusal.reason.word, None, details)
+            self.admission.record(ended)
 
     async def _send(self, workspace: Workspace, outgoing: Outgoing, call: ForwardedCall) -> Answer | Refusal:
         began = time.monotonic()
@@ -154,6 +173,7 @@ class Forwarder:
                 return refusal_of(timeout, self._settings, call)
             except UpstreamFailure as failure:
                 if failure.blame is Blame.NOT_DELIVERED and attempt == 1:
+                    call.detailed().retries += 1
                     continue
                 return refusal_of(failure, self._settings, call)
             return self._usable(call)

@@ -6,12 +6,20 @@ import time
 from collections.abc import Mapping
 from enum import Enum, auto
 
+import msgspec
+from msgspec.structs import replace
+
 from http_server.byte_budget import ByteBudget
+from manager.forwarding.answer_facts import AnswerFacts
 from manager.log import logger
+from manager.recorder.ended_call import CallDetails, CallOrigin, Record
 from manager.settings import Settings
 from manager.supervision.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
+from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
+
+_monotonic = time.monotonic
 
 
 class Wait(Enum):
@@ -27,13 +35,15 @@ class Admission:
     Attributes:
         buffers: The bytes of large requests and responses.
         in_flight: Calls in flight of all workspaces.
+        record: Takes each call that has ended; None if calls are not recorded.
         timeouts_s: Seconds that a call may take, by the owner of its server. A workspace server that the
             manager started limits each tool itself, perhaps to more than a registered server is allowed.
     """
 
-    __slots__ = ("_limit", "_workspace_limit", "buffers", "in_flight", "timeouts_s")
+    __slots__ = ("_limit", "_workspace_limit", "buffers", "in_flight", "record", "timeouts_s")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, record: Record | None = None) -> None:
+        self.record = record
         self._limit = settings.in_flight_limit
         self._workspace_limit = settings.workspace_in_flight_limit
         self.timeouts_s: Mapping[Owner, float] = {
@@ -68,8 +78,11 @@ class ForwardedCall:
         is_tool_call: Whether the figures count it as a tool call.
         is_stream: Whether it is a stream that stays open, which has no deadline and is counted separately.
         began: When the work for it began; None if it is not timed.
+        origin: What the recorder stores of its beginning; None if it is not recorded.
 
     Attributes:
+        answer_outcome: What its response says of the outcome: `ok`, `error` or `input_required`.
+        received: Bytes of its response; None while they are not known.
         deadline: When its answer must be complete; None for a stream, and until `limit` is called.
         timeout_s: Seconds it may take.
         sent_at: When it was sent.
@@ -82,8 +95,12 @@ class ForwardedCall:
         "_figures",
         "_is_open",
         "_is_stream",
+        "_origin",
+        "answer_outcome",
         "deadline",
+        "details",
         "identity",
+        "received",
         "response",
         "sent_at",
         "timeout_s",
@@ -100,12 +117,17 @@ class ForwardedCall:
         is_tool_call: bool = False,
         is_stream: bool = False,
         began: float | None = None,
+        origin: CallOrigin | None = None,
     ) -> None:
         self._admission = admission
         self._figures = figures
         self._is_stream = is_stream
         self._is_open = True
         self._began = began
+        self._origin = origin
+        self.answer_outcome = "ok"
+        self.received: int | None = None
+        self.details: CallDetails | None = None
         self.identity = identity
         self.sent_at: float | None = None
         self.timeout_s = admission.timeouts_s["external"]
@@ -124,6 +146,31 @@ class ForwardedCall:
             self._began += seconds
             timings = self._figures.timings
             (timings.start if wait is Wait.START else timings.connection).add(seconds)
+        details = self.detailed()
+        if wait is Wait.START:
+            details.start_s += seconds
+        else:
+            details.queue_s += seconds
+
+    def detailed(self) -> CallDetails:
+        """What the recorder stores besides; made at the first use."""
+        if self.details is None:
+            self.details = CallDetails()
+        return self.details
+
+    def record_contents(self, body: bytes) -> None:
+        """Have the recorder store the arguments in this request's body, and the answer as it is read."""
+        if self._origin is not None:
+            params = jsonrpc.members_of(jsonrpc.members_of(body).get("params", msgspec.Raw(b"{}")))
+            arguments = jsonrpc.bytes_of(params.get("arguments", msgspec.Raw(b"{}")))
+            self._origin = replace(self._origin, arguments=arguments)
+            self.detailed().result = bytearray()
+
+    def answered(self, facts: AnswerFacts) -> None:
+        """Note what the response says, without ending the call."""
+        self.answer_outcome, code, self.received = facts
+        if code is not None:
+            self.detailed().code = code
 
     def limit(self, since: float, owner: Owner) -> None:
         """Set the deadline of a call of a server with this owner; streams have none."""
@@ -146,10 +193,15 @@ class ForwardedCall:
         self._is_open = False
         self._count(-1)
         self._figures.last_outcome = outcome
+        now = _monotonic()
+        if answered_at is None:
+            answered_at = now
         if self._began is not None and self.sent_at is not None:
-            now = time.monotonic()
-            answered_at = now if answered_at is None else answered_at
             self._figures.timings.record_call(self._began, self.sent_at, answered_at, now)
+        record, origin = self._admission.record, self._origin
+        if record is not None and origin is not None:
+            word = self.answer_outcome if outcome == "ok" else outcome
+            record((origin, self.sent_at, answered_at, now, word, self.received, self.details))
 
     def fail(self, refusal: Refusal) -> None:
         """End the call and record the failure in the figures and the log.
@@ -162,6 +214,7 @@ class ForwardedCall:
             self.end("ended")
             return
         self._figures.failed(refusal)
+        self.detailed().code = refusal.reason.code
         self.end(refusal.reason.word)
         logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from http_server.byte_budget import SMALL
 from manager.forwarding.answer import Answer, InterruptedAnswerError, too_large
+from manager.forwarding.answer_facts import facts_of
 from manager.routing.json import large_members
 from protocol import jsonrpc, sse
 from protocol.errors import Reason, Refusal
@@ -182,7 +183,7 @@ async def _whole_response(answer: Answer) -> Answered | Refusal:
     response = answered(body, answer.identity)
     if response is None:
         return _no_response(answer)
-    answer.answered()
+    answer.answered(facts_of(response.body, response.members, response.result))
     return response
 
 
@@ -196,7 +197,7 @@ async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answe
                     await answer.make_room(limit)
                 for event in events:
                     if (response := answered(event.data, answer.identity)) is not None:
-                        answer.answered()
+                        answer.answered(facts_of(response.body, response.members, response.result))
                         answer.keep_room(len(event.data))
                         await _drain(chunks)
                         yield response

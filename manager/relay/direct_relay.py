@@ -16,6 +16,7 @@ from manager.answers import result_format
 from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
+from manager.forwarding.answer_facts import facts_of
 from manager.forwarding.body_flow import Flow
 from manager.forwarding.messages import answered
 from manager.http.request import HttpRequest
@@ -182,6 +183,7 @@ class DirectRelay:
         call, http_request = sent.call, self._http_request
         fault = fault or _finish(body)
         if fault is None:
+            call.received = call.response.head.content_length
             call.end()
         elif isinstance(fault, (UpstreamFailure, TimeoutError)):
             call.refuse(refusal_of(fault, self._host.settings, call))
@@ -203,6 +205,8 @@ class DirectRelay:
             or (found := answered(body, self._exchange.message.id)) is None
         ):
             return None
+        assert self._sent is not None  # noqa: S101  narrows the type: the relay has not ended
+        self._sent.call.answered(facts_of(body, found.members, found.result))
         return body if session is None else round_trips.final_response(self._exchange, found)
 
 

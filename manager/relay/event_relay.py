@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, too_large
+from manager.forwarding.answer_facts import AnswerFacts, facts_of
 from manager.forwarding.messages import answered, check_id
 from manager.http.event_response import EventResponse
 from manager.upstream.response import Piece
@@ -39,9 +40,10 @@ class EventSplitter:
         is_answered: whether the response was returned in full.
         is_open: whether a part of an event was returned whose end has not arrived.
         size: bytes of the incomplete event so far.
+        facts: what the response says; None if it was too large to be read.
     """
 
-    __slots__ = ("_identity", "_incomplete", "_limit", "_tail", "is_answered", "is_open", "size")
+    __slots__ = ("_identity", "_incomplete", "_limit", "_tail", "facts", "is_answered", "is_open", "size")
 
     def __init__(self, identity: bytes, limit: int) -> None:
         self._identity = identity
@@ -49,6 +51,7 @@ class EventSplitter:
         self.is_answered = False
         self.is_open = False
         self.size = 0
+        self.facts: AnswerFacts | None = None
         self._incomplete: bytearray | bytes = b""
         self._tail = b""  # the last bytes returned of an open event: its boundary may begin there
 
@@ -102,8 +105,9 @@ class EventSplitter:
     def _detect_response(self, events: bytes) -> None:
         """Set `is_answered` if the response is among these complete events."""
         for event in sse.Decoder(len(events)).feed(events):
-            if answered(event.data, self._identity) is not None:
+            if (found := answered(event.data, self._identity)) is not None:
                 self.is_answered = True
+                self.facts = facts_of(found.body, found.members, found.result)
 
     def _keep_tail(self, out: bytes) -> None:
         self._tail = (self._tail + out[-len(_LONGEST_BOUNDARY) :])[1 - len(_LONGEST_BOUNDARY) :]
@@ -154,7 +158,7 @@ class EventRelay:
         out: EventResponse,
         identity: bytes,
         limit: int,
-        on_answered: Callable[[], object] | None = None,
+        on_answered: Callable[[AnswerFacts | None], object] | None = None,
     ) -> None:
         self.events = EventSplitter(identity, limit)
         self._out = out
@@ -174,7 +178,7 @@ class EventRelay:
         if self.events.size > self._limit:
             raise InterruptedAnswerError(too_large(self._limit))
         if self.events.is_answered and self._on_answered is not None:
-            self._on_answered()
+            self._on_answered(self.events.facts)
             self._on_answered = None
         return has_room
 

@@ -17,6 +17,7 @@ class BoundRoute:
     Attributes:
         route: the route.
         session: the session; None for stateless clients.
+        session_id: its id.
         heads: the pattern that the heads of these calls match.
     """
 
@@ -34,11 +35,13 @@ class BoundRoute:
         "heads",
         "route",
         "session",
+        "session_id",
     )
 
     def __init__(self, route: CachedRoute, session: Session | None, heads: HeadPattern) -> None:
         self.route = route
         self.session = session
+        self.session_id = None if session is None else session.id
         self.heads = heads
         self._last_head = b""  # of the last request, whose size follows
         self._last_size = -1

@@ -11,6 +11,7 @@ import time
 from typing import Protocol
 
 from http_server.deadline import Deadline
+from manager.forwarding.answer_facts import has_tool_error
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.request import HttpRequest
 from manager.relay import direct_relay
@@ -151,7 +152,7 @@ class CachedCall:
             route.mark(session)
         self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
-        self._call = cache.begin(route, identity, now)
+        self._call = cache.begin(route, values, bound.session_id, now)
         self._connection.deadline.set_at(now + direct_relay.PATIENCE_S, self._on_late)
         connection.send_for(self, bound.request(body, values))
         self._call.sent(_monotonic())
@@ -174,7 +175,11 @@ class CachedCall:
             session.in_flight.remove(self._identity)
         self._transport.write(answer)
         self._connection.cached_call_answered(now)
-        cache.end(self._call, now)
+        call = self._call
+        call.received = len(data) - bound.route.body_start
+        if has_tool_error(data):
+            call.answer_outcome = "error"
+        cache.end(call, now)
         return True
 
     def respond(self) -> UpstreamResponse:

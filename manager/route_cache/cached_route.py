@@ -18,6 +18,7 @@ from manager.answers.upstream_request import caller_header
 from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import fixed_head_lines
+from manager.recorder.ended_call import CallOrigin
 from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, RequestRecord
@@ -91,6 +92,8 @@ class CachedRoute:
         written: the pattern of the bodies for the server; None if these are sent unchanged.
         figures, timings: the counters and timings of the workspace.
         recorded_at: when a call was last recorded in the table of clients (monotonic).
+        label, trace: what the recorder stores of each of its calls; None if they are not recorded.
+        body_start: the offset of the message in the last response.
         is_streamed: whether the last body from `response_body` was an event stream.
         stream_begin: the head of such a response, up to the `Date` line.
     """
@@ -107,12 +110,14 @@ class CachedRoute:
         "_stream_head",
         "_stream_offset",
         "_trim",
+        "body_start",
         "client",
         "figures",
         "folder",
         "instance",
         "is_pure",
         "is_streamed",
+        "label",
         "located",
         "match",
         "metadata",
@@ -120,6 +125,7 @@ class CachedRoute:
         "recorded_at",
         "stream_begin",
         "timings",
+        "trace",
         "written",
     )
 
@@ -134,12 +140,16 @@ class CachedRoute:
         upstream: bytes,
         client: Client,
         folder: str | None,
+        origin: CallOrigin | None = None,
     ) -> None:
         """Args:
         exchange: the call that the route is made from.
         patterns: of the client's bodies, and of the server's; the latter is None if both are the same.
         upstream: the head of the call's request to the server, up to the digits of `Content-Length`.
+        origin: what the recorder stores of the call.
         """
+        self.label, self.trace = (None, "") if origin is None else (origin.label, origin.trace)
+        self.body_start = 0
         self.metadata = metadata
         self.located = located
         self.is_pure = located.is_pure
@@ -259,6 +269,7 @@ class CachedRoute:
             trim,
             stream_offset,
         )
+        self.body_start = start
         self.is_streamed = bool(stream_offset) and self.profile is None
 
 

@@ -21,6 +21,7 @@ from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.forwarding.open_requests import OpenRequests
 from manager.http.request import HttpRequest
+from manager.recorder.ended_call import CallOrigin
 from manager.relay.direct_relay import DirectRelay
 from manager.route_cache.bound_route import BoundRoute
 from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute, SessionProfile
@@ -33,7 +34,7 @@ from manager.routing.workspace.resolution import decisive_claim
 from manager.settings import Settings
 from manager.supervision.workspaces import Workspaces
 from protocol import headers
-from protocol.call_pattern import Pattern, derive_pattern
+from protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
 
@@ -144,14 +145,22 @@ class RouteCache:
             return False
         if route.folder is not None and self._workspaces.cached(route.folder) is not workspace:
             return False
-        if self._admission.is_full(route.figures):
+        if self._admission.is_full(route.figures) or self._forwarder.records_contents(workspace):
             return False
         return self._workspaces.ready_now(workspace, now, is_pure=route.is_pure) is route.instance
 
-    def begin(self, route: CachedRoute, identity: bytes, now: float) -> ForwardedCall:
-        """Count and record a call of this route that begins at monotonic time `now`."""
+    def begin(
+        self, route: CachedRoute, values: PatternValues, session: str | None, now: float
+    ) -> ForwardedCall:
+        """Count and record a call of this route, with these values, that begins at monotonic time `now`."""
         self._host.open_requests.begin()
-        call = ForwardedCall(self._admission, route.figures, identity, is_tool_call=True, began=now)
+        origin = None
+        if route.label is not None:
+            trace = route.trace if len(values) == PLAIN_VALUES else b" ".join(values[PLAIN_VALUES:]).decode()
+            origin = CallOrigin(route.label, session, now, len(values[1]), trace)
+        call = ForwardedCall(
+            self._admission, route.figures, values[0], is_tool_call=True, began=now, origin=origin
+        )
         call.limit(now, route.instance.owner)
         if now - route.recorded_at >= RECORD_INTERVAL_S:
             self._clients.record(route.client, route.record(now))
@@ -169,6 +178,7 @@ class RouteCache:
         route = bound.route
         exchange = _exchange(route.metadata, http_request.body, bound.session, self._profiles)
         assert exchange is not None  # noqa: S101  the body matched a pattern, so it is valid
+        exchange.client = route.client
         exchange.decided(route.located)
         relay = self._host.relay_directly(http_request, exchange, SentCall(route.located, call), patience_s)
         self._host.open_requests.end()
@@ -232,6 +242,7 @@ class RouteCache:
             upstream=self._forwarder.head(instance, request),
             client=client_record(exchange, time.monotonic())[0],
             folder=None if claim.is_id else str(claim.text),
+            origin=request.origin,
         )
 
 

@@ -8,6 +8,7 @@ with the answers, at most `MAX_ROUND_TRIPS` times. The final response is rewritt
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from itertools import count
@@ -92,11 +93,13 @@ class RoundTrips:
         )
         try:
             if rounds < MAX_ROUND_TRIPS:
+                began = time.monotonic()
                 requests = InputRequests(self._exchange, self._pending_requests, required, self._timeout_s)
                 async with aclosing(requests.messages()) as messages:
                     async for message in messages:
                         yield message
                 outcome = requests.outcome
+                self._exchange.asked_s = time.monotonic() - began
         finally:
             if isinstance(outcome, Refusal):
                 await _give_up(relayed, required)

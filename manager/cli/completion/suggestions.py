@@ -80,6 +80,21 @@ def _secrets(_: click.Context) -> Iterable[tuple[str, str | None]]:
     return ((str(key), None) for key in json.loads(listed.stdout)["keys"])
 
 
+def recorded(member: str) -> Suggest:
+    """Suggest what recorded calls have as their `client`, `project` or `tool`."""
+
+    def find(_: click.Context) -> Iterable[tuple[str, str | None]]:
+        from manager.recorder.call_log import CallLog  # noqa: PLC0415  only these verbs need it
+
+        log = CallLog.open(user_paths().calls_file)
+        if log is None:
+            return []
+        with log:
+            return [(name, None) for name in log.names(member)]
+
+    return _suggesting(find)
+
+
 def _inspected(ctx: click.Context) -> dict[str, Any]:
     """What the server of the folder's workspace offers, if it runs."""
     folder = current_folder(ctx.obj if isinstance(ctx.obj, Path) else ctx.params.get("cwd"))

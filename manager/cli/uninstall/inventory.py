@@ -16,6 +16,7 @@ from manager.paths import Paths
 # Names, not whole folders: an override may have put them into a folder that has other files, too.
 _STATE: Final = (
     "state.sqlite3*",
+    "calls.sqlite3*",
     "approvals",
     "client-files",
     "lists",

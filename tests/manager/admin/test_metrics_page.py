@@ -65,7 +65,10 @@ async def grown(setup: RegisteredSetup, before: dict[str, float]) -> dict[str, f
     return {
         name: value
         for name, value in told.items()
-        if value and "loop_lag" not in name and name != "lmtb_workspaces" and "_sum" not in name
+        if value
+        and not any(
+            other in name for other in ("loop_lag", "lmtb_workspaces", "_sum", "recorded_calls", "tool_calls")
+        )
     }
 
 

@@ -22,6 +22,7 @@ from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.state.session_table import Session
 from protocol import headers, names
+from protocol.call_pattern import PatternValues
 from support.clients import stateless_requests as modern
 from support.clients.raw_clients import BOTH, JSON, Answer
 from support.projects.registered_setup import RegisteredSetup
@@ -50,9 +51,11 @@ def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
     known = Known()
     begin, end, is_valid = RouteCache.begin, RouteCache.end, RouteCache.is_valid
 
-    def begun(self: RouteCache, route: CachedRoute, identity: bytes, now: float) -> ForwardedCall:
+    def begun(
+        self: RouteCache, route: CachedRoute, values: PatternValues, session: str | None, now: float
+    ) -> ForwardedCall:
         known.append(route)
-        return begin(self, route, identity, now)
+        return begin(self, route, values, session, now)
 
     def ended(self: RouteCache, call: ForwardedCall, answered_at: float) -> None:
         known.answered += 1

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable
 
 from manager.forwarding.answer import InterruptedAnswerError
+from manager.forwarding.answer_facts import AnswerFacts
 from protocol.errors import Refusal
 
 
@@ -47,7 +48,7 @@ class ScriptedBody:
     def keep_room(self, size: int) -> None:
         """Nothing is counted."""
 
-    def answered(self) -> None:
+    def answered(self, facts: AnswerFacts | None = None) -> None:
         self._is_answered.set()
         self.outcomes.append("ok")
 

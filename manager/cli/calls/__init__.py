@@ -1,0 +1,1 @@
+"""`lmtb calls`: shows, exports and counts recorded calls."""

@@ -1,0 +1,1 @@
+"""`lmtb replay`: sends recorded calls again, and compares the results structurally."""

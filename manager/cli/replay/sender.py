@@ -1,0 +1,140 @@
+"""Sends recorded calls to an MCP server, with the client of the official SDK, which speaks every revision."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from host.command_line import Failure
+from manager.cli.replay.comparison import Difference, differences
+from manager.cli.replay.recording import RecordedCall
+from manager.recorder.redaction import Redactor
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+CALL_S: Final = 660.0
+"""Longest time for one call; tools that run longer are cut off."""
+_MOST_PAGES: Final = 100
+
+
+class Replayed(msgspec.Struct, rename="camel"):
+    """What became of one call.
+
+    Attributes:
+        outcome: `same`, `different`, `sent` (there was nothing to compare with), `skipped` or `failed`.
+        why: why it was skipped or failed.
+        result: the new result, without its secrets.
+    """
+
+    call: str
+    tool: str
+    outcome: str
+    why: str | None = None
+    differences: list[Difference] = []
+    result: Any = None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How calls are sent.
+
+    Attributes:
+        address: URL of the MCP server.
+        renamed: the tool that is called instead of a recorded one.
+        may_write: decides on a tool that does not say that it only reads.
+        ignored: places that are not compared.
+        hidden_keys: names of members that were hidden when the calls were recorded.
+    """
+
+    address: str
+    renamed: Callable[[str], str]
+    may_write: Callable[[str], bool]
+    ignored: Sequence[str] = ()
+    hidden_keys: Sequence[str] = ()
+
+
+def send(calls: Sequence[RecordedCall], plan: Plan) -> list[Replayed]:
+    """Send the calls one after the other, and compare each result.
+
+    Raises:
+        Failure: the server cannot be reached.
+    """
+    try:
+        return asyncio.run(_send(calls, plan))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        first = _first(error)
+        if isinstance(first, click.ClickException | click.Abort):
+            raise first from None
+        text = f"{plan.address} cannot be used as an MCP server: {first}"
+        step = "check that it runs and that the address is complete"
+        raise Failure(text, step, reason="unreachable") from error
+
+
+async def _send(calls: Sequence[RecordedCall], plan: Plan) -> list[Replayed]:
+    from mcp import Client  # noqa: PLC0415  0.8 s that only this verb should pay
+
+    # it logs, with a traceback, what is told here in a sentence
+    logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
+    async with Client(plan.address) as client:
+        readers = await _reading_tools(client)
+        return [await _replay(client, call, plan, readers) for call in calls]
+
+
+async def _replay(client: Client, call: RecordedCall, plan: Plan, readers: dict[str, bool]) -> Replayed:
+    tool = _name_at(plan.renamed(call.tool), readers)
+    if call.problem is not None:
+        return Replayed(call.name, tool, "skipped", call.problem)
+    if not readers.get(tool) and not plan.may_write(tool):
+        return Replayed(call.name, tool, "skipped", "the tool may change something, and this was not allowed")
+    try:
+        async with asyncio.timeout(CALL_S):
+            raw = await client.call_tool(tool, call.arguments)
+    except Exception as error:  # noqa: BLE001  each call gets its line, whatever the server does
+        result: Any = {"error": {"message": str(error)}}
+    else:
+        result = raw.model_dump(mode="json", by_alias=True, exclude_none=True)
+    result = Redactor(plan.hidden_keys).value(result)
+    if call.result is None:
+        return Replayed(call.name, tool, "sent", "its result was not recorded as a whole", result=result)
+    found = differences(_comparable(call.result), _comparable(result), plan.ignored)
+    return Replayed(call.name, tool, "different" if found else "same", None, found, result)
+
+
+def _name_at(tool: str, known: Collection[str]) -> str:
+    """How the server names a tool: asked directly, without the namespace that the project adds."""
+    bare = tool.partition("__")[2]
+    return bare if tool not in known and bare in known else tool
+
+
+def _comparable(result: Any) -> Any:
+    """A result; of an error only the message, as the client has no more."""
+    error = result.get("error") if isinstance(result, dict) else None
+    return {"error": {"message": error.get("message")}} if isinstance(error, dict) else result
+
+
+async def _reading_tools(client: Client) -> dict[str, bool]:
+    """Name of each tool -> whether it says that it only reads."""
+    found: dict[str, bool] = {}
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            found[tool.name] = bool(tool.annotations and tool.annotations.read_only_hint)
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error itself, or the first of a group: the client runs in a group of tasks."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,300 @@
+"""Answers questions about recorded calls: the newest that match a filter, one call, figures of each tool.
+
+It opens the database read-only, so that any thread or process may use it beside the recorder. A search first
+chooses the labels that match, which are few, and reads only the newest calls of each from an index.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from manager.recorder.database import open_to_read
+from manager.recorder.retention import used_bytes
+from manager.recorder.tables import CALL_COLUMNS, LABEL_COLUMNS, SLOW_US
+
+MOST_LABELS: Final = 3_000
+"""Labels above which calls are read in order instead of by label."""
+_CALL: Final = ",".join(("id", *CALL_COLUMNS))
+_LABEL: Final = ",".join(("id", *LABEL_COLUMNS))
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which calls are wanted; None and False mean any. Names may contain `*` and `?`.
+
+    Attributes:
+        project: id of a workspace, or its part before the hash.
+        errors: only calls with another outcome than `ok`.
+        slower_than_us: only calls that took at least so many microseconds.
+        since_ms: only calls that began at or after this time (ms since 1970).
+        session: digest of a session.
+        before, after: only calls with a lower, or a higher, id.
+    """
+
+    client: str | None = None
+    project: str | None = None
+    tool: str | None = None
+    source: str | None = None
+    errors: bool = False
+    slower_than_us: int | None = None
+    since_ms: int | None = None
+    session: str | None = None
+    before: int | None = None
+    after: int | None = None
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One recorded call; durations in microseconds, `at` in ms since 1970, None where unknown.
+
+    Attributes:
+        took: from its arrival to the end of its response.
+        queue, start, asked: waits for a connection, for the start of the server, for input of the client.
+        manager, server, source_took: the time in the manager, in the workspace server with everything behind
+            it, and in the source.
+        sent, received: bytes of the arguments and of the answer.
+    """
+
+    id: int
+    at: int
+    client: str | None
+    client_version: str | None
+    era: str
+    revision: str
+    session: str | None
+    project: str | None
+    decided_by: str
+    method: str
+    tool: str | None
+    source: str | None
+    outcome: str
+    code: int | None
+    sent: int
+    received: int | None
+    took: int
+    manager: int | None
+    server: int | None
+    source_took: int | None
+    queue: int | None
+    start: int | None
+    asked: int | None
+    retries: int
+    trace: str | None
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Arguments and result of a call, as JSON texts without their secrets. `hidden` counts these."""
+
+    arguments: str | None
+    result: str | None
+    hidden: int
+    is_cut: bool
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the database holds; times in ms since 1970, None if it is empty."""
+
+    calls: int
+    contents: int
+    oldest: int | None
+    newest: int | None
+    bytes: int
+
+
+class CallLog:
+    """The recorded calls. An instance belongs to one thread at a time; close it after use.
+
+    All methods may raise sqlite3.Error.
+    """
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, path: Path) -> CallLog | None:
+        """Open the database; None if nothing was recorded yet.
+
+        Raises:
+            sqlite3.Error: it cannot be opened, or a newer version wrote it (`tables.NewerFile`).
+        """
+        database = open_to_read(path)
+        return None if database is None else cls(database)
+
+    def __enter__(self) -> CallLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    # -- calls ----------------------------------------------------------------------------------------------
+
+    def find(self, wanted: Filter, limit: int) -> list[Call]:
+        """The newest calls that match, newest first. For the next page, set `before` to the last id."""
+        labels = self._labels()
+        numbers = _matching(wanted, labels)
+        first = self._first_id(wanted)
+        if not numbers or first is None:
+            return []
+        where, values = _conditions(wanted, first)
+        if len(numbers) == len(labels) and not wanted.errors and not _is_slow_only(wanted):
+            rows = self._select(where, values, limit)
+        elif len(numbers) > MOST_LABELS:
+            listed = ",".join(map(str, numbers))
+            rows = self._select(f"{where} AND label IN ({listed})", values, limit)
+        else:
+            rows = [
+                row for label in numbers for row in self._select(f"label={label} AND {where}", values, limit)
+            ]
+            rows = sorted(rows, reverse=True)[:limit]
+        return [_call(row, labels) for row in rows]
+
+    def get(self, number: int) -> Call | None:
+        """The call with this id."""
+        rows = self._select("id=?", (number,), 1)
+        return _call(rows[0], self._labels()) if rows else None
+
+    def contents(self, number: int) -> Contents | None:
+        """Arguments and result of a call; None if they were not recorded, or are gone."""
+        found = self._database.execute(
+            "SELECT arguments,result,hidden,is_cut FROM contents WHERE call=?", (number,)
+        ).fetchone()
+        if found is None:
+            return None
+        arguments, result = (
+            None if one is None else bytes(one).decode("utf-8", "replace") for one in found[:2]
+        )
+        return Contents(arguments=arguments, result=result, hidden=found[2], is_cut=bool(found[3]))
+
+    def names(self, member: str) -> list[str]:
+        """All values of `client`, `project`, `tool` or `source` that recorded calls have, in order."""
+        at = LABEL_COLUMNS.index(member)
+        return sorted({row[at] for row in self._labels().values() if row[at]})
+
+    def last_id(self) -> int:
+        """The highest id; 0 if there are no calls."""
+        return int(self._database.execute("SELECT coalesce(max(id),0) FROM calls").fetchone()[0])
+
+    def in_order(self, wanted: Filter, page: int = 1_000) -> Iterator[Call]:
+        """All calls that match, oldest first."""
+        labels = self._labels()
+        numbers, after = set(_matching(wanted, labels)), self._first_id(wanted)
+        while numbers and after is not None:
+            where, values = _conditions(wanted, after)
+            sql = f"SELECT {_CALL} FROM calls WHERE {where} ORDER BY id LIMIT {page}"  # noqa: S608  no text of others
+            rows = self._database.execute(sql, values).fetchall()
+            yield from (_call(row, labels) for row in rows if row[1] in numbers)
+            after = rows[-1][0] + 1 if len(rows) == page else None
+
+    def coverage(self) -> Coverage:
+        """How much is recorded."""
+        row = self._database.execute(
+            "SELECT (SELECT count(*) FROM calls),(SELECT count(*) FROM contents),"
+            "(SELECT at FROM calls ORDER BY id LIMIT 1),(SELECT at FROM calls ORDER BY id DESC LIMIT 1)"
+        ).fetchone()
+        size = used_bytes(self._database)
+        return Coverage(calls=row[0], contents=row[1], oldest=row[2], newest=row[3], bytes=size)
+
+    def figures(self, wanted: Filter) -> Iterator[tuple[Call, int, int, int | None, bool]]:
+        """For statistics, of each call that matches: a call of its label, then its own duration in
+        microseconds, bytes of arguments, bytes of the answer, and whether it failed. In no order."""
+        labels, first = self._labels(), self._first_id(wanted)
+        for label in _matching(wanted, labels) if first is not None else ():
+            where, values = _conditions(wanted, first or 0)
+            sql = f"SELECT took,sent,received,outcome IS NOT NULL FROM calls WHERE label={label} AND {where}"  # noqa: S608
+            sample: Call | None = None
+            for took, sent, received, failed in self._database.execute(sql, values):
+                sample = sample or _call((0, label, *(0,) * (len(CALL_COLUMNS) - 1)), labels)
+                yield sample, took, sent, received, bool(failed)
+
+    # -- parts of a search ----------------------------------------------------------------------------------
+
+    def _select(self, where: str, values: Sequence[object], limit: int) -> list[tuple[Any, ...]]:
+        sql = f"SELECT {_CALL} FROM calls WHERE {where} ORDER BY id DESC LIMIT {limit}"  # noqa: S608  no text of others
+        return self._database.execute(sql, values).fetchall()
+
+    def _labels(self) -> dict[int, tuple[Any, ...]]:
+        return {row[0]: row[1:] for row in self._database.execute(f"SELECT {_LABEL} FROM labels")}  # noqa: S608
+
+    def _first_id(self, wanted: Filter) -> int | None:
+        """The lowest id that can match; None if none can. Found by halving: ids ascend with time."""
+        low, high = self._database.execute("SELECT min(id),max(id) FROM calls").fetchone()
+        if low is None:
+            return None
+        low = max(low, (wanted.after or 0) + 1)
+        if wanted.since_ms is None:
+            return int(low) if low <= high else None
+        while low <= high:
+            middle = (low + high) // 2
+            sql = "SELECT id,at FROM calls WHERE id>=? ORDER BY id LIMIT 1"
+            number, at = self._database.execute(sql, (middle,)).fetchone()
+            if at >= wanted.since_ms:
+                high = middle - 1
+            else:
+                low = number + 1
+        return int(low)
+
+
+def _matching(wanted: Filter, labels: dict[int, tuple[Any, ...]]) -> list[int]:
+    return [
+        number for number, row in labels.items() if _fits(wanted, dict(zip(LABEL_COLUMNS, row, strict=True)))
+    ]
+
+
+def _fits(wanted: Filter, label: dict[str, Any]) -> bool:
+    return (
+        _is_like(label["client"], wanted.client)
+        and _is_like(label["tool"], wanted.tool)
+        and _is_like(label["source"], wanted.source)
+        and (_is_like(label["project"], wanted.project) or _is_slug(label["project"], wanted.project))
+    )
+
+
+def _is_like(text: str | None, pattern: str | None) -> bool:
+    return pattern is None or fnmatchcase(text or "", pattern)
+
+
+def _is_slug(project: str | None, wanted: str | None) -> bool:
+    return project is not None and wanted is not None and project.rpartition("-")[0] == wanted
+
+
+def _is_slow_only(wanted: Filter) -> bool:
+    return wanted.slower_than_us is not None and wanted.slower_than_us >= SLOW_US
+
+
+def _conditions(wanted: Filter, first: int) -> tuple[str, tuple[object, ...]]:
+    """The SQL conditions besides those of labels, and their values."""
+    parts: list[tuple[str, Iterable[object]]] = [("id>=?", (first,))]
+    if wanted.before is not None:
+        parts.append(("id<?", (wanted.before,)))
+    if wanted.errors:
+        parts.append(("outcome IS NOT NULL", ()))
+    if wanted.slower_than_us is not None:
+        parts.append(("took>=?", (wanted.slower_than_us,)))
+        if _is_slow_only(wanted):
+            parts.append((f"took>={SLOW_US}", ()))  # as the index has it
+    if wanted.since_ms is not None:
+        parts.append(("at>=?", (wanted.since_ms,)))
+    if wanted.session is not None:
+        parts.append(("session=?", (wanted.session,)))
+    return " AND ".join(part for part, _ in parts), tuple(value for _, values in parts for value in values)
+
+
+def _call(row: Sequence[Any], labels: dict[int, tuple[Any, ...]]) -> Call:
+    values = dict(zip(("id", *CALL_COLUMNS), row, strict=True))
+    label = dict(zip(LABEL_COLUMNS, labels.get(values.pop("label"), _UNKNOWN), strict=True))
+    values["source_took"] = values.pop("source")
+    values["outcome"] = values["outcome"] or "ok"
+    values["retries"] = values["retries"] or 0
+    return Call(**values, **label)
+
+
+_UNKNOWN: Final = (None, None, "", "", None, "", None, None, "")
+"""The label of a call that was recorded after the labels were read."""

@@ -1,0 +1,55 @@
+"""Opens the recorder's database: to write, or read-only from another thread or process."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from host.private_files import make_private
+from manager.recorder.tables import check_version, prepare
+
+BUSY_S: Final = 2.0
+"""How long one program waits for another that is writing."""
+
+
+def open_to_write(path: Path, wait_s: float = BUSY_S) -> sqlite3.Connection:
+    """Open or create the database, readable for this user only.
+
+    Raises:
+        sqlite3.Error: it cannot be opened, is damaged, or a newer version wrote it (`tables.NewerFile`).
+        OSError, host.private_files.UnsafePathError: file or folder cannot be used.
+    """
+    make_private(path.parent)
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    os.close(os.open(path, flags, 0o600))
+    database = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
+    try:
+        prepare(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def open_to_read(path: Path) -> sqlite3.Connection | None:
+    """Open the database read-only; None if there is none yet.
+
+    Raises:
+        sqlite3.Error: it cannot be opened, is damaged, or a newer version wrote it.
+    """
+    if not path.exists():
+        return None
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    database = sqlite3.connect(
+        address, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if check_version(database) == 0:
+            database.close()
+            return None
+    except BaseException:
+        database.close()
+        raise
+    return database

@@ -1,0 +1,82 @@
+"""Defines what a call hands to the recorder when it ends.
+
+The event loop only appends these values to a queue. `rows.py` turns them into rows later, in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class CallLabel(msgspec.Struct, frozen=True, gc=False):
+    """What many calls have in common.
+
+    Attributes:
+        client: the client's `clientInfo` as JSON text; empty if it sent none.
+        workspace: id of the workspace; empty if none was found.
+        tool: name of the tool or prompt; empty for other methods.
+        source: id of the source in the workspace server; empty if unknown.
+        decided_by: which claim decided the workspace.
+    """
+
+    client: bytes
+    era: str
+    revision: str
+    workspace: str
+    method: str
+    tool: str
+    source: str
+    decided_by: str
+
+
+class CallOrigin(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a call when it begins.
+
+    Attributes:
+        session: id of its session, of which only a digest is stored.
+        begun: monotonic seconds.
+        sent: bytes of the arguments.
+        trace: the client's `traceparent`, or a text that contains it; empty for none.
+        asked_s: seconds that the client took for the input that this call answers.
+        arguments: the arguments as JSON text, if the contents of the call are recorded.
+    """
+
+    label: CallLabel
+    session: str | None
+    begun: float
+    sent: int
+    trace: str = ""
+    asked_s: float = 0.0
+    arguments: bytes | None = None
+
+
+class CallDetails(msgspec.Struct, gc=False):
+    """What only some calls have.
+
+    Attributes:
+        queue_s, start_s: seconds of waiting for a connection and for the start of the server.
+        retries: how often the call was sent again because it had not been delivered.
+        code: the code of a JSON-RPC error.
+        source: id of the source that answered.
+        source_ms: milliseconds that the source took.
+        result: the beginning of the answer, if the contents of the call are recorded.
+        is_cut: whether `result` lacks a part.
+    """
+
+    queue_s: float = 0.0
+    start_s: float = 0.0
+    retries: int = 0
+    code: int | None = None
+    source: str = ""
+    source_ms: float | None = None
+    result: bytearray | None = None
+    is_cut: bool = False
+
+
+EndedCall = tuple[CallOrigin, float | None, float | None, float, str, int | None, CallDetails | None]
+"""A call that has ended: its origin, when it was sent, answered and over (monotonic seconds), its outcome,
+the bytes of its result, and details. The outcome is `ok` or a word that says what went wrong."""
+Record = Callable[[EndedCall], object]
+"""Takes an ended call; never waits, never fails."""

@@ -1,0 +1,284 @@
+"""`lmtb calls` and `lmtb record` with a real manager: list, follow, show, count, export, contents and purge."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from manager.cli.calls.options import seconds_of
+from manager.cli.calls.server_output import output_during
+from manager.cli.calls.views import call_line, call_table
+from manager.cli.completion import suggestions
+from manager.recorder.call_log import Call, CallLog, Filter
+from support.processes.manager_process import ManagerProcess, running_manager
+from support.recorded_calls import ended, recorder
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets")
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerProcess]:
+    """A manager that has answered four calls in one project, one of them with an error."""
+    folder = tmp_path_factory.mktemp("calls")
+    project = folder / "shop"
+    (project / ".git").mkdir(parents=True)
+    with running_manager(folder / "user") as running:
+        for expression in ("6*7", "1/0", "2+2"):
+            running.lmtb("call", "calculator", json.dumps({"expression": expression}), cwd=project)
+        running.lmtb("call", "datetime", cwd=project)
+        until(lambda: len(listed(running)) == 4)
+        yield running
+
+
+def until(is_true: Any) -> None:
+    end = time.monotonic() + 20
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def of(manager: ManagerProcess, *arguments: str) -> dict[str, Any]:
+    """The object that a verb prints."""
+    done = manager.lmtb(*arguments, "--json")
+    assert done.returncode == 0, done
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["ok"] is True
+    return found
+
+
+def listed(manager: ManagerProcess, *options: str) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = of(manager, "calls", *options)["calls"]
+    return calls
+
+
+def test_the_last_calls_are_listed_oldest_first(manager: ManagerProcess) -> None:
+    calls = listed(manager)[:4]
+    assert [call["tool"] for call in calls] == ["calculator", "calculator", "calculator", "datetime"]
+    assert [call["outcome"] for call in calls] == ["ok", "error", "ok", "ok"]
+    assert {call["project"].rpartition("-")[0] for call in calls} == {"shop"}
+    shown = manager.lmtb("calls").stdout.splitlines()
+    assert shown[0].split()[:3] == ["ID", "TIME", "TOOL"]
+    assert len(shown) == 5
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        (("--errors",), 1),
+        (("--tool", "calc*"), 3),
+        (("--tool", "calc*", "--errors"), 1),
+        (("--project", "shop"), 4),
+        (("--project", "other"), 0),
+        (("--client", "nobody"), 0),
+        (("--since", "1h"), 4),
+        (("--since", "2099-01-01"), 0),
+        (("--slow", "3600000"), 0),
+        (("--slow", "0"), 4),
+        (("-n", "1"), 1),
+    ],
+)
+def test_options_choose_among_calls(manager: ManagerProcess, options: tuple[str, ...], count: int) -> None:
+    assert len(listed(manager, *options)) == count
+
+
+def test_one_call_is_shown_with_all_that_is_known(manager: ManagerProcess) -> None:
+    number = listed(manager, "--errors")[0]["id"]
+    shown = of(manager, "calls", "show", str(number))
+    assert shown["call"]["outcome"] == "error"
+    assert shown["contents"] is None
+    text = manager.lmtb("calls", "show", str(number)).stdout
+    assert "bytes of arguments" in text
+    assert "lmtb record on --contents" in text
+    missing = manager.lmtb("calls", "show", "4711", "--json")
+    assert missing.returncode == 1
+    assert json.loads(missing.stdout)["error"]["reason"] == "no_such_call"
+
+
+def test_figures_of_each_tool_are_counted(manager: ManagerProcess) -> None:
+    calculator, datetime = of(manager, "calls", "stats")["tools"]
+    assert (calculator["tool"], calculator["calls"], calculator["errors"]) == ("calculator", 3, 1)
+    assert 0 < calculator["p50"] <= calculator["p99"]
+    assert calculator["tokens"] == (calculator["sent"] + calculator["received"]) // 4
+    assert datetime["tool"] == "datetime"
+    assert manager.lmtb("calls", "stats").stdout.splitlines()[1].split()[0] == "calculator"
+
+
+def test_calls_are_exported_one_a_line(manager: ManagerProcess, tmp_path: Path) -> None:
+    lines = manager.lmtb("calls", "export", "--tool", "calculator").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == [1, 2, 3]
+    file = tmp_path / "calls.jsonl"
+    assert of(manager, "calls", "export", "-o", str(file))["exported"] == 4
+    assert file.stat().st_mode & 0o077 == 0
+    assert len(file.read_text().splitlines()) == 4
+
+
+def test_following_prints_calls_as_they_end(manager: ManagerProcess) -> None:
+    command = [sys.executable, "-I", "-m", "manager", "calls", "-f", "-n", "1", "--json"]
+    with subprocess.Popen(command, env=manager.environ, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        try:
+            assert json.loads(follower.stdout.readline())["tool"] == "datetime"
+            project = manager.log.parent.parent / "shop"
+            manager.lmtb("call", "lm_findFiles", '{"query": "*.none"}', cwd=project)
+            assert json.loads(follower.stdout.readline())["tool"] == "lm_findFiles"
+        finally:
+            follower.kill()
+
+
+def test_contents_are_recorded_while_wanted_and_purged(manager: ManagerProcess) -> None:
+    project = manager.log.parent.parent / "shop"
+    workspace = listed(manager, "-n", "1")[0]["project"]
+    assert of(manager, "record", "status")["rules"] == []
+    begun = of(manager, "record", "on", "--contents", "--project", workspace, "--for", "1h")
+    assert begun["until"] > time.time() * 1000
+    until(lambda: manager.status()["recorder"]["contents"])
+    manager.lmtb("call", "calculator", '{"expression": "40+2"}', cwd=project)
+    until(lambda: of(manager, "record", "status")["held"]["contents"] == 1)
+    number = listed(manager, "-n", "1")[0]["id"]
+    contents = of(manager, "calls", "show", str(number))["contents"]
+    assert json.loads(contents["arguments"]) == {"expression": "40+2"}
+    assert '"value":42' in contents["result"]
+    assert "40+2" in manager.lmtb("calls", "show", str(number)).stdout
+    assert of(manager, "record", "off")["stopped"] == 1
+    until(lambda: not manager.status()["recorder"]["contents"])
+    declined = manager.lmtb("record", "purge", "--json")
+    assert json.loads(declined.stdout)["error"]["reason"] == "not_confirmed"
+    assert of(manager, "record", "purge", "--yes") == {"ok": True, "calls": 0, "contents": 1}
+    assert of(manager, "calls", "show", str(number))["contents"] is None
+    assert b"40+2" not in b"".join(
+        file.read_bytes() for file in (manager.log.parent / "state").glob("calls.sqlite3*")
+    )
+
+
+def test_without_records_the_verbs_say_so(tmp_path: Path) -> None:
+    from support.processes.manager_process import environment, lmtb
+
+    environ = environment(tmp_path)
+    assert "no calls yet" in lmtb(environ, "calls").stdout
+    assert json.loads(lmtb(environ, "calls", "--json").stdout) == {"ok": True, "calls": []}
+    assert json.loads(lmtb(environ, "record", "status", "--json").stdout)["held"] is None
+    assert lmtb(environ, "calls", "show", "1").returncode == 1
+    assert lmtb(environ, "calls", "export").stdout == ""
+    assert lmtb(environ, "calls", "--since", "never").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("30s", 30), ("5m", 300), ("2h", 7200), ("1.5d", 129_600), ("", None), ("2w", None)],
+)
+def test_lengths_of_time(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
+
+
+def call_at(at: int, took: int, tool: str = "git__log", source: str | None = None) -> Call:
+    return Call(
+        id=1, at=at, client="a", client_version=None, era="modern", revision="r", session=None, project="shop-1",
+        decided_by="query", method="tools/call", tool=tool, source=source, outcome="ok", code=None, sent=1,
+        received=1, took=took, manager=None, server=None, source_took=None, queue=None, start=None, asked=None,
+        retries=0, trace=None,
+    )  # fmt: skip
+
+
+def test_the_servers_log_is_joined_by_time_and_marked(tmp_path: Path) -> None:
+    lines = [
+        '{"timestamp":"2026-05-01T10:00:00.000000Z","event":"before"}',
+        "a traceback of before",
+        '{"timestamp":"2026-05-01T10:00:01.100000Z","event":"stderr","source":"stdio:git","text":"fatal"}',
+        "a line without a time",
+        '{"timestamp":"2026-05-01T10:00:01.200000Z","event":"own"}',
+        '{"timestamp":"2026-05-01T10:00:09.000000Z","event":"after"}',
+        "after",
+    ]
+    (tmp_path / "shop-1.log").write_text("\n".join(lines))
+    found = output_during(tmp_path, call_at(1_777_629_601_000, 500_000))
+    assert [line.text for line in found] == lines[2:5]
+    assert [line.is_of_call for line in found] == [True, False, False]
+    assert output_during(tmp_path / "nowhere", call_at(1_777_629_601_000, 500_000)) == []
+
+
+def test_hostile_names_are_harmless_and_tables_fit() -> None:
+    call = call_at(1_777_629_601_000, 500_000, tool="\x1b[31mred\n" + "x" * 300)
+    from host.terminal.plain import plain
+
+    assert "\x1b" not in plain(call_table([call], 1_777_629_602_000))
+    assert "\x1b" not in plain(call_line(call, 1_777_629_602_000))
+
+
+def test_names_are_completed_from_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = recorder(tmp_path)
+    one.record(ended("alpha"))
+    one.record(ended("beta"))
+    one.flush()
+    one.close()
+    monkeypatch.setenv("LMTB_STATE_DIR", str(tmp_path / "state"))
+    found = suggestions.recorded("tool")(None, None, "al")  # type: ignore[arg-type]
+    assert [item.value for item in found] == ["alpha"]
+
+
+def test_calls_become_spans_of_their_clients_trace(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    from manager.cli.calls.otlp import span_of
+
+    one = recorder(tmp_path)
+    one.record(ended(outcome="error", trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
+    one.record(ended())
+    one.flush()
+    one.close()
+    with CallLog.open(tmp_path / "state" / "calls.sqlite3") as log:  # type: ignore[union-attr]
+        traced, own = list(log.in_order(Filter()))
+    span = span_of(traced)
+    assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"
+    assert span.parent is not None
+    assert f"{span.parent.span_id:016x}" == "b7ad6b7169203331"
+    assert span.status.is_ok is False
+    assert span.end_time - span.start_time == 20_000_000
+    assert span.attributes["gen_ai.tool.name"] == "search"
+    assert span_of(own).parent is None
+    assert span_of(own).context == span_of(own).context
+
+
+def test_spans_reach_a_collector_and_a_refusal_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    from threading import Thread
+
+    from manager.cli.calls import otlp
+
+    received: list[bytes] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200 if self.path == "/v1/traces" else 400)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Collector)
+    Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        calls = [call_at(1_777_629_601_000, 500_000)] * 3
+        assert otlp.send(calls, f"{address}/v1/traces") == 3
+        assert b"git__log" in received[0]
+        with pytest.raises(Exception, match="does not take"):
+            otlp.send(calls, f"{address}/elsewhere")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_the_verbs_show_their_options() -> None:
+    from manager.cli.verbs import cli
+
+    for words in (["calls"], ["calls", "show"], ["calls", "export"], ["record", "on"], ["replay"]):
+        assert CliRunner().invoke(cli, [*words, "--help"]).exit_code == 0

@@ -14,8 +14,8 @@ from manager import __version__
 from manager.admin.status_clock import Clock
 from manager.installation import Installation
 from manager.log import recent_lines, short
-from manager.routing.client_profiles import ClientProfiles
 from manager.recorder.recorder import Recorder
+from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.registrations import Registration
@@ -89,7 +89,7 @@ class Status:
             "workspaces": len(self._workspaces),
             "workspaceDetails": [self._workspace(one) for one in self._workspaces],
             "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
-            "recorder": _recorder(self._recorder),
+            "recorder": None if self._recorder is None else self._recorder.as_json(),
             "sessions": len(self._session_manager.sessions),
             "sessionDetails": [self._session(one, clock) for one in self._session_manager.sessions],
             "streams": len(self._session_manager.streams),
@@ -293,11 +293,3 @@ def _reported(instance: Instance, member: str) -> list[Any]:
 def log_payload() -> dict[str, Any]:
     """The last log lines, oldest first."""
     return {"ok": True, "lines": list(recent_lines)}
-
-
-def _recorder(recorder: Recorder | None) -> dict[str, Any] | None:
-    """Whether calls are recorded; None if the settings say not to."""
-    if recorder is None:
-        return None
-    told = {"problem": recorder.problem, "written": recorder.written, "lost": recorder.lost}
-    return {**told, "contents": bool(recorder.contents)}

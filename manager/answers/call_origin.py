@@ -25,7 +25,7 @@ def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = Non
     Args:
         params: the parameters of the call in `callTool`, if that was unwrapped.
     """
-    client, method = exchange.client, exchange.message.method
+    client, method = exchange.recorded_as, exchange.message.method
     if client is None or method not in RECORDED:
         return None
     given = exchange.params if params is None else params

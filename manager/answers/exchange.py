@@ -68,7 +68,7 @@ class Exchange:
         is_pure: Whether the URL or a header addresses the workspace alone (`Located.is_pure`).
         seen: Its record in the table of clients.
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
-        client: Who sent it, for the recorder; None if it is not recorded.
+        recorded_as: Who sent it, for the recorder; None if it is not recorded.
         asked_s: Seconds that the client took for the input that this request is repeated with.
         traceparent: The W3C trace context that was made for it; empty if it brought one, or none is made.
         is_forwarded: Whether it was sent to a workspace server, so that its `ForwardedCall` is recorded.
@@ -87,7 +87,7 @@ class Exchange:
     is_pure: bool = False
     seen: RequestRecord | None = None
     begun: float | None = None
-    client: Client | None = None
+    recorded_as: Client | None = None
     asked_s: float = 0.0
     traceparent: str = ""
     is_forwarded: bool = False

@@ -207,8 +207,8 @@ class McpRoutes:
 
     def _note(self, exchange: Exchange, came: float) -> None:
         exchange.begun = came
-        exchange.client, exchange.seen = client_record(exchange, came)
-        self._clients.record(exchange.client, exchange.seen)
+        exchange.recorded_as, exchange.seen = client_record(exchange, came)
+        self._clients.record(exchange.recorded_as, exchange.seen)
         if self.settings.make_trace_context and exchange.message.method in RECORDED:
             exchange.traceparent = "" if trace_context.given(exchange) else trace_context.made()
 

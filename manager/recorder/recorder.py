@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -98,6 +98,11 @@ class Recorder:
         """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
+
+    def as_json(self) -> dict[str, Any]:
+        """What the status shows."""
+        told = {"problem": self.problem, "written": self.written, "lost": self.lost}
+        return {**told, "contents": bool(self.contents)}
 
     def close(self, timeout_s: float = 2.0) -> None:
         """Write what is left and end the thread; blocks for at most `timeout_s` seconds."""

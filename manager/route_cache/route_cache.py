@@ -178,7 +178,7 @@ class RouteCache:
         route = bound.route
         exchange = _exchange(route.metadata, http_request.body, bound.session, self._profiles)
         assert exchange is not None  # noqa: S101  the body matched a pattern, so it is valid
-        exchange.client = route.client
+        exchange.recorded_as = route.client
         exchange.decided(route.located)
         relay = self._host.relay_directly(http_request, exchange, SentCall(route.located, call), patience_s)
         self._host.open_requests.end()

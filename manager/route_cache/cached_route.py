@@ -18,7 +18,7 @@ from manager.answers.upstream_request import caller_header
 from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import fixed_head_lines
-from manager.recorder.ended_call import CallOrigin
+from manager.recorder.ended_call import CallLabel, CallOrigin
 from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, RequestRecord
@@ -92,8 +92,7 @@ class CachedRoute:
         written: the pattern of the bodies for the server; None if these are sent unchanged.
         figures, timings: the counters and timings of the workspace.
         recorded_at: when a call was last recorded in the table of clients (monotonic).
-        label, trace: what the recorder stores of each of its calls; None if they are not recorded.
-        body_start: the offset of the message in the last response.
+        label, trace: what is recorded of each call. body_start: offset of the message in the last response.
         is_streamed: whether the last body from `response_body` was an event stream.
         stream_begin: the head of such a response, up to the `Date` line.
     """
@@ -148,7 +147,8 @@ class CachedRoute:
         upstream: the head of the call's request to the server, up to the digits of `Content-Length`.
         origin: what the recorder stores of the call.
         """
-        self.label, self.trace = (None, "") if origin is None else (origin.label, origin.trace)
+        self.label: CallLabel | None = None if origin is None else origin.label
+        self.trace = "" if origin is None else origin.trace
         self.body_start = 0
         self.metadata = metadata
         self.located = located

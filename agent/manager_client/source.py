@@ -47,7 +47,7 @@ class ManagerSource:
         cwd: the folder that the agent works in, absolute.
         elicitation: answers the questions of servers.
         http: the agent's HTTP session; not closed here.
-        version: the agent's version.
+        version: the agent's version; by default that of the installed distribution.
         discovery: whether lists hold little more than `tool_search` and `execute_tool`.
         tool_s: seconds that a call may take, without the time in which a person is asked.
         absent_s: seconds that a call waits for a manager which cannot be reached.
@@ -66,7 +66,7 @@ class ManagerSource:
         elicitation: Elicitation,
         http: aiohttp.ClientSession,
         *,
-        version: str = "0",
+        version: str | None = None,
         discovery: bool = False,
         tool_s: float = 120.0,
         absent_s: float = ABSENT_S,
@@ -83,7 +83,7 @@ class ManagerSource:
         self._is_current = False
         self._problem = "not connected yet"
         self._transport = Transport(http, address_of(endpoint, discovery=discovery), cwd)
-        self._session = Session(self._transport, version, self._changed)
+        self._session = Session(self._transport, version or _installed(), self._changed)
         self._rpc = Rpc(self._session, self._transport, absent_s)
         self._questions = ServerRequests(self._session, elicitation.answer)
         self._stream = ServerStream(self._session, self._transport, self._changed, self._on_message)
@@ -256,3 +256,12 @@ async def _awaited(start: Callable[[], Awaitable[Started]]) -> Started:
         return await start()
     except OSError as error:
         return Started(None, f"the manager cannot be started: {error.strerror or error}")
+
+
+def _installed() -> str:
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  quick, but not needed always
+
+    try:
+        return version("lm-tools-bridge")
+    except PackageNotFoundError:
+        return "0"

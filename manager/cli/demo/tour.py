@@ -19,6 +19,8 @@ import click
 from host.command_line import Failure, is_json, json_option, print_line, say
 from host.printable import printable
 from manager.cli.demo.agent_tour import show_agent
+from manager.cli.demo.code_tour import PROJECT as SHIPYARD
+from manager.cli.demo.code_tour import CodeTour
 from manager.cli.demo.project_tools import ProjectToolsTour
 from manager.cli.demo.sandbox import Sandbox
 from manager.cli.output.overview import workspace_table
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp_types import CallToolResult
 
-LIMIT_S: Final = 60.0
+LIMIT_S: Final = 120.0
 """Longest the whole tour may take."""
 
 
@@ -89,7 +91,7 @@ def _run_tour(sandbox: Sandbox, narrator: Narrator) -> None:
     narrator.tell(f"A manager of their own serves at {address} (pid {sandbox.manager_pid}).")
     asyncio.run(asyncio.wait_for(_tour_with_client(sandbox, narrator, address), LIMIT_S))
     say(workspace_table(merged_workspaces(sandbox.status()), indent=12))
-    narrator.tell("That was the status: two servers, one restart.")
+    narrator.tell("That was the status: three servers, one restart.")
     running = len(sandbox.processes())
     code = sandbox.stop()
     _expect(code == 0, f"the manager ended with exit code {code}")
@@ -115,6 +117,7 @@ async def _tour_with_client(sandbox: Sandbox, narrator: Narrator, address: str) 
         await _show_direct_and_wrapped_calls(client, narrator, sandbox)
         await _show_stateless_client(Client, narrator, address, sandbox.project("orchard"))
         await ProjectToolsTour(client, sandbox, narrator.tell, _quote).run()
+        await CodeTour(Client, address, sandbox.project(SHIPYARD), narrator.tell).run()
         await _show_server_restart(client, narrator, sandbox)
     await show_agent(sandbox, address, narrator.tell)
 

@@ -19,6 +19,7 @@ from scripts.benchmarks import (
     first_use,
     growth,
     hop,
+    intelligence,
     machine,
     memory,
     neighbour,
@@ -53,12 +54,13 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "memory": memory.run,
     "start": starting.run,
     "search": search.run,
+    "intelligence": intelligence.run,
     "install": first_use.run,
     "stopped-readers": stopped_readers.run,
     "agent": _agent,
 }
 """The sections, in the order in which they run."""
-WITHOUT_PEERS = ("search", "install", "stopped-readers", "agent")
+WITHOUT_PEERS = ("search", "intelligence", "install", "stopped-readers", "agent")
 """Sections that need neither nginx nor wrk, if they run alone."""
 
 

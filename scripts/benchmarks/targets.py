@@ -70,6 +70,14 @@ TARGETS = (
         for figure, what in (("files", "all files"), ("names", "`*.ts`"), ("text", "a text in 20 lines"))
     ),
     Target("search names warm ms", "later search for `*.ts`, 62,838 files that did not change", 50, " ms"),
+    Target(
+        "references over bare ms",
+        "later answer of `lm_references` with 5 uses, over 1.2 × the bare server",
+        1,
+        " ms",
+    ),
+    Target("references incomplete", "answers of `lm_references` that were not complete", 0),
+    Target("references 8 agents", "memory of language servers, 8 agents beside 1", 1.1, " ×"),
     Target("start s", "manager, from start to first answer", 0.25, " s"),
     Target("idle MB", "manager, idle memory", 48, " MB"),
     Target("status ms", "`lmtb status`, processor time", 60, " ms"),

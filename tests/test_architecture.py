@@ -58,7 +58,7 @@ LAYERS = (
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 
 SDK_USERS = frozenset(
-    {"manager.cli.demo.tour", "manager.cli.demo.project_tools", "manager.cli.replay.sender"}
+    f"manager.cli.{name}" for name in ("demo.code_tour", "demo.project_tools", "demo.tour", "replay.sender")
 )
 """Where the manager may use the official SDK: the demonstration and a replay are clients."""
 

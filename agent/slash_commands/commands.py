@@ -62,6 +62,7 @@ async def _hil(session: Session, _: str) -> None:
 
 async def _clear(session: Session, _: str) -> None:
     session.conversation.clear()
+    await session.saved.keep(())  # what was said stays in its file, and what follows gets another one
     session.screen.notice("the conversation is forgotten")
 
 

@@ -306,3 +306,51 @@ def test_a_session_that_is_terminated_restores_the_terminal(manager: ManagerProc
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.ended() == 143
         assert terminal.modes()[3] == before[3]
+
+
+def test_a_conversation_is_forgotten_and_resumed(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (
+        say("Hello Ada."),
+        call("calculator", {"expression": "6 * 7"}),
+        say("Forty-two."),
+        say("Ada, of course."),
+    )
+    with agent_desk(manager, tmp_path, *turns) as desk, desk.agent(rows=40) as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("I am Ada\r")
+        terminal.sees("Hello Ada.")
+        prompts(terminal)
+        terminal.press("/clear\r")
+        terminal.sees("the conversation is forgotten")
+        terminal.press("6 * 7?\r")
+        terminal.sees("Forty-two.")
+        assert "I am Ada" not in str(desk.model.requests[1].body)
+        prompts(terminal)
+        terminal.press("/last\r")
+        terminal.sees("│ calculator:")
+        terminal.press("/resume\r")
+        terminal.sees("2. ")
+        terminal.press("2\r")
+        terminal.sees("goes on with 2 messages")
+        terminal.press("who am I?\r")
+        terminal.sees("Ada, of course.")
+        assert "I am Ada" in str(desk.model.requests[3].body)
+        assert "6 * 7?" not in str(desk.model.requests[3].body)
+
+
+def test_ctrl_c_works_without_colours_too(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, command("touch made"), say("unused")) as desk:
+        desk.environ["NO_COLOR"] = "1"
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            terminal.press("make it\n")
+            terminal.sees("Execute?")
+            terminal.press("\x03")
+            terminal.sees("cancelled")
+            prompts(terminal)
+            time.sleep(2.1)  # a second Ctrl-C within two seconds leaves
+            terminal.press("\x03")
+            terminal.sees("press Ctrl-C again to leave")
+            terminal.press("\x03")
+            assert terminal.ended() == 130
+        assert not (desk.project / "made").exists()

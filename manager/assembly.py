@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from manager.filesystem import FolderExaminer
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
+from manager.page.access import Access
 from manager.paths import Paths
 from manager.recorder.recorder import Limits, Recorder
 from manager.recorder.redaction import hidden_keys
@@ -63,6 +65,7 @@ class Parts:
     control: ControlPlane
     status: Status
     measures: Measures
+    access: Access
     installation: Installation
     buffers: ByteBudget
     close_recorder: Callable[[], None]
@@ -152,6 +155,7 @@ def assemble(
             recorder,
         ),
         Measures(workspaces, session_manager, forwarder.admission.buffers, recorder),
+        Access(time.monotonic, lambda: secrets.token_urlsafe(24)),
         installation,
         forwarder.admission.buffers,
         recorder.close if recorder is not None else lambda: None,

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import datetime
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -24,7 +23,6 @@ from host.erased_environment import erase_values
 from host.tight_modes import make_tight
 from manager import __version__, exit_codes, late_modules, systemd
 from manager.acquisition import HOST, acquire_lock, acquire_port
-from manager.admin.routes import make_app
 from manager.admin.services import StartedBy
 from manager.assembly import Parts, assemble
 from manager.blocked_loop import watched
@@ -32,15 +30,13 @@ from manager.endpoints.mcp import McpRoutes
 from manager.http.stream_endings import StreamEndings
 from manager.listener.connection_limits import connection_limits
 from manager.listener.control_listener import ControlListener
-from manager.listener.pages import control_runner
+from manager.listener.pages import control_runner, port_app
 from manager.listener.peer_identity import same_user_check
 from manager.listener.runner import Runner
 from manager.lock import Lock
 from manager.log import configure, logger, unblocked
 from manager.log_file import log_file
 from manager.own_files import OwnFiles
-from manager.page.access import Access
-from manager.page.routes import Page
 from manager.paths import Paths
 from manager.replacement import Replacement
 from manager.routing.request_heads.admission import AdmissionRules
@@ -116,7 +112,6 @@ class Daemon:
         self._on_ready = on_ready
         self._log = logger()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._access = Access(time.monotonic, lambda: secrets.token_urlsafe(24))
         self._stop_requested = asyncio.Event()
         self._stop_forced = asyncio.Event()
         self._stream_endings = StreamEndings()
@@ -211,7 +206,7 @@ class Daemon:
         control = ControlListener(
             self._paths.control_socket,
             plane,
-            lambda renewals: control_runner(plane, renewals, status, take, self._access),
+            lambda renewals: control_runner(plane, renewals, status, take, parts.access),
         )
         stack.push_async_callback(control.close)
         await control.open()
@@ -223,10 +218,7 @@ class Daemon:
         rules = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit)
 
         def app() -> web.Application:
-            page = Page(parts.control, status, self._access)
-            made = make_app(parts.control, status, parts.measures.snapshot, page.show)
-            page.add_to(made)
-            return made
+            return port_app(parts.control, status, parts.measures.snapshot, parts.access)
 
         limits, check = connection_limits(self._settings), same_user_check()
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=parts.buffers)

@@ -10,13 +10,13 @@ from typing import Any
 from manager.admin.control_socket import make_control_app
 from manager.admin.measures import TakeSnapshot
 from manager.admin.renewals import Renewals
-from manager.admin.routes import diagnosis_routes
+from manager.admin.routes import diagnosis_routes, make_app
 from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
 from manager.page.access import Access
-from manager.page.routes import access_routes
+from manager.page.routes import Page, access_routes
 
 
 class OncePerSecond(logging.Filter):
@@ -38,6 +38,16 @@ class OncePerSecond(logging.Filter):
 
 _server_log = logging.getLogger("manager.listener.aiohttp")
 _server_log.addFilter(OncePerSecond())
+
+
+def port_app(
+    services: Services, status: Callable[[], dict[str, Any]], measures: TakeSnapshot, access: Access
+) -> web.Application:
+    """Make the port's application: diagnosis for programs, the page for browsers."""
+    page = Page(services, status, access)
+    app = make_app(services, status, measures, page.show)
+    page.add_to(app)
+    return app
 
 
 def port_runner(app: web.Application, connections: Connections) -> web.AppRunner:

@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from host.erased_environment import erase_values
@@ -48,7 +49,7 @@ from manager.supervision.leftover_files import remove_leftover_files
 from manager.supervision.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    pass
 
 HOUSEKEEPING_S: Final = 5.0
 FLUSH_ANSWERS_S: Final = 2.0
@@ -217,9 +218,7 @@ class Daemon:
     ) -> tuple[list[asyncio.Server], Runner]:
         rules = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit)
 
-        def app() -> web.Application:
-            return port_app(parts.control, status, parts.measures.snapshot, parts.access)
-
+        app = partial(port_app, parts.control, status, parts.measures.snapshot, parts.access)
         limits, check = connection_limits(self._settings), same_user_check()
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=parts.buffers)
         return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner

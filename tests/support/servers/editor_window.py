@@ -199,6 +199,7 @@ async def advertised(
         yield place
     finally:
         server.close()
+        place.unlink(missing_ok=True)
 
 
 def free_range() -> int:

@@ -42,7 +42,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
         patch.setenv("TMPDIR", "/tmp")
         async with running_gateway(tmp_path_factory.mktemp("editors")) as running:
             yield running
-    for left in Path("/tmp").glob(f"{PREFIX}*"):  # noqa: S108  of windows that were killed
+    for left in Path("/tmp").glob(f"{PREFIX}*"):
         left.unlink()
 
 

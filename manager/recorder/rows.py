@@ -1,7 +1,6 @@
-"""Turns ended calls into rows and inserts them, a whole batch with one statement.
+"""Turns ended calls into rows and inserts them, hundreds with one statement.
 
-SQLite reads the batch as JSON, so that it holds Python's lock only while the batch is encoded, not for each
-row: the event loop goes on meanwhile.
+So SQLite takes and releases Python's lock once for hundreds of rows: the event loop goes on meanwhile.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final
-
-import msgspec
 
 from manager.recorder.ended_call import CallDetails, CallLabel, CallOrigin, EndedCall
 from manager.recorder.tables import CALL_COLUMNS, LABEL_COLUMNS
@@ -21,16 +19,16 @@ from protocol import jsonrpc
 
 MAX_TEXT: Final = 200
 """Longest name in characters that is stored; a longer one is cut."""
-_INSERT: Final = (
-    f"INSERT INTO calls(id,{','.join(CALL_COLUMNS)})"  # noqa: S608  constants only
-    f" SELECT {','.join(f'value->>{number}' for number in range(len(CALL_COLUMNS) + 1))} FROM json_each(?)"
-)
+_COLUMNS: Final = len(CALL_COLUMNS) + 1
+_AT_ONCE: Final = 250
+"""Rows of one statement."""
+_INSERT: Final = f"INSERT INTO calls(id,{','.join(CALL_COLUMNS)}) VALUES"
+_ROW: Final = f"({','.join('?' * _COLUMNS)})"
 _INSERT_LABEL: Final = (
     f"INSERT INTO labels({','.join(LABEL_COLUMNS)}) VALUES({','.join('?' * len(LABEL_COLUMNS))})"
 )
 _SAME_LABEL: Final = f"SELECT id FROM labels WHERE {' AND '.join(f'{name} IS ?' for name in LABEL_COLUMNS)}"  # noqa: S608
 _TRACE: Final = re.compile(r"\b[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\b")
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class Labels:
@@ -74,7 +72,10 @@ def insert(
         details = call[6]
         label = labels.id_of(database, call[0].label, "" if details is None else details.source)
         values.append((number, label, *_values(call, offset)))
-    database.execute(_INSERT, (_encode(values).decode(),))
+    for start in range(0, len(values), _AT_ONCE):
+        rows = values[start : start + _AT_ONCE]
+        statement = f"{_INSERT}{','.join([_ROW] * len(rows))}"
+        database.execute(statement, tuple(chain.from_iterable(rows)))
     return last + 1
 
 

@@ -16,9 +16,9 @@ import msgspec
 
 from manager.recorder.database import open_to_read
 from manager.recorder.retention import used_bytes
-from manager.recorder.tables import CALL_COLUMNS, LABEL_COLUMNS, SLOW_US
+from manager.recorder.tables import CALL_COLUMNS, ID_RANGE, LABEL_COLUMNS, SLOW_US
 
-MOST_LABELS: Final = 3_000
+MOST_LABELS: Final = 300
 """Labels above which calls are read in order instead of by label."""
 _CALL: Final = ",".join(("id", *CALL_COLUMNS))
 _LABEL: Final = ",".join(("id", *LABEL_COLUMNS))
@@ -225,7 +225,7 @@ class CallLog:
 
     def _first_id(self, wanted: Filter) -> int | None:
         """The lowest id that can match; None if none can. Found by halving: ids ascend with time."""
-        low, high = self._database.execute("SELECT min(id),max(id) FROM calls").fetchone()
+        low, high = self._database.execute(ID_RANGE).fetchone()
         if low is None:
             return None
         low = max(low, (wanted.after or 0) + 1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from manager.recorder.tables import ID_RANGE
+
 DAY_S: Final = 86_400.0
 NOTHING_EXPIRES_S: Final = 600.0
 """Seconds after the start in which nothing expires by age: a clock that was wrong at boot is set by then."""
@@ -67,7 +69,7 @@ def shrink(database: sqlite3.Connection, limit: int) -> int:
     if used <= limit:
         return 0
     while used > limit * _SPARE:
-        first, last = database.execute("SELECT min(id),max(id) FROM calls").fetchone()
+        first, last = database.execute(ID_RANGE).fetchone()
         if first is None:
             break
         step = min(_BATCH, max(1, (last - first + 1) // 10))

@@ -31,6 +31,8 @@ CREATE TABLE contents(
 CREATE TABLE content_rules(
     project TEXT PRIMARY KEY, made INTEGER NOT NULL, until INTEGER) STRICT;
 """
+ID_RANGE: Final = "SELECT (SELECT min(id) FROM calls),(SELECT max(id) FROM calls)"
+"""The lowest and the highest id; with both in one SELECT, SQLite would read every row."""
 UPGRADES: Final[Mapping[int, str]] = {}
 """Schema version -> SQL that upgrades a file of this version to the next."""
 CALL_COLUMNS: Final = (

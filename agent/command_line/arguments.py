@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 USAGE_EXIT: Final = 2
+STDIN: Final = "-"
+"""In the place of the text of a turn: read it from standard input."""
+_LONGEST: Final = 8 * 1024 * 1024
 VERBS: Final = ("session", "serve", "config", "list")
 
 
@@ -67,3 +72,9 @@ def read_arguments(words: Sequence[str]) -> Arguments:
     if found.imported is not None and found.verb != "config":
         parser.error("--import belongs to: lmtb agent config --import FILE")
     return found
+
+
+def text_of(given: str) -> str:
+    """The text of the turn: as given, or from standard input. Bytes that are not UTF-8 are replaced."""
+    content = sys.stdin.buffer.read(_LONGEST) if given == STDIN else os.fsencode(given)
+    return content.decode("utf-8", "replace")

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 
 from agent.command_line.exit_codes import CODES
 from agent.conversation.conversation import Conversation
 from agent.outcomes import Ending
-
-STDIN: str = "-"
-"""In the place of the text: read it from standard input."""
-_LONGEST = 8 * 1024 * 1024
 
 
 async def one_turn(conversation: Conversation, text: str) -> int:
@@ -26,8 +21,3 @@ async def one_turn(conversation: Conversation, text: str) -> int:
     except asyncio.CancelledError:
         return CODES[Ending.CANCELLED]
     return CODES[outcome.ending]
-
-
-def text_of(given: str) -> str:
-    """The text of the turn: as given, or from standard input."""
-    return sys.stdin.read(_LONGEST) if given == STDIN else given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.assembly import Agent, Folders
-from agent.command_line.arguments import Arguments
+from agent.command_line.arguments import USAGE_EXIT, Arguments, text_of
 from agent.command_line.exit_codes import CANCELLED, TERMINATED
 from agent.interaction import Tone
 from agent.screen.choice import one_shot_screen, session_screen
@@ -20,17 +21,25 @@ from agent.settings.file import load
 from agent.slash_commands.command_table import completions
 
 CONFIG_FILE: Final = "config.toml"
+_NO_MODEL: Final = "no model is chosen yet: enter /model NAME, or /quit and run: lmtb agent config"
 
 
 def run(arguments: Arguments) -> int:
     """Run it; the exit code."""
     verb = _VERBS[arguments.verb] if arguments.prompt is None else _one_turn
     try:
+        if arguments.prompt is not None:
+            # not in the loop, where the first Ctrl-C would not end it
+            arguments.prompt = text_of(arguments.prompt)
         return asyncio.run(verb(arguments))
     except KeyboardInterrupt:
         return CANCELLED
     except asyncio.CancelledError:
         return TERMINATED
+    except BrokenPipeError:
+        # nobody reads any more, as of `lmtb agent -p … | head`; nor what is still to be flushed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 async def _session(arguments: Arguments) -> int:
@@ -54,6 +63,8 @@ async def _session(arguments: Arguments) -> int:
         try:
             if not _choose(agent, arguments):
                 return 2
+            if not (agent.session.is_manual or agent.conversation.model):
+                screen.notice(_NO_MODEL, Tone.WARNING)
             if arguments.resume:
                 await agent.resume_last()
             return await SessionLoop(agent.session, interrupts, interrupt_input, agent.warm_up()).run()
@@ -64,9 +75,13 @@ async def _session(arguments: Arguments) -> int:
 
 
 async def _one_turn(arguments: Arguments) -> int:
-    from agent.command_line.one_turn import one_turn, text_of  # noqa: PLC0415
+    from agent.command_line.one_turn import one_turn  # noqa: PLC0415
 
     screen = one_shot_screen(as_json=arguments.json)
+    text = arguments.prompt or ""
+    if not text.strip():
+        screen.notice("there is no text to send to the model", Tone.ERROR)
+        return USAGE_EXIT
     loaded = load(_config_file(arguments))
     for problem in loaded.problems:
         screen.notice(problem, Tone.WARNING)
@@ -80,7 +95,7 @@ async def _one_turn(arguments: Arguments) -> int:
         if arguments.resume:
             await agent.resume_last()
         await agent.prepare()
-        return await one_turn(agent.conversation, text_of(arguments.prompt or ""))
+        return await one_turn(agent.conversation, text)
     finally:
         await agent.close()
         screen.close()

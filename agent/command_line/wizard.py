@@ -23,6 +23,7 @@ from host.near_names import did_you_mean
 OLLMCPC: Final = ".ollmcpc.json"
 _LARGEST: Final = 1024 * 1024
 _YES: Final = frozenset({"", "y", "yes"})
+_WORDS: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 _FAULTS: Final = (NotEditable, private_files.LockTimeout, private_files.UnsafePathError, OSError)
 
 
@@ -69,16 +70,21 @@ async def _asked(screen: Screen, settings: AgentSettings) -> dict[tuple[str, ...
             changes["model", name] = model
         if name != "ollama":
             screen.notice(f"its key is looked up in the environment, then in: lmtb secrets set {name}")
-    asks = await _answer(screen, "Ask before calls (yes, no)", "yes" if settings.human_in_loop else "no")
+    usual = "yes" if settings.human_in_loop else "no"
+    asks = await _answer(screen, "Ask before calls (yes, no)", usual)
+    while asks is not None and asks.lower() not in _WORDS:
+        screen.notice("enter yes or no", Tone.WARNING)
+        asks = await _answer(screen, "Ask before calls (yes, no)", usual)
     if asks is None:
         return None
-    changes["human_in_loop",] = asks.lower() not in {"n", "no"}
+    changes["human_in_loop",] = _WORDS[asks.lower()]
     return changes
 
 
-async def _answer(screen: Screen, prompt: str, initial: str) -> str | None:
-    answer = await screen.ask(Question(f"{prompt}: ", initial=initial))
-    return None if answer is None else answer.strip() or initial
+async def _answer(screen: Screen, prompt: str, usual: str) -> str | None:
+    """What is entered; an empty input means the usual answer, which the prompt shows."""
+    answer = await screen.ask(Question(f"{prompt} [{usual}]: " if usual else f"{prompt}: "))
+    return None if answer is None else answer.strip() or usual
 
 
 async def _saved(screen: Screen, config_file: Path, changes: dict[tuple[str, ...], Any]) -> int:

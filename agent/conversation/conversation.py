@@ -139,7 +139,7 @@ class Conversation:
         """The chosen provider and model, after its window is known."""
         provider = self._provider_of(self.provider)
         if not self.model:
-            step = f"name one in the settings, [agent.model] {self.provider}"
+            step = "choose one with /model NAME, --model NAME or: lmtb agent config"
             raise ProviderFailure(self.provider, "no model is chosen", step)
         await self._learn_window(provider)
         return provider, self.model

@@ -93,6 +93,10 @@ class Failures:
         """The reply is not one of the dialect, or tells an error."""
         return self.of(cause, f"try again; if it happens again, check {self._base_setting}")
 
+    def page(self) -> ProviderFailure:
+        """A page for a browser came in the place of a reply."""
+        return self.of(f"{self.base} answered with a web page", f"correct {self._base_setting}")
+
     def moved(self, status: int) -> ProviderFailure:
         """The server points to another address; the key is not sent there."""
         return self.of(f"{self.base} redirects elsewhere ({status})", f"correct {self._base_setting}")

@@ -192,6 +192,8 @@ class HttpProvider:
         async with response:
             if response.status != 200:
                 raise await self._refused(response, failures, clock)
+            if response.content_type == "text/html":
+                raise failures.page()
             form: Form = self.dialect.framing if request.stream else "whole"
             if form == "sse" and response.content_type == "application/json":
                 form = "whole"  # of a server that does not stream

@@ -54,7 +54,8 @@ def _console() -> Console:
 
 @cache
 def _markdown() -> type[Markdown]:
-    from rich.markdown import Heading, Markdown  # noqa: PLC0415  takes long to load
+    from markdown_it import MarkdownIt  # noqa: PLC0415  takes long to load
+    from rich.markdown import Heading, Markdown  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     class PlainHeading(Heading):
@@ -64,7 +65,14 @@ def _markdown() -> type[Markdown]:
             self.text.justify = "left"
             yield Text.assemble(self.text, style="bold")
 
+    # rich leaves out HTML and definitions of references: a reply that speaks of <b> would lose words
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
+
     class OurMarkdown(Markdown):
         elements = {**Markdown.elements, "heading_open": PlainHeading}  # noqa: RUF012
+
+        def __init__(self, markup: str, **options: Any) -> None:
+            super().__init__("", **options)
+            self.markup, self.parsed = markup, parser.parse(markup)
 
     return OurMarkdown

@@ -87,9 +87,10 @@ class TerminalScreen:
         self._write("".join(f"{_COLOURS[kind]}{line}{_RESET}\n" for line in drawn))
 
     def notice(self, text: str, tone: Tone = Tone.INFO) -> None:
-        """Show one line of the agent itself."""
+        """Show a notice of the agent itself, broken at blanks."""
         self.reply_ended()
-        self._write(f"{_TONES[tone]}{printable(text)}{_RESET}\n")
+        rows = boxes.wrapped(printable(text), boxes.width(_size()[0]))
+        self._write("".join(f"{_TONES[tone]}{row}{_RESET}\n" for row in rows))
 
     def lines(self, lines: Sequence[str]) -> None:
         """Show lines of the agent itself."""
@@ -130,6 +131,8 @@ class TerminalScreen:
             return None
         except KeyboardInterrupt:
             self._interrupts.press()
+            # a cancelled turn gets its cancellation here, and not again at what it does at its end
+            await asyncio.sleep(0)
             raise asyncio.CancelledError from None
         finally:
             self._activity = spinner

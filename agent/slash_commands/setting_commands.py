@@ -17,6 +17,8 @@ from host.near_names import did_you_mean
 from host.private_files import LockTimeout, UnsafePathError
 from host.terminal.views import Column, Kind
 
+_AT_START: Final = frozenset({"default_provider", "endpoint", "local_tools", "providers", "sudo", "tool_s"})
+"""Settings that are read when a session starts."""
 _REMOVED: Final = "default"
 """The word that removes a setting from the file."""
 
@@ -63,7 +65,8 @@ async def _change(session: Session, key: tuple[str, ...], text: str) -> None:
         session.ask(loaded.human_in_loop)
     if key[0] == "model" and key[-1] == session.conversation.provider:
         session.conversation.choose(session.conversation.provider)
-    session.screen.notice(f"{'.'.join(key)} = {'default' if value is None else shown(value)}, saved")
+    later = "; it counts from the next session on" if key[0] in _AT_START else ""
+    session.screen.notice(f"{'.'.join(key)} = {'default' if value is None else shown(value)}, saved{later}")
 
 
 def _value(text: str) -> Any:

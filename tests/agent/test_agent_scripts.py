@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -100,6 +101,8 @@ def test_a_provider_that_refuses_is_told_in_one_line(manager: ManagerProcess, tm
         ("--json",),
         ("-p",),
         ("--provider", "nobody", "-p", "x"),
+        ("-p", " "),
+        ("-p", "-"),
     ],
 )
 def test_wrong_usage_has_exit_code_2(manager: ManagerProcess, tmp_path: Path, words: tuple[str, ...]) -> None:
@@ -107,6 +110,33 @@ def test_wrong_usage_has_exit_code_2(manager: ManagerProcess, tmp_path: Path, wo
         ended = desk.run(*words)
         assert ended.code == 2, ended
         assert desk.model.requests == []
+
+
+@pytest.mark.parametrize("words", [("-p", "x"), ("-p", "x", "--json"), ()])
+def test_a_reader_that_has_gone_ends_the_agent_quietly(
+    manager: ManagerProcess, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    with agent_desk(manager, tmp_path, say("a"), say("b")) as desk:
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-I", "-m", "manager", "agent", *words], env=desk.environ, cwd=desk.project,
+                input=b"x\ny\n", stdout=writing, stderr=subprocess.PIPE, timeout=50, check=False,
+            )  # fmt: skip
+        finally:
+            os.close(writing)
+        assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_a_text_that_is_not_utf8_reaches_the_model(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, say("a")) as desk:
+        ended = subprocess.run(
+            [sys.executable, "-I", "-m", "manager", "agent", "-p", "-"], env=desk.environ, cwd=desk.project,
+            input=b"caf\xc3", capture_output=True, timeout=50, check=False,
+        )  # fmt: skip
+        assert (ended.returncode, ended.stdout) == (0, b"a\n")
+        assert desk.model.requests[0].body["messages"][-1]["content"] == "caf\ufffd"
 
 
 def test_a_session_in_a_pipe_is_plain_text(manager: ManagerProcess, tmp_path: Path) -> None:

@@ -137,7 +137,8 @@ async def test_a_missing_model_is_told_with_what_to_set() -> None:
     scene = Scene(ScriptedProvider(), settings={"model": {}})
     outcome = await scene.conversation.turn("hi")
     assert outcome.ending is Ending.PROVIDER_FAILED
-    assert outcome.detail == "ollama: no model is chosen; name one in the settings, [agent.model] ollama"
+    step = "choose one with /model NAME, --model NAME or: lmtb agent config"
+    assert outcome.detail == f"ollama: no model is chosen; {step}"
 
 
 async def test_an_empty_or_cut_reply_is_told() -> None:

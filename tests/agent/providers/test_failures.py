@@ -180,6 +180,15 @@ async def test_what_is_no_reply_is_told(dialect: str, content: bytes) -> None:
     assert "check api_base" in found.next_step
 
 
+@every_dialect
+async def test_a_web_page_in_the_place_of_a_reply_is_told(dialect: str) -> None:
+    page = Bytes(b"<html>Welcome</html>", "text/html")
+    async with model_server(page) as server, provider_of(dialect, server) as provider:
+        found = await failure(provider)
+    assert found.cause.endswith("answered with a web page")
+    assert found.next_step.startswith("correct api_base")
+
+
 async def test_a_page_for_a_browser_is_not_quoted() -> None:
     page = Refuse(502, body=b"<html><body>Bad gateway</body></html>", headers={"Content-Type": "text/html"})
     async with model_server(*[page] * 4) as server, provider_of("openai", server) as provider:

@@ -139,3 +139,9 @@ def test_two_thousand_pieces_cost_little_beside_rendering() -> None:
         box.feed(piece)
     spent = time.process_time() - before
     assert spent < 0.25, f"{spent * 1000:.0f} ms"
+
+
+@pytest.mark.parametrize("text", ["Use <b>bold</b> words", "<div>", "[one]: http://x/", "a <!-- b --> c"])
+def test_html_and_references_are_shown_as_they_are(text: str) -> None:
+    rows = markdown_rows.rows_of_block(text, 40)
+    assert [row.rstrip() for row in rows] == [text]

@@ -18,6 +18,7 @@ from host.command_line import Failure, is_json
 from manager.cli.output.manager_access import current_folder, unmatched, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
+from manager.server_command import server_command
 
 _NEED_PATH: Final = frozenset({"trust", "pending", "env", "languages"})
 """Verbs that look up programs: they need the PATH of the manager's servers."""
@@ -65,16 +66,11 @@ def _unusable(error: OSError) -> Failure:
 def command_line(*words: str) -> list[str]:
     """The program and arguments that run the workspace server's command."""
     paths = user_paths()
-    folders = (
-        "--config-dir", str(paths.config_dir), "--state-dir", str(paths.state_dir),
-        "--runtime-dir", str(paths.runtime_dir),
-    )  # fmt: skip
     search = _managers_path(paths) if words[0] in _NEED_PATH else None
-    known = () if search is None else ("--path", search)
     sys.stdout.flush()
     sys.stderr.flush()
     flags = ("--json",) if is_json() else ()
-    return [sys.executable, "-I", "-m", "workspace_server.command", *folders, *known, *words, *flags]
+    return [*server_command(paths, search), *words, *flags]
 
 
 def _managers_path(paths: Paths) -> str | None:

@@ -16,7 +16,9 @@ from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
 from manager.page.access import Access
+from manager.page.command import ServerCommand
 from manager.page.routes import Page, access_routes
+from manager.paths import Paths
 
 
 class OncePerSecond(logging.Filter):
@@ -41,10 +43,15 @@ _server_log.addFilter(OncePerSecond())
 
 
 def port_app(
-    services: Services, status: Callable[[], dict[str, Any]], measures: TakeSnapshot, access: Access
+    services: Services,
+    status: Callable[[], dict[str, Any]],
+    measures: TakeSnapshot,
+    access: Access,
+    paths: Paths,
 ) -> web.Application:
     """Make the port's application: diagnosis for programs, the page for browsers."""
-    page = Page(services, status, access)
+    command = ServerCommand(paths, lambda: services.status().path)
+    page = Page(services, status, access, command)
     app = make_app(services, status, measures, page.show)
     page.add_to(app)
     return app

@@ -8,7 +8,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from manager.admin.services import Services
+from manager.folder import CwdProblem
+from manager.page.command import CHANGES, ServerCommand
 from manager.replacement import Unusable
+from manager.status_reading.responses import objects
 from protocol.errors import Refusal
 
 
@@ -19,45 +22,102 @@ class ActionResult(NamedTuple):
     text: str
 
 
-async def act(services: Services, name: str, members: Mapping[str, Any]) -> ActionResult:
+class Means(NamedTuple):
+    """What actions are done with."""
+
+    services: Services
+    command: ServerCommand
+
+
+async def act(means: Means, name: str, members: Mapping[str, Any]) -> ActionResult:
     """Do one action. An unknown one, or one with wrong members, is refused."""
     action = _ACTIONS.get(name)
     if action is None:
         return ActionResult(False, "This page is older than the manager: reload it.")
-    return await action(services, {key: value for key, value in members.items() if isinstance(value, str)})
+    return await action(means, {key: value for key, value in members.items() if isinstance(value, str)})
 
 
-async def _retry_source(services: Services, members: Mapping[str, str]) -> ActionResult:
+_NO_PROJECT: Final = ActionResult(False, "The request names no project or no tool: reload the page.")
+_EFFECTS: Final = {
+    "enable": "is enabled",
+    "disable": "is disabled: clients can no longer see, find or call it",
+    "allow": "runs without asking",
+    "ask": "asks a person before every call",
+    "deny": "never runs",
+}
+
+
+async def _retry_source(means: Means, members: Mapping[str, str]) -> ActionResult:
     root, source = members.get("root"), members.get("source")
     if root is None or source is None:
         return ActionResult(False, "The request names no project or no source: reload the page.")
-    answer = await services.ask_server(root, "refresh", source)
+    answer = await means.services.ask_server(root, "refresh", source)
     if isinstance(answer, Refusal):
         return ActionResult(False, answer.message)
     return ActionResult(True, f"{source} is started again.")
 
 
-async def _stop_call(services: Services, members: Mapping[str, str]) -> ActionResult:
+async def _start_server(means: Means, members: Mapping[str, str]) -> ActionResult:
+    root = members.get("root")
+    if root is None or not await _is_root(means.services, root):
+        return _NO_PROJECT
+    answer = await means.services.ask_server(root, "inspect", None)
+    if isinstance(answer, Refusal):
+        return ActionResult(False, answer.message)
+    return ActionResult(True, "The server runs.")
+
+
+async def _set_tool(means: Means, members: Mapping[str, str]) -> ActionResult:
+    root, tool, change = members.get("root"), members.get("tool"), members.get("change")
+    if root is None or tool is None or change not in CHANGES or not await _is_root(means.services, root):
+        return _NO_PROJECT
+    answer = await means.services.ask_server(root, "inspect", None)
+    if isinstance(answer, Refusal):
+        return ActionResult(False, answer.message)
+    # a rule for a name that no source offers would have no effect, as for the verb
+    if all(one.get("name") != tool for one in objects(msgspec.json.decode(answer), "tools")):
+        return ActionResult(False, f"No source offers {tool} any more: reload the page.")
+    found = await means.command.change_tool(root, tool, change)
+    if isinstance(found, str):
+        return ActionResult(False, f"{tool} was not changed: {found}")
+    return ActionResult(True, f"{tool} {_EFFECTS[change]}, written to {found.get('file')}.{_wait(found)}")
+
+
+def _wait(found: Mapping[str, Any]) -> str:
+    """A note if the changed file comes with the project, so that the change waits for trust."""
+    command = found.get("waitsFor")
+    return f" That file comes with the project, so it waits for: {command}" if command else ""
+
+
+async def _is_root(services: Services, root: str) -> bool:
+    """Whether this is the root of a workspace: no rule is written anywhere else."""
+    found = await services.resolve(root)
+    return found is not None and not isinstance(found, CwdProblem) and found.workspace_folders[0] == root
+
+
+async def _stop_call(means: Means, members: Mapping[str, str]) -> ActionResult:
     root, number, tool = members.get("root"), members.get("number"), members.get("tool")
     if root is None or number is None or tool is None:
         return ActionResult(False, "The request names no project or no call: reload the page.")
-    answer = await services.ask_server(root, "stop_call", number)
+    answer = await means.services.ask_server(root, "stop_call", number)
     if isinstance(answer, Refusal):
         return ActionResult(False, answer.message)
     stopped = msgspec.json.decode(answer) == {"ok": True}
     return ActionResult(stopped, f"{tool} was stopped." if stopped else f"{tool} has ended already.")
 
 
-async def _restart_manager(services: Services, members: Mapping[str, str]) -> ActionResult:
-    version = await services.restart("asked on the page", keep_servers=True)
+async def _restart_manager(means: Means, members: Mapping[str, str]) -> ActionResult:
+    version = await means.services.restart("asked on the page", keep_servers=True)
     if isinstance(version, Unusable):
         return ActionResult(False, f"The installed program cannot be started: {version.reason}")
     return ActionResult(True, f"The manager restarts as {version}; sessions are kept.")
 
 
-_Action = Callable[[Services, Mapping[str, str]], Awaitable[ActionResult]]
+_Action = Callable[[Means, Mapping[str, str]], Awaitable[ActionResult]]
 _ACTIONS: Final[Mapping[str, _Action]] = {
     "retry-source": _retry_source,
     "stop-call": _stop_call,
+    "start-server": _start_server,
+    "set-tool": _set_tool,
     "restart-manager": _restart_manager,
 }

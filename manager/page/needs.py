@@ -19,11 +19,15 @@ _URGENCY: Final = (Tone.BAD, Tone.WARN, Tone.BUSY, Tone.GOOD, Tone.OFF)
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a button does: the name of an action, its label, and its members (`actions.py`)."""
+    """What a button does: the name of an action, its label, and its members (`actions.py`).
+
+    `about` completes the label for those who hear it and do not see the row.
+    """
 
     name: str
     label: str
     members: tuple[tuple[str, str], ...] = ()
+    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

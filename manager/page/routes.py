@@ -1,4 +1,4 @@
-"""Serves the page, its stream of changes and its buttons on the port, and tickets on the control socket."""
+"""Serves the pages, their changes and their buttons on the port, and tickets on the control socket."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from manager.admin.request_body import read_body
 from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
 from manager.page.access import Access
-from manager.page.actions import act
-from manager.page.fragments import ASSET_PATHS, page
+from manager.page.actions import Means, act
+from manager.page.command import ServerCommand
+from manager.page.fragments import page
+from manager.page.html import ASSET_PATHS
 from manager.page.live import LivePages
+from manager.page.project_fragments import project_page, unknown_project
+from manager.page.projects import Projects
 from manager.routing.request_heads.admission import AdmissionRefusal
 from protocol import sse
 
@@ -33,16 +37,22 @@ _KINDS: Final = {"css": "text/css", "js": "text/javascript"}
 class Page:
     """The page of one manager: `show` renders it, `routes` are what it loads and sends."""
 
-    def __init__(self, services: Services, status: Callable[[], dict[str, Any]], access: Access) -> None:
-        self._services = services
+    def __init__(
+        self, services: Services, status: Callable[[], dict[str, Any]], access: Access, command: ServerCommand
+    ) -> None:
+        self._means = Means(services, command)
+        self._projects = Projects(services, status, command)
         self._access = access
         self._live = LivePages(services, status)
         self._cookie = f"lmtb-page-{services.port}"
 
     async def show(self, _: web.Request) -> web.Response:
         """The whole page, as it is now."""
-        text = page(await self._live.view())
-        return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": POLICY})
+        return _html(200, page(await self._live.view()))
+
+    async def _show_project(self, request: web.Request) -> web.Response:
+        view = await self._projects.view(request.query.get("id", ""))
+        return _html(404, unknown_project()) if view is None else _html(200, project_page(view))
 
     def add_to(self, app: web.Application) -> None:
         """Add what the page loads and sends, but not the page itself."""
@@ -53,6 +63,7 @@ class Page:
         assets = [web.get(path, _asset(name), allow_head=False) for name, path in ASSET_PATHS.items()]
         return [
             *assets,
+            web.get("/page/project", self._show_project, allow_head=False),
             web.get("/page/changes", self._changes, allow_head=False),
             web.post("/page/session", self._open_session),
             web.post("/page/action", self._act),
@@ -96,7 +107,7 @@ class Page:
         message = await _message(request)
         if isinstance(message, web.Response):
             return message
-        result = await act(self._services, str(message.get("action")), message)
+        result = await act(self._means, str(message.get("action")), message)
         return _json(200, {"ok": result.ok, "text": result.text})
 
 
@@ -145,6 +156,11 @@ async def _message(request: web.Request) -> dict[str, Any] | web.Response:
     except (ValueError, RecursionError):
         message = None
     return message if isinstance(message, dict) else _failure(400, "The body is no JSON object.")
+
+
+def _html(status: int, text: str) -> web.Response:
+    headers = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store"}
+    return web.Response(status=status, text=text, content_type="text/html", headers=headers)
 
 
 def _failure(status: int, text: str) -> web.Response:

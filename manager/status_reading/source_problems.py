@@ -39,7 +39,7 @@ def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
     here = f"--cwd {shlex.quote(str(server.get('root')))}"
     for source in sources:
         text = f"{source.get('id')} is {source['state']}: {source.get('error') or 'unknown cause'}"
-        yield SourceProblem(source["state"] in _BROKEN, text, _step(source, here))
+        yield SourceProblem(source["state"] in _BROKEN, text, source_step(source, str(server.get("root"))))
     for issue in objects(server, "issues"):
         if issue.get("level") == "error" and issue.get("code") not in _SHOWN_BY_STATE:
             yield SourceProblem(True, issue_text(issue), f"details with: lmtb tools {here}")
@@ -66,7 +66,9 @@ def shell_hint(source: Mapping[str, Any], shell: Mapping[str, str]) -> str | Non
     )
 
 
-def _step(source: Mapping[str, Any], here: str) -> str:
+def source_step(source: Mapping[str, Any], root: str) -> str:
+    """What helps with a source that is down, in the project at `root`."""
+    here = f"--cwd {shlex.quote(root)}"
     name = shlex.quote(str(source.get("id")))
     if source.get("state") == "auth_required":
         entry = shlex.quote(str(source.get("id")).partition(":")[2])

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from protocol import jsonrpc
+from workspace_server.calls.gates import approvals
 from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, View
+from workspace_server.config.model import Approval
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.results import clean_text
 
@@ -25,18 +27,20 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility`, `listed` (in normal mode),
     `state` (`callable`, `hidden` or `pending`), `reason` if it cannot be called, `tokens` (the size of its
-    definition) and `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`.
+    definition), `approval` (`allow`, `ask` or `deny`) and `description`. A skill has `uri`, `name`, `source`,
+    `state`, `description`, `fileCount`.
     """
     # loaded here: few processes need it, and it loads the schema library
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415
 
     grouping = Grouping(view.configuration.grouping_rules)
     listed = {str(definition["name"]) for definition in view.listed(Mode.NORMAL)}
-    rows = [_row(offered, listed) for offered in view.tools]
+    decided = view.configuration.approvals
+    rows = [_row(offered, listed, decided) for offered in view.tools]
     for name, reason in view.hidden.items():
         offered = view.snapshot.get(name)
         pending = name in view.snapshot.withheld
-        row: dict[str, Any] = {"name": name} if offered is None else _row(offered, listed)
+        row: dict[str, Any] = {"name": name} if offered is None else _row(offered, listed, decided)
         rows.append({**row, "listed": False, "state": "pending" if pending else "hidden", "reason": reason})
     for row in rows:
         group = grouping.group(row["name"], row.get("kind", ""), BUILT_IN_DISABLED)
@@ -76,7 +80,7 @@ def _count(files: object) -> int | None:
     return len(files) if isinstance(files, Sequence) and not isinstance(files, str) else None
 
 
-def _row(offered: OfferedTool, listed: set[str]) -> dict[str, Any]:
+def _row(offered: OfferedTool, listed: set[str], decided: Mapping[str, Approval]) -> dict[str, Any]:
     return {
         "name": offered.name,
         "source": offered.source.id,
@@ -85,6 +89,7 @@ def _row(offered: OfferedTool, listed: set[str]) -> dict[str, Any]:
         "listed": offered.name in listed,
         "state": "callable",
         "tokens": tokens(offered.definition),
+        "approval": approvals.policy(offered.name, offered.tool, decided),
         "description": clean_text(offered.tool.description),
     }
 

@@ -32,6 +32,27 @@ async function openSession() {
   else say(answer.text);
 }
 
+function show(parts, isBusy = () => false) {
+  for (const [name, html] of Object.entries(parts)) {
+    const section = document.getElementById(name);
+    if (section !== null && section.innerHTML !== html && !isBusy(name)) section.innerHTML = html;
+  }
+  enableButtons();
+}
+
+// a page without a stream of changes is read again: after an action, and when a person comes back to it
+async function readAgain() {
+  const response = await fetch(location.href);
+  const read = new DOMParser().parseFromString(await response.text(), "text/html");
+  document.querySelector("main").replaceWith(read.querySelector("main"));
+  enableButtons();
+}
+
+function focusButton({ action, tool, source }) {
+  const alike = (one) => one.dataset.action === action && one.dataset.tool === tool && one.dataset.source === source;
+  [...document.querySelectorAll("button[data-action]")].find(alike)?.focus();
+}
+
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button[data-action]");
   if (button === null || button.disabled) return;
@@ -40,22 +61,30 @@ document.addEventListener("click", async (event) => {
   try {
     const answer = await send("/page/action", { action, ...members });
     say(answer.text);
+    if (address === undefined) {
+      await readAgain();
+      focusButton(button.dataset);
+    }
   } catch {
     say("The manager did not answer. Try again.");
   }
   enableButtons();
 });
 
-const changes = new EventSource("/page/changes");
-changes.onopen = () => say("");
-changes.onerror = () => say("The manager does not answer; this page shows what was last known.");
-changes.onmessage = (event) => {
-  const focused = document.activeElement?.closest("section")?.id;
-  for (const [name, html] of Object.entries(JSON.parse(event.data))) {
+const address = document.querySelector("main").dataset.changes;
+if (address === undefined) {
+  document.addEventListener("visibilitychange", () => {
+    if (document.visibilityState === "visible") readAgain().catch(() => say("The manager does not answer."));
+  });
+} else {
+  const changes = new EventSource(address);
+  changes.onopen = () => say("");
+  changes.onerror = () => say("The manager does not answer; this page shows what was last known.");
+  changes.onmessage = (event) => {
+    const focused = document.activeElement?.closest("section")?.id;
     // a part is not replaced under the keyboard of a person
-    if (name !== focused) document.getElementById(name).innerHTML = html;
-  }
-  enableButtons();
-};
+    show(JSON.parse(event.data), (name) => name === focused);
+  };
+}
 
 openSession().finally(enableButtons);

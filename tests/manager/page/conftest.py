@@ -1,7 +1,10 @@
-"""Leaves the tests in a browser out unless `--browser` asks for them."""
+"""A client with cookies. Leaves the tests in a browser out unless `--browser` asks for them."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
+import aiohttp
 import pytest
 
 
@@ -10,3 +13,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--browser"):
         config.hook.pytest_deselected(items=outward)
         items[:] = [item for item in items if item not in outward]
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    jar = aiohttp.CookieJar(unsafe=True)  # cookies of IP addresses, as browsers keep them
+    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+        yield session

@@ -3,39 +3,13 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from manager.page.fragments import page, parts
 from manager.page.view import page_view
-
-HOSTILE = (
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "' onmouseover='alert(1)",
-    "</section></main><h1>owned",
-    "&lt;b&gt; &amp; \x1b[31m\u202e",
-)
-
-
-class Elements(HTMLParser):
-    """The elements and attributes of a page, and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+from support.http.html_elements import HOSTILE, Elements
 
 
 def status(name: str) -> dict[str, Any]:
@@ -76,6 +50,11 @@ def test_hostile_names_are_shown_as_they_are() -> None:
 
 def test_control_characters_are_shown_escaped() -> None:
     assert not re.search("[\x1b\u202e]", Elements(shown(HOSTILE[-1])).text)
+
+
+def test_last_words_are_on_lines_of_their_own() -> None:
+    looping = {"id": "app", "root": "/a", "state": "crash_looping", "stderrTail": ["first", "second"]}
+    assert "<pre>first\nsecond</pre>" in page(page_view({"workspaceDetails": [looping]}, {}))
 
 
 def test_nothing_is_inline() -> None:

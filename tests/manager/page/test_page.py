@@ -5,54 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from manager.client import Control
 from manager.page.live import MOST_PAGES
+from support.clients.page_client import control, event, opened, posted, ticket
 from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project
 from support.projects.script_tools import write_tool
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml"}
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    jar = aiohttp.CookieJar(unsafe=True)  # cookies of IP addresses, as browsers keep them
-    async with aiohttp.ClientSession(cookie_jar=jar) as session:
-        yield session
-
-
-async def control(manager: RunningManager, target: str) -> dict[str, Any]:
-    return await asyncio.to_thread(Control(manager.paths.control_socket).post, target, {})
-
-
-async def ticket(manager: RunningManager) -> str:
-    url = (await control(manager, "/page/ticket"))["url"]
-    assert isinstance(url, str)
-    address, _, secret = url.partition("#ticket=")
-    assert address == f"{manager.base}/"
-    return secret
-
-
-async def posted(
-    http: aiohttp.ClientSession, url: str, message: object, headers: Mapping[str, str] | None = None
-) -> tuple[int, dict[str, Any]]:
-    async with http.post(url, json=message, headers=headers) as response:
-        return response.status, await response.json()
-
-
-async def opened(manager: RunningManager, http: aiohttp.ClientSession) -> str:
-    code, answer = await posted(http, f"{manager.base}/page/session", {"ticket": await ticket(manager)})
-    assert code == 200
-    proof = answer["proof"]
-    assert isinstance(proof, str)
-    return proof
 
 
 @pytest.mark.parametrize("path", ["/", "/mcp/status", "/mcp/status/", "/?format=html"])
@@ -111,16 +76,6 @@ async def test_an_open_page_gets_everything_and_then_what_changes(
         changed: dict[str, Any] = {}
         while "tester" not in changed.get("clients", ""):
             changed = await event(stream)
-
-
-async def event(stream: aiohttp.ClientResponse) -> dict[str, Any]:
-    async with asyncio.timeout(20):
-        while True:
-            line = await stream.content.readline()
-            if line.startswith(b"data: "):
-                found = json.loads(line[6:])
-                assert isinstance(found, dict)
-                return found
 
 
 async def test_closed_pages_cost_nothing_and_too_many_are_refused(

@@ -15,6 +15,7 @@ import pytest
 
 from manager.client import Control
 from support.processes.manager_in_process import RunningManager, make_project
+from support.projects.script_tools import write_tool
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -24,6 +25,7 @@ pytestmark = [
 playwright = pytest.importorskip(
     "playwright.async_api", reason="playwright is not installed: scripts/test --browser"
 )
+playwright.expect.set_options(timeout=20_000)
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 
 
@@ -73,7 +75,7 @@ async def test_the_page_shows_a_project_as_soon_as_it_is_there(
     await tab.goto(f"{manager.base}/")
     await playwright.expect(tab.locator("#needs")).to_contain_text("All is well")
     await greeted(manager, make_project(tmp_path / "shop"))
-    await playwright.expect(tab.locator("#projects")).to_contain_text("shop", timeout=20_000)
+    await playwright.expect(tab.locator("#projects")).to_contain_text("shop")
     await playwright.expect(tab.locator("#clients")).to_contain_text("tester")
 
 
@@ -92,6 +94,38 @@ async def test_buttons_work_only_in_a_page_that_the_verb_opened(
     assert await tab.evaluate(ACT) == 200, "it may act"
 
 
+async def test_a_tool_is_disabled_and_enabled_on_the_page_of_its_project(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
+    write_tool(tmp_path / "manager" / "config" / "tools", "greet")
+    servers = {"mcpServers": {HOSTILE: {"command": "false"}}}
+    await greeted(manager, make_project(tmp_path / "shop", **{".mcp.json": json.dumps(servers)}))
+    await tab.goto(await address(manager))
+    await tab.locator("#projects a").click()
+    await playwright.expect(tab.locator("#trust")).to_contain_text("onerror")
+    await tab.get_by_role("button", name="Disable greet").press("Enter")
+    enable = tab.get_by_role("button", name="Enable greet")
+    await playwright.expect(enable).to_be_focused()
+    await playwright.expect(tab.locator("#connection")).to_contain_text("greet is disabled")
+    await enable.press("Enter")
+    await playwright.expect(tab.get_by_role("button", name="Disable greet")).to_be_enabled()
+    assert await tab.locator("img").count() == 0
+
+
+async def test_the_page_of_a_project_is_read_narrow_without_scripts_and_a_session(
+    manager: RunningManager, browser: Any, tmp_path: Path
+) -> None:
+    await greeted(manager, make_project(tmp_path / ("a-project-with-a-long-name-" * 3)))
+    context = await browser.new_context(viewport={"width": 360, "height": 640}, java_script_enabled=False)
+    page = await context.new_page()
+    await page.goto(f"{manager.base}/")
+    await page.locator("#projects a").click()
+    await playwright.expect(page.locator("#tools")).to_contain_text("lm_findFiles")
+    assert await page.locator("#tools button:enabled").count() == 0
+    box = await page.locator("main").bounding_box()
+    assert box["x"] + box["width"] <= 360
+
+
 ACT = """async () => (await fetch("/page/action", {
     method: "POST",
     headers: {"Content-Type": "application/json", "X-Page-Proof": sessionStorage.getItem("lmtb-page-proof") ?? ""},
@@ -103,7 +137,7 @@ async def test_hostile_names_are_text(manager: RunningManager, tab: Any, tmp_pat
     folder = make_project(tmp_path / HOSTILE.replace("/", ""))
     await tab.goto(f"{manager.base}/")
     await greeted(manager, folder, name=HOSTILE)
-    await playwright.expect(tab.locator("#clients")).to_contain_text("onerror", timeout=20_000)
+    await playwright.expect(tab.locator("#clients")).to_contain_text("onerror")
     assert await tab.title() == "LM Tools Bridge"
     assert await tab.locator("img").count() == 0
 
@@ -120,7 +154,9 @@ async def test_the_page_fits_a_narrow_screen_and_can_be_read_without_scripts(
     assert box["x"] + box["width"] <= 360
 
 
-async def test_the_page_is_usable_by_keyboard_and_screen_reader(manager: RunningManager, tab: Any) -> None:
+async def test_the_pages_are_usable_by_keyboard_and_screen_reader(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
     axe = pytest.importorskip("axe_playwright_python.async_playwright", reason="axe is not installed")
     await tab.goto(await address(manager))
     # the policy of the page forbids what axe does; it is a program of the test, not of the page
@@ -128,9 +164,16 @@ async def test_the_page_is_usable_by_keyboard_and_screen_reader(manager: Running
     await tab.reload()
     found = await axe.Axe().run(tab)
     assert found.response["violations"] == []
+    await greeted(manager, make_project(tmp_path / "shop"))
+    await tab.locator("#projects a").click()
+    found = await axe.Axe().run(tab)
+    assert found.response["violations"] == []
 
 
 async def _without_policy(route: Any) -> None:
+    if route.request.resource_type != "document":
+        await route.continue_()
+        return
     response = await route.fetch()
     headers = {key: value for key, value in response.headers.items() if key != "content-security-policy"}
     await route.fulfill(response=response, headers=headers)

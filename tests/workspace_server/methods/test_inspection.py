@@ -16,7 +16,7 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
         [tool("a", description="x" * 400), tool("off"), tool("rare", visibility="ondemand")]
     )
     source.waiting = {"later": "/ws"}
-    configuration = Configuration(deltas=PolicyDeltas(disabled=("off",)))
+    configuration = Configuration(deltas=PolicyDeltas(disabled=("off",)), approvals={"rare": "deny"})
     async with serving([source], configuration=configuration) as served:
         sent = {headers.SECRET: SECRET}
         async with served.session.get(f"{served.base}/mcp/inspect", headers=sent) as response:
@@ -27,6 +27,7 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
     assert [rows[name]["state"] for name in rows] == ["callable", "pending", "hidden", "callable"]
     assert [rows[name]["listed"] for name in rows] == [True, False, False, False]
     assert rows["a"]["tokens"] > 100
+    assert (rows["a"]["approval"], rows["rare"]["approval"]) == ("allow", "deny")
     assert "disabled" in rows["off"]["reason"]
     assert "lmtb trust /ws" in rows["later"]["reason"]
     assert rows["rare"]["visibility"] == "ondemand"

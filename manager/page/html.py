@@ -1,0 +1,97 @@
+"""Builds HTML and escapes every value: text, tables, buttons, documents. Pure.
+
+Nothing is inline but markup: no style, no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Final
+
+from host.printable import printable
+from host.terminal.tones import MARKS, Tone, tone_of
+from manager.page.needs import Action
+
+ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
+_TITLE: Final = "LM Tools Bridge"
+
+
+def document(title: str, sections: Mapping[str, str], *, changes: str | None = None) -> str:
+    """A whole page.
+
+    Args:
+        title: what comes before the product's name; empty for the first page.
+        sections: their HTML by the id of their element.
+        changes: the address of the event stream that replaces sections; None where there is none.
+    """
+    body = "".join(f'<section id="{name}">{html}</section>' for name, html in sections.items())
+    live = "" if changes is None else f' data-changes="{changes}"'
+    whole = f"{escape(printable(title))} – {_TITLE}" if title else _TITLE
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{whole}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f'<link rel="stylesheet" href="{ASSET_PATHS["page.css"]}">'
+        f'<script src="{ASSET_PATHS["page.js"]}" defer></script></head>'
+        f'<body><header><h1><a href="/">{_TITLE}</a></h1><p id="connection" role="status">'
+        "<noscript>Without scripts this page does not change by itself: reload it.</noscript></p></header>"
+        f"<main{live}>{body}</main>"
+        '<footer><p id="access">Buttons work in a page that <code>lmtb ui</code> opened.</p></footer>'
+        "</body></html>"
+    )
+
+
+def text(value: object) -> str:
+    """A value as HTML text; an unknown one as a dash."""
+    return "–" if value is None or value == "" else escape(printable(str(value)))
+
+
+def lines(values: Iterable[object]) -> str:
+    """Lines of a program's output or of a file; empty if there are none."""
+    found = "\n".join(escape(printable(str(value))) for value in values)
+    return f"<pre>{found}</pre>" if found else ""
+
+
+def state(value: object) -> str:
+    """A state with its mark and colour."""
+    tone = tone_of(str(value or "")) or Tone.OFF
+    mark = f'<span aria-hidden="true">{MARKS[tone]}</span>'
+    return f'<span class="state {tone.value}">{mark} {text(value)}</span>'
+
+
+def link(path: str, label: object) -> str:
+    """A link to a page of ours."""
+    return f'<a href="{escape(path)}"><strong>{text(label)}</strong></a>'
+
+
+def facts(values: Mapping[str, str]) -> str:
+    """Names with their values, which are HTML."""
+    rows = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in values.items())
+    return f"<dl>{rows}</dl>"
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> str:
+    """A table of HTML cells below its caption; the sentence `empty` if it has no rows."""
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td data-head="{escape(head)}">{cell}</td>' for head, cell in zip(heads, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    if not body:
+        return f"<h2>{caption}</h2><p>{empty}</p>"
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    return f"<h2>{caption}</h2><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def button(action: Action) -> str:
+    """A button, which the page's script enables for a browser that may act."""
+    members = "".join(f' data-{name}="{escape(value)}"' for name, value in action.members)
+    about = f' aria-label="{escape(printable(f"{action.label} {action.about}"))}"' if action.about else ""
+    return (
+        f'<button type="button" data-action="{action.name}"{members}{about} disabled>'
+        f"{escape(action.label)}</button>"
+    )

@@ -1,0 +1,116 @@
+"""Selects what a project's own page shows: its tools, sources and issues, and what waits for trust. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from manager.status_reading.responses import TRUST_PENDING, objects
+
+MOST_TOOLS: Final = 500
+"""Most tools on the page; `lmtb tools --all` shows all."""
+_TOLD_BY_SOURCES: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING})
+"""Codes of issues that the tables of sources and of trust show already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A known project: its workspace's id, root and state, and whether a server runs for it."""
+
+    workspace: str
+    root: str
+    state: str
+    is_running: bool
+    sources: Sequence[Mapping[str, Any]] = ()
+    """As its server last reported them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for trust: the differences as `lmtb trust --diff --json` prints them, and the command.
+
+    `problem` says why the differences are not known.
+    """
+
+    changes: Sequence[Mapping[str, Any]]
+    command: str
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectView:
+    """All that a project's page shows.
+
+    Attributes:
+        problem: why the server was not asked or did not answer; None if it answered.
+        listed, tokens: number of the tools that clients get listed, and what they cost together.
+        left_out: tools that are not in `tools`.
+    """
+
+    project: Project
+    problem: str | None
+    tools: Sequence[Mapping[str, Any]]
+    left_out: int
+    listed: int
+    tokens: int
+    sources: Sequence[Mapping[str, Any]]
+    issues: Sequence[Mapping[str, Any]]
+    waiting: Waiting | None
+
+
+def find_project(rows: Sequence[Mapping[str, Any]], workspace: str) -> Project | None:
+    """The project of a workspace's id.
+
+    Args:
+        rows: the workspaces of a status, merged with their servers.
+    """
+    row = next((one for one in rows if one.get("workspace") == workspace and one.get("root")), None)
+    if row is None:
+        return None
+    running = row.get("pid") is not None
+    return Project(workspace, str(row["root"]), str(row.get("state")), running, objects(row, "sources"))
+
+
+def needs_trust(answer: Mapping[str, Any]) -> bool:
+    """Whether something waits for trust, as the server says."""
+    return any(one.get("code") == TRUST_PENDING for one in objects(answer, "issues"))
+
+
+def waiting_for_trust(root: str, answer: Mapping[str, Any] | str) -> Waiting | None:
+    """What waits for trust; None if nothing does.
+
+    Args:
+        answer: of `trust --diff --json`, or why there is none.
+    """
+    command = f"lmtb trust {shlex.quote(root)}"
+    if isinstance(answer, str):
+        return Waiting((), command, answer)
+    problem = answer.get("problem")
+    told = None if problem is None else str(problem)
+    changes = objects(answer, "changes")
+    return Waiting(changes, command, told) if changes or told else None
+
+
+def project_view(project: Project, answer: Mapping[str, Any] | str, waiting: Waiting | None) -> ProjectView:
+    """Make the view.
+
+    Args:
+        answer: what the project's server said about itself, or why it said nothing.
+    """
+    problem = answer if isinstance(answer, str) else None
+    said = {} if isinstance(answer, str) else answer
+    tools = objects(said, "tools")
+    listed = [one for one in tools if one.get("listed")]
+    return ProjectView(
+        project,
+        problem,
+        tools[:MOST_TOOLS],
+        max(0, len(tools) - MOST_TOOLS),
+        len(listed),
+        sum(one.get("tokens") or 0 for one in listed),
+        project.sources if problem else objects(said, "sources"),
+        [one for one in objects(said, "issues") if one.get("code") not in _TOLD_BY_SOURCES],
+        waiting,
+    )

@@ -1,0 +1,165 @@
+"""Renders a project's own page, with the buttons that change what its tools may do. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from manager.page.html import button, document, facts, lines, state, table, text
+from manager.page.needs import Action
+from manager.page.project import ProjectView, Waiting
+from manager.status_reading.responses import first_sentence
+from manager.status_reading.source_problems import DOWN, source_step
+
+_STDERR_LINES: Final = 10
+_DECISIONS: Final = {"allow": "Allow", "ask": "Ask", "deny": "Deny"}
+_DISABLED: Final = "disabled: "
+"""How the reason begins of a tool that can be enabled."""
+
+
+def project_page(view: ProjectView) -> str:
+    """The whole page."""
+    sections = {
+        "project": _project(view),
+        "trust": _trust(view.waiting),
+        "issues": _issues(view.issues),
+        "sources": _sources(view),
+        "tools": _tools(view),
+    }
+    return document(view.project.workspace, {name: html for name, html in sections.items() if html})
+
+
+def unknown_project() -> str:
+    """The page for an id that no project has."""
+    about = "<h2>No such project</h2><p>No project has this id any more. All are on the "
+    return document("No such project", {"project": f'{about}<a href="/">first page</a>.</p>'})
+
+
+def _project(view: ProjectView) -> str:
+    project = view.project
+    listed = f"{view.listed} listed, about {view.tokens} tokens in a model’s context"
+    shown = {
+        "State": state(project.state),
+        "Tools": listed if view.problem is None else "–",
+        "Folder": f"<code>{text(project.root)}</code>",
+    }
+    start = Action("start-server", "Start", (("root", project.root),))
+    note = "" if view.problem is None else f"<p>{text(view.problem)}</p>"
+    if not project.is_running:
+        note += f"<p>{button(start)}</p>"
+    return f"<h2>{text(project.workspace)}</h2>{facts(shown)}{note}"
+
+
+def _trust(waiting: Waiting | None) -> str:
+    if waiting is None:
+        return ""
+    shown = "".join(
+        f'<li class="warn"><p>{text(one.get("kind"))}: {text(one.get("title"))}</p>{lines(_lines(one))}</li>'
+        for one in waiting.changes
+    )
+    problem = f"<p>{text(waiting.problem)}</p>" if waiting.problem else ""
+    return (
+        f'<h2>Waits for your trust</h2>{problem}<ul class="needs">{shown}</ul>'
+        "<p>Until then, nothing of it runs. Trust it at a terminal with: "
+        f"<code>{text(waiting.command)}</code></p>"
+    )
+
+
+def _lines(change: Mapping[str, Any]) -> Sequence[object]:
+    found = change.get("lines")
+    return found if isinstance(found, list) else ()
+
+
+def _issues(issues: Sequence[Mapping[str, Any]]) -> str:
+    if not issues:
+        return ""
+    rows = "".join(map(_issue, issues))
+    return f'<h2>Issues</h2><ul class="needs">{rows}</ul>'
+
+
+def _issue(issue: Mapping[str, Any]) -> str:
+    tone = "bad" if issue.get("level") == "error" else "warn"
+    details = f"<p>{text(issue.get('details'))}</p>" if issue.get("details") else ""
+    return f'<li class="{tone}"><p>{text(issue.get("message"))}</p>{details}</li>'
+
+
+def _sources(view: ProjectView) -> str:
+    heads = ("Source", "State", "Tools", "Restarts", "What it says", "Action")
+    rows = (_source(one, view.project.root) for one in view.sources)
+    return table("Sources", heads, rows, "None is known.")
+
+
+def _source(source: Mapping[str, Any], root: str) -> Sequence[str]:
+    name = str(source.get("id"))
+    is_down = source.get("state") in DOWN
+    retry = Action("retry-source", "Retry", (("root", root), ("source", name)), about=name)
+    return (
+        text(name),
+        state(f"{source.get('state')}{' (stale)' if source.get('stale') else ''}"),
+        text(source.get("toolCount")),
+        text(source.get("restarts")),
+        "".join(_words(source, root)) if is_down else "–",
+        button(retry) if is_down else "",
+    )
+
+
+def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:
+    """The error of a source that is down, what it wrote last, and what helps."""
+    yield f"<p>{text(source.get('error'))}</p>"
+    written = source.get("stderr")
+    yield lines(written[-_STDERR_LINES:] if isinstance(written, list) else ())
+    yield f"<p><code>{text(source_step(source, root))}</code></p>"
+
+
+def _tools(view: ProjectView) -> str:
+    heads = ("Tool", "Source", "State", "Tokens", "Before a call", "Description", "Action")
+    rows = (_tool(one, view.project.root) for one in view.tools)
+    rest = f"<p>{view.left_out} more: <code>lmtb tools --all</code></p>" if view.left_out else ""
+    about = (
+        "<p>Enabling and disabling is for this project. Allow, ask and deny are for all of your projects; "
+        "a project can only be stricter.</p>"
+        if view.tools
+        else ""
+    )
+    return table("Tools", heads, rows, "None is known.") + rest + about
+
+
+def _tool(row: Mapping[str, Any], root: str) -> Sequence[str]:
+    return (
+        f"<strong>{text(row.get('name'))}</strong>",
+        text(row.get("source")),
+        _tool_state(row),
+        text(row.get("tokens")),
+        text(row.get("approval")),
+        text(first_sentence(row.get("description"))),
+        f'<span class="buttons">{"".join(map(button, _changes(row, root)))}</span>',
+    )
+
+
+def _tool_state(row: Mapping[str, Any]) -> str:
+    if row.get("state") != "callable":
+        return f"{state('disabled' if _is_disabled(row) else row.get('state'))} {text(row.get('reason'))}"
+    if not row.get("listed"):
+        return state("on demand")
+    return state("always listed" if row.get("visibility") == "always" else "listed")
+
+
+def _is_disabled(row: Mapping[str, Any]) -> bool:
+    return str(row.get("reason")).startswith(_DISABLED)
+
+
+def _changes(row: Mapping[str, Any], root: str) -> Iterator[Action]:
+    """The changes that have an effect on a tool now."""
+    if row.get("state") == "callable":
+        yield _change("disable", "Disable", row, root)
+    elif _is_disabled(row):
+        yield _change("enable", "Enable", row, root)
+    if row.get("state") == "callable":
+        for decision, label in _DECISIONS.items():
+            if decision != row.get("approval"):
+                yield _change(decision, label, row, root)
+
+
+def _change(change: str, label: str, row: Mapping[str, Any], root: str) -> Action:
+    name = str(row.get("name"))
+    return Action("set-tool", label, (("root", root), ("tool", name), ("change", change)), about=name)

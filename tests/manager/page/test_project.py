@@ -1,0 +1,131 @@
+"""What a project's own page shows, and how it is rendered."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from manager.page.project import (
+    MOST_TOOLS,
+    Project,
+    find_project,
+    needs_trust,
+    project_view,
+    waiting_for_trust,
+)
+from manager.page.project_fragments import project_page
+from support.http.html_elements import HOSTILE, Elements
+
+SHOP = Project("shop-1", "/home/ann/my shop", "ready", is_running=True)
+
+
+def tool(name: str, **members: Any) -> dict[str, Any]:
+    known = {"source": "script", "state": "callable", "listed": True, "tokens": 100, "approval": "allow"}
+    return {"name": name, **known, **members}
+
+
+def rendered(*tools: dict[str, Any], **members: Any) -> str:
+    return project_page(project_view(SHOP, {"tools": list(tools), **members}, None))
+
+
+def buttons(html: str) -> list[str]:
+    return re.findall(r"<button[^>]*>([^<]*)</button>", html)
+
+
+def test_the_cost_is_that_of_the_listed_tools() -> None:
+    view = project_view(SHOP, {"tools": [tool("a"), tool("b"), tool("rare", listed=False)]}, None)
+    assert (view.listed, view.tokens) == (2, 200)
+
+
+def test_too_many_tools_are_counted_and_not_shown() -> None:
+    html = rendered(*(tool(f"t{number}") for number in range(MOST_TOOLS + 3)))
+    assert "<p>3 more:" in html
+    assert f"t{MOST_TOOLS}<" not in html
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (tool("t"), ["Disable", "Ask", "Deny"]),
+        (tool("t", approval="ask"), ["Disable", "Allow", "Deny"]),
+        (tool("t", approval="deny"), ["Disable", "Allow", "Ask"]),
+        (tool("t", state="hidden", reason="disabled: it is in disabledDelta"), ["Enable"]),
+        (tool("t", state="hidden", reason="not exposed: its source is off by default"), []),
+        (tool("t", state="pending", reason="waits for trust"), []),
+    ],
+)
+def test_a_tool_has_the_buttons_that_have_an_effect(row: dict[str, Any], expected: list[str]) -> None:
+    assert buttons(rendered(row)) == expected
+
+
+def test_buttons_of_a_row_can_be_told_apart_by_ear() -> None:
+    assert 'aria-label="Disable sleep"' in rendered(tool("sleep"))
+
+
+def test_a_source_that_is_down_shows_its_last_words_and_what_helps() -> None:
+    source = {"id": "stdio:db", "state": "failed", "error": "it ended", "stderr": ["no", "database"]}
+    html = rendered(sources=[source])
+    assert "<pre>no\ndatabase</pre>" in html
+    assert "lmtb servers restart stdio:db" in html
+    assert buttons(html) == ["Retry"]
+
+
+def test_a_source_that_runs_has_no_button() -> None:
+    html = rendered(sources=[{"id": "stdio:db", "state": "ready", "stderr": ["chatter"]}])
+    assert "chatter" not in html
+    assert buttons(html) == []
+
+
+def test_a_project_without_a_server_can_be_started() -> None:
+    stopped = Project("shop-1", "/shop", "stopped", is_running=False)
+    html = project_page(project_view(stopped, "Its server does not run.", None))
+    assert "Its server does not run." in html
+    assert buttons(html) == ["Start"]
+
+
+def test_what_waits_for_trust_is_shown_as_a_difference_with_the_command() -> None:
+    change = {"kind": "changed", "title": "server db", "lines": ["-args = 1", "+args = 2"]}
+    waiting = waiting_for_trust(SHOP.root, {"changes": [change], "problem": None})
+    html = project_page(project_view(SHOP, {}, waiting))
+    assert "<pre>-args = 1\n+args = 2</pre>" in html
+    assert "lmtb trust &#x27;/home/ann/my shop&#x27;" in html
+
+
+def test_nothing_is_said_of_trust_where_nothing_waits() -> None:
+    assert waiting_for_trust("/a", {"changes": [], "problem": None}) is None
+    assert not needs_trust({"issues": [{"code": "OTHER"}]})
+    assert needs_trust({"issues": [{"code": "TRUST_PENDING"}]})
+
+
+def test_unknown_differences_are_told() -> None:
+    waiting = waiting_for_trust("/a", "it took longer than 20 s")
+    assert waiting is not None
+    assert "it took longer than 20 s" in project_page(project_view(SHOP, {}, waiting))
+
+
+def test_a_project_is_found_by_the_id_of_its_workspace() -> None:
+    rows = [{"workspace": "shop-1", "root": "/shop", "state": "ready", "pid": 7}]
+    assert find_project(rows, "shop-1") == Project("shop-1", "/shop", "ready", is_running=True, sources=[])
+    assert find_project(rows, "shop-2") is None
+
+
+def hostile(name: str) -> str:
+    source = {"id": name, "state": "failed", "error": name, "stderr": [name]}
+    issue = {"code": name, "level": "error", "message": name, "details": name}
+    change = {"kind": name, "title": name, "lines": [name]}
+    tools = [
+        tool(name, source=name, description=name, approval=name),
+        tool(name, state="hidden", reason=f"disabled: {name}"),
+    ]
+    answer = {"tools": tools, "sources": [source], "issues": [issue]}
+    project = Project(name, name, name, is_running=True)
+    return project_page(project_view(project, answer, waiting_for_trust(name, {"changes": [change]})))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_make_no_element_and_no_attribute(name: str) -> None:
+    tame, found = Elements(hostile("tame")), Elements(hostile(name))
+    assert found.tags == tame.tags
+    assert [key for key, _ in found.attributes] == [key for key, _ in tame.attributes]

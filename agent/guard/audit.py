@@ -20,6 +20,8 @@ from host.redaction import HIDDEN, is_secret_name, mask
 
 MAX_VALUE: Final = 500
 """Characters of one argument that are kept."""
+_LONGEST_SECRET: Final = 500
+"""Characters behind the kept ones in which the end of a secret is looked for."""
 _IN_TEXT: Final = re.compile(
     r"(?i)((?:\b|_)(?:password|passwd|passphrase|secret|token|api[_-]?key|authorization|cookie)\w*[\"']?\s*[=:]\s*"
     r"(?:bearer\s+|basic\s+)?|--?(?:password|token|secret|api-?key)[= ]\s*|\b(?:bearer|basic)\s+)"
@@ -103,8 +105,11 @@ def without_secrets(value: Any) -> Any:
 
 
 def _scrubbed(text: str) -> str:
-    clean = _IN_ADDRESS.sub(rf"\1{HIDDEN}@", _IN_TEXT.sub(rf"\1{HIDDEN}", text))
-    return clean if len(clean) <= MAX_VALUE else f"{clean[:MAX_VALUE]}… ({len(clean) - MAX_VALUE} more)"
+    """The beginning of a text. Only a little more of it is searched, so that a long text takes no time."""
+    read = text[: MAX_VALUE + _LONGEST_SECRET]
+    clean = _IN_ADDRESS.sub(rf"\1{HIDDEN}@", _IN_TEXT.sub(rf"\1{HIDDEN}", read))
+    more = len(clean) + len(text) - len(read) - MAX_VALUE
+    return f"{clean[:MAX_VALUE]}… ({more} more)" if more > 0 else clean
 
 
 def _user() -> str:

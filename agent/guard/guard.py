@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, Final
@@ -78,7 +79,11 @@ class AskingGuard:
     async def decide(self, call: Call, tool: Tool) -> Decision:
         """See `Guard`."""
         arguments = call.arguments or {}
-        decision = self._by_rule(tool, arguments) or await self._asked(tool, arguments)
+        try:
+            decision = self._by_rule(tool, arguments) or await self._asked(tool, arguments)
+        except asyncio.CancelledError:
+            self._record(call.name, Decision(Verdict.ABORTED, arguments), 0.0, "not run")
+            raise
         approved = decision.verdict is Verdict.ALLOWED
         self._approved = (tool.name, decision.arguments) if approved else None
         return decision

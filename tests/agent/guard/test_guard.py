@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.approval import Decision, Verdict
-from agent.guard.audit import Audit
+from agent.guard.audit import MAX_VALUE, Audit, without_secrets
 from agent.guard.guard import AskingGuard, Mode
 from agent.guard.risk import SHELL_TOOL
 from agent.interaction import Box
@@ -241,7 +242,6 @@ async def test_every_decision_is_one_private_line_without_secrets(tmp_path: Path
     guard.finished(call, await decided(guard, PLAIN, path="x" * 900), seconds=0, failed=None)
     with pytest.raises(asyncio.CancelledError):
         await decided(guard, PLAIN)
-    guard.finished(call, Decision(Verdict.ABORTED, {}), seconds=0, failed=None)
     guard.finished(call, await decided(guard, READS), seconds=2, failed=True)
     audit.close()
     assert secret not in file.read_text()
@@ -253,6 +253,18 @@ async def test_every_decision_is_one_private_line_without_secrets(tmp_path: Path
     assert lines[0]["duration_s"] == 0.123
     assert lines[1]["inputs"]["path"].endswith("… (400 more)")
     assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_record_of_a_long_hostile_text_takes_no_time() -> None:
+    began = time.process_time()
+    shown = without_secrets({"text": "_token" * 5_000})["text"]
+    assert time.process_time() - began < 1
+    assert shown.endswith("… (29500 more)")
+
+
+def test_a_secret_at_the_edge_of_what_is_recorded_is_hidden() -> None:
+    text = "x" * (MAX_VALUE - 12) + " https://me:hunter2hunter2@example.org"
+    assert "hunt" not in without_secrets(text)
 
 
 async def test_a_record_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:

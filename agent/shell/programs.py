@@ -14,12 +14,14 @@ MAX_DEPTH: Final = 8
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "tcsh", "csh"})
 MAX_STEPS: Final = 20_000
 """Words that are looked at; a text that needs more counts as undecidable."""
+_STEP_CHARACTERS: Final = 16
+"""Characters to parse that count as one word, as each text may be reached in many ways."""
 _EVALUATE: Final = frozenset({"eval", "trap", "source", "."})
 _DIRECT: Final = frozenset(
     {
         "env", "xargs", "nohup", "nice", "ionice", "setsid", "timeout", "time", "command", "builtin",
         "exec", "coproc", "busybox", "toybox", "stdbuf", "sudo", "doas", "pkexec", "run0", "watch", "strace",
-        "ltrace", "systemd-run", "unbuffer", "fakeroot", "parallel", "entr", "caffeinate", "find",
+        "ltrace", "systemd-run", "unbuffer", "fakeroot", "entr", "caffeinate", "find",
     }
 )  # fmt: skip
 """Programs that start what their arguments name: behind options, the first other word is the program."""
@@ -27,7 +29,7 @@ _LATER: Final = frozenset(
     {
         "su", "runuser", "ssh", "chroot", "unshare", "nsenter", "script", "flock", "tmux", "screen", "expect",
         "taskset", "numactl", "chrt", "firejail", "bwrap", "docker", "podman", "setarch", "setpriv", "capsh",
-        "start-stop-daemon", "gdb", "at", "batch",
+        "start-stop-daemon", "gdb", "at", "batch", "parallel",
     }
 )  # fmt: skip
 """Programs that start what their arguments name, behind other words: any word may be the program."""
@@ -68,7 +70,7 @@ class _Search:
 
     def text(self, text: str, depth: int) -> None:
         """Search a whole shell text."""
-        if depth > MAX_DEPTH:
+        if depth > MAX_DEPTH or self._is_exhausted(len(text) // _STEP_CHARACTERS):
             self.is_decided = False
             return
         joined = text.replace("\\\n", "")
@@ -122,6 +124,7 @@ class _Search:
             if word is None:
                 self.is_decided = False
             elif word.startswith("-") or _PASSED_OVER.match(word):
+                self._value_of_option(word, depth)
                 after_option = word.startswith("-") and word not in _STARTS_PROGRAM
                 continue
             else:
@@ -139,12 +142,14 @@ class _Search:
         for position, word in enumerate(words):
             if self._is_exhausted():
                 return
-            if word is not None and not word.startswith("-") and depth < MAX_DEPTH:
+            if word is not None and word.startswith("-"):
+                self._value_of_option(word, depth)
+            elif word is not None and depth < MAX_DEPTH:
                 self._argument(word, depth)
                 self._nested(words[position:], MAX_DEPTH)
 
-    def _is_exhausted(self) -> bool:
-        self._steps += 1
+    def _is_exhausted(self, steps: int = 1) -> bool:
+        self._steps += steps
         if self._steps > MAX_STEPS:
             self.is_decided = False
         return self._steps > MAX_STEPS
@@ -161,6 +166,12 @@ class _Search:
                 return
             if word is not None:
                 self._argument(word, depth)
+
+    def _value_of_option(self, word: str, depth: int) -> None:
+        """What is written to an option itself may be a text for a shell: `-Stext`, `--split-string=text`."""
+        value = word.partition("=")[2] if word.startswith("--") else word[2:]
+        if word.startswith("-") and value:
+            self._argument(value, depth)
 
     def _argument(self, word: str, depth: int) -> None:
         """An argument that may be a program, or a text for a shell."""

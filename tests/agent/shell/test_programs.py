@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ FOUND = [
     "case x in a) rm b;; esac", "! rm x", "coproc rm x", "a=$(rm x)", "${x:-$(rm y)}", "[[ -f $(rm x) ]]", "echo hi > $(rm x)",
     "nice rm x", "setsid rm x", "stdbuf -oL rm x", "ssh host rm x", "ssh host 'cd /; rm x'", "watch 'rm x'", "trap 'rm x' EXIT",
     "doas rm x", "xargs -a list env rm", "parallel rm ::: a b", "flock /tmp/l rm x", "r\\\nm x", "# note \\\nrm x", "docker run image rm x", "su -c 'rm x'",
+    "env '-Srm x'", "env -S'rm x'", "env --split-string='rm x'", "parallel ::: 'rm x'", "script '-crm x' /dev/null", "flock x --command='rm x'",
 ]  # fmt: skip
 
 
@@ -61,6 +64,13 @@ def test_harmless_commands_are_decided_and_free_of_it(text: str) -> None:
     found = programs_in(text)
     assert "rm" not in found.names
     assert (found.is_whole, found.is_decided) == (True, True)
+
+
+def test_a_hostile_text_is_read_in_bounded_time() -> None:
+    began = time.process_time()
+    found = programs_in("env -a " * 30 + "'" + "echo a; " * 2_000 + "'")
+    assert time.process_time() - began < 3
+    assert not found.is_decided
 
 
 @given(st.text(alphabet="rm$(){}'\"`;|&<> \\\n=#*~!-x", max_size=60))

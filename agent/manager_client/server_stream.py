@@ -54,7 +54,8 @@ class ServerStream:
 
     async def _run(self) -> None:
         clock = asyncio.get_running_loop().time
-        attempt, seen = 0, None
+        attempt = 0
+        seen: Opened | None = None
         while True:
             began = clock()
             try:
@@ -62,8 +63,9 @@ class ServerStream:
                 if opened is not seen:
                     seen, self._last_event = opened, None
                 await self._read(opened)
-            except SessionEnded:
-                self._session.forget(opened)
+            except SessionEnded:  # also if the endpoint knows no path of ours, before any session
+                if seen is not None:
+                    self._session.forget(seen)
             except (Undelivered, Refused, AnswerLost):
                 pass
             attempt = 1 if clock() - began > STEADY_S else attempt + 1

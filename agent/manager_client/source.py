@@ -81,6 +81,7 @@ class ManagerSource:
         self._starting: asyncio.Task[Started] | None = None
         self._tools: tuple[Tool, ...] = ()
         self._is_current = False
+        self._listing = asyncio.Lock()
         self._problem = "not connected yet"
         self._transport = Transport(http, address_of(endpoint, discovery=discovery), cwd)
         self._session = Session(self._transport, version or _installed(), self._changed)
@@ -90,9 +91,13 @@ class ManagerSource:
         self._tokens = 0
 
     async def list_tools(self) -> Sequence[Tool]:
-        """See `ToolSource`. Starts a manager the first time that none is there."""
-        if self._is_current and self._session.opened is not None:
-            return self._tools
+        """See `ToolSource`. Starts a manager the first time that none is there; several may list at once."""
+        async with self._listing:
+            if self._is_current and self._session.opened is not None:
+                return self._tools
+            return await self._list_or_start()
+
+    async def _list_or_start(self) -> tuple[Tool, ...]:
         try:
             return await self._listed()
         except Undelivered as failure:
@@ -140,7 +145,7 @@ class ManagerSource:
             return SourceState(self.name, "starting", "the manager is being started")
         if self._session.opened is not None and not self._problem:
             return SourceState(self.name, "ready", self._transport.address)
-        return SourceState(self.name, "unavailable", f"{self._problem}; {_STEP}")
+        return SourceState(self.name, "unavailable", f"{self._problem or 'not connected'}; {_STEP}")
 
     @property
     def session_id(self) -> str | None:
@@ -189,7 +194,9 @@ class ManagerSource:
             result = page.get("result")
             if not isinstance(result, Mapping):
                 self._is_current = False
-                self._problem = str((page.get("error") or {}).get("message") or "the manager lists no tools")
+                error = page.get("error")
+                members = error if isinstance(error, Mapping) else {}
+                self._problem = str(members.get("message") or "the manager lists no tools")
                 return self._tools  # a server that is down keeps its last list
             found += tools_of(result)
             cursor = result.get("nextCursor")

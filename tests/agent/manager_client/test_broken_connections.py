@@ -16,6 +16,7 @@ from agent.manager_client.elicitation import Elicitation
 from agent.manager_client.source import ManagerSource
 from agent.tool_source import Outcome
 from support.clients.scripted_person import ScriptedPerson
+from support.processes.timeouts import within
 
 Handler = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 EVENTS = {"Content-Type": "text/event-stream"}
@@ -36,16 +37,23 @@ class Peer:
         self.call: Handler = no_answer
         self.resume: Callable[[web.Request], Awaitable[web.StreamResponse]] | None = None
         self.url = ""
+        self.lost = 0
+        self.list: Handler = no_tools
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         message = await request.json()
         method = message.get("method", "reply")
         self.methods.append(method)
+        if method == "initialize" and self.lost > 0:
+            self.lost -= 1
+            return web.json_response({"error": "not here"}, status=404)
         if method == "initialize":
             result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
             return web.json_response(reply(message, result), headers={"Mcp-Session-Id": "s"})
         if method == "tools/call":
             return await self.call(request, message)
+        if method == "tools/list":
+            return await self.list(request, message)
         if method == "notifications/cancelled":
             self.cancelled.append(message["params"]["requestId"])
         if method == "reply":
@@ -70,6 +78,10 @@ async def no_answer(request: web.Request, message: dict[str, Any]) -> web.Stream
     assert request.transport is not None
     request.transport.close()
     return web.Response()
+
+
+async def no_tools(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+    return web.json_response(reply(message, {"tools": []}))
 
 
 async def stream(request: web.Request, *parts: str) -> web.StreamResponse:
@@ -211,3 +223,48 @@ async def test_an_odd_response_fails_one_call_only(peer: Peer, source: ManagerSo
 
     peer.call = fine
     assert text_of(await call(source)) == "done"
+
+
+async def test_lists_at_the_same_time_are_all_whole(peer: Peer, source: ManagerSource) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        begun.set()
+        await go.wait()
+        return web.json_response(reply(message, {"tools": [{"name": "read"}]}))
+
+    peer.list = slow
+    first = asyncio.create_task(source.list_tools())
+    await begun.wait()
+    second = asyncio.create_task(source.list_tools())
+    await asyncio.wait({second}, timeout=0.1)  # it must not end before the first
+    go.set()
+    lists = await asyncio.gather(first, second)
+    assert [[tool.name for tool in one] for one in lists] == [["read"], ["read"]]
+
+
+async def test_the_agent_comes_back_to_an_endpoint_that_was_missing(
+    peer: Peer, source: ManagerSource
+) -> None:
+    peer.lost = 10_000
+    assert list(await source.list_tools()) == []
+    tried = peer.methods.count("initialize")
+    async with asyncio.timeout(within(20)):
+        while peer.methods.count("initialize") < tried + 2:  # the stream goes on trying
+            await asyncio.sleep(0.01)
+    peer.lost = 0
+    async with asyncio.timeout(within(20)):
+        while source.state().state != "ready":
+            await source.list_tools()
+
+
+@pytest.mark.parametrize("error", ["no", 7, [], {"message": "no"}])
+async def test_an_odd_error_of_a_list_is_a_problem_of_the_source(
+    peer: Peer, source: ManagerSource, error: Any
+) -> None:
+    async def odd(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    peer.list = odd
+    assert list(await source.list_tools()) == []
+    assert source.state().state == "unavailable"

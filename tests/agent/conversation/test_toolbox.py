@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
 from agent.conversation.tool_names import offered_names
 from agent.conversation.toolbox import Found, NotFound, Toolbox
-from agent.messages import Call
+from agent.messages import Call, Tool
 from support.agent_doubles import ListedTools, SearchableTools, call
 
 ALLOWED = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
@@ -120,6 +121,35 @@ async def test_execute_tool_leads_to_no_disabled_tool() -> None:
     toolbox, _ = await searching()
     toolbox.enable("write", False)
     assert toolbox.find(executed("write")) == NotFound("Tool write is disabled")
+
+
+async def test_execute_tool_leads_to_no_tool_that_is_disabled_under_another_name() -> None:
+    toolbox = Toolbox([SearchableTools("do.it", name="a")])
+    await toolbox.refresh()
+    await toolbox.set_discovery(True)
+    await toolbox.refresh()
+    toolbox.enable("do_it", False)
+    assert toolbox.find(executed("do.it")) == NotFound("Tool do_it is disabled")
+
+
+async def test_execute_tool_means_a_tool_of_its_own_source() -> None:
+    first, second = ListedTools("read", name="a"), SearchableTools("read", name="b")
+    toolbox = Toolbox([first, second])
+    await toolbox.refresh()
+    await toolbox.set_discovery(True)
+    await toolbox.refresh()
+    found = toolbox.find(executed("read"))
+    assert isinstance(found, Found)
+    assert found.source is second
+
+
+async def test_a_source_whose_list_fails_has_no_tools_in_this_round() -> None:
+    class Faulty(ListedTools):
+        async def list_tools(self) -> Sequence[Tool]:
+            raise ValueError("no list")
+
+    toolbox = Toolbox([Faulty(name="a"), ListedTools("read", name="b")])
+    assert [tool.name for tool in await toolbox.refresh()] == ["read"]
 
 
 async def test_discovery_needs_a_source_that_can_search() -> None:

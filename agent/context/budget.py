@@ -74,10 +74,11 @@ class ContextBudget:
         self.use_model(self._model)
 
     def use_model(self, window: ModelWindow | None) -> None:
-        """Start to plan for another model, of which the provider says this."""
+        """Start to plan for another model, of which the provider says this; nothing is left out so far."""
         self._model = window
         self._limit = window_limit(self._setting, window)
         self._window = 0
+        self._first_kept = 0
         self._correction = Correction()
         self._counted = None
 

@@ -231,3 +231,10 @@ def test_the_line_shows_each_part() -> None:
     assert costs_line(Costs(0, 0, 0), 131_072, 7) == (
         "context 0k of 128k: system 0k, tools 0k, history 0k, 7 older messages left out"
     )
+
+
+def test_a_model_with_a_larger_window_gets_the_older_turns_again() -> None:
+    planned, messages = budget(window=ModelWindow(4096)), history(20)
+    assert planned.fit("system", (), messages).left_out > 0
+    planned.use_model(ModelWindow(200_000))
+    assert planned.fit("system", (), messages).left_out == 0

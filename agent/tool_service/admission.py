@@ -40,7 +40,7 @@ def admitted(
     if origin is None and headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
         return Denied(403, "cross-site request")
     given = token_in(headers)
-    if given is None or not hmac.compare_digest(given.encode(), token.encode()):
+    if given is None or not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode()):
         return Denied(401, "the token is missing or wrong")
     return None
 

@@ -354,3 +354,14 @@ def test_pauses_double_and_end_after_five_attempts() -> None:
     assert close_words(1012) == "the server restarts"
     assert close_words(4711) == "closed with code 4711"
     assert close_words(None) == "the connection was lost"
+
+
+@pytest.mark.parametrize("header", ["Authorization", "Sec-WebSocket-Protocol"])
+async def test_a_token_that_is_no_text_is_refused_like_any_wrong_one(served: Serving, header: str) -> None:
+    host, _, port = served.address.removeprefix("ws://").partition("/")[0].partition(":")
+    value = {"Authorization": "Bearer \xff", "Sec-WebSocket-Protocol": f"mcp, {TOKEN_PREFIX}\xff"}[header]
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET /tools HTTP/1.1\r\nHost: {host}:{port}\r\n{header}: {value}\r\n\r\n".encode("latin-1"))
+    assert b" 401 " in await reader.readline()
+    writer.close()
+    await writer.wait_closed()

@@ -60,12 +60,17 @@ class Workspace:
 
     def workspace_path(self, absolute: Path) -> str | None:
         """`Folder/sub/file` for a path in the workspace, None for others. The deepest folder wins."""
-        owners = [folder for folder in self.folders if absolute.is_relative_to(folder.path)]
-        if not owners:
-            return None
-        owner = max(owners, key=lambda folder: len(folder.path.parts))
-        relative = absolute.relative_to(owner.path).as_posix()
-        return well_formed(owner.name if relative == "." else f"{owner.name}/{relative}")
+        text, deepest = absolute.as_posix(), -1
+        found: str | None = None
+        for folder in self.folders:  # with strings: results name thousands of paths
+            base = folder.path.as_posix().rstrip("/")
+            if len(base) <= deepest or not text.startswith(base):
+                continue
+            relative = text[len(base) :]
+            if relative.strip("/") and relative[0] != "/":
+                continue  # its name only begins like the folder's
+            deepest, found = len(base), f"{folder.name}{relative.rstrip('/')}"
+        return None if found is None else well_formed(found)
 
     def resolve_file(self, text: str, *, must_be: Kind = "file") -> Path:
         """The real path that `text` names. Blocks.

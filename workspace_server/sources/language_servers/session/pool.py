@@ -79,42 +79,57 @@ class ServerPool:
 
     async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
         """As `LanguageServers.for_file`."""
-        return await self._first_of_each(await asyncio.to_thread(self._kinds.chosen, role, path))
+        return await self._first_of_each(role, path)
 
     async def for_project(self, role: Role) -> Sequence[LanguageServer | Unavailable]:
         """As `LanguageServers.for_project`."""
-        return await self._first_of_each(await asyncio.to_thread(self._kinds.chosen, role, None))
+        return await self._first_of_each(role, None)
 
     async def named(self, name: str) -> LanguageServer | Unavailable | None:
         """As `LanguageServers.named`."""
         kind = await asyncio.to_thread(self._kinds.named, name)
-        return None if kind is None else await self._obtain(kind)
+        if kind is None:
+            return None
+        environment = await self._context.environment()
+        return await self._obtain(kind, await asyncio.to_thread(self._kinds.find, kind), environment)
 
     async def close(self) -> None:
         """As `LanguageServers.close`."""
         self._closed = True
         await asyncio.gather(*(one.close() for one in self._supervisors.values()))
 
-    async def _first_of_each(
-        self, groups: Sequence[Sequence[ServerSpecification]]
-    ) -> list[LanguageServer | Unavailable]:
+    async def _first_of_each(self, role: Role, path: Path | None) -> list[LanguageServer | Unavailable]:
         """All groups at once, so that a slow server delays no other."""
-        found = await asyncio.gather(*(self._first(group) for group in groups))
+        environment = await self._context.environment()  # may say where programs are
+        groups = await asyncio.to_thread(self._look, role, path)
+        found = await asyncio.gather(*(self._first(group, best, environment) for group, best in groups))
         return [one for part in found for one in part]
 
-    async def _first(self, group: Sequence[ServerSpecification]) -> list[LanguageServer | Unavailable]:
+    def _look(
+        self, role: Role, path: Path | None
+    ) -> list[tuple[Sequence[ServerSpecification], Found | Unavailable]]:
+        """The groups of kinds, each with the program of its best one."""
+        return [(group, self._kinds.find(group[0])) for group in self._kinds.chosen(role, path)]
+
+    async def _first(
+        self,
+        group: Sequence[ServerSpecification],
+        best: Found | Unavailable,
+        environment: Mapping[str, str],
+    ) -> list[LanguageServer | Unavailable]:
         """The first kind of a group that runs, and why better ones do not; all reasons if none does."""
         reasons: list[LanguageServer | Unavailable] = []
         for kind in group:
-            obtained = await self._obtain(kind)
+            found = best if kind is group[0] else await asyncio.to_thread(self._kinds.find, kind)
+            obtained = await self._obtain(kind, found, environment)
             if not isinstance(obtained, Unavailable):
                 return [obtained, *(one for one in reasons if _matters(one, kind))]
             reasons.append(obtained)
         return reasons
 
-    async def _obtain(self, kind: ServerSpecification) -> LanguageServer | Unavailable:
-        environment = await self._context.environment()
-        found = await asyncio.to_thread(self._kinds.find, kind)
+    async def _obtain(
+        self, kind: ServerSpecification, found: Found | Unavailable, environment: Mapping[str, str]
+    ) -> LanguageServer | Unavailable:
         if self._closed:
             return Unavailable(kind, "failed", f"{kind.name} was stopped")
         supervisor = self._supervisors.get(kind.name)

@@ -88,7 +88,7 @@ class _Look:
         self._left -= len(entries)
         self.listed.append(folder)
         names = self._names
-        if folder not in self._roots and any(entry.name in GENERATED_MARKS for entry in entries):
+        if folder not in self._roots and not GENERATED_MARKS.isdisjoint([entry.name for entry in entries]):
             self._files([entry for entry in entries if entry.name in names and not entry.is_dir()])
             return
         suffixes = self._suffixes

@@ -15,6 +15,7 @@ from workspace_server.sources.language_servers.session.tree_changes import Chang
 from workspace_server.sources.language_servers.session.tree_scan import digest, scan
 
 MAX_DIGESTS: Final = 64
+FEW_FILES: Final = 2_000
 
 
 class TreeWatch:
@@ -94,6 +95,8 @@ class Watcher:
         before = self._accepted
         if before is None:
             return Look(Changes(is_cut=after.is_cut), after)
+        if len(after.files) + len(before.files) <= FEW_FILES:  # quicker than to switch to a thread
+            return Look(self._difference(before, after), after)
         return Look(await asyncio.to_thread(self._difference, before, after), after)
 
     def accept(self, look: Look) -> None:

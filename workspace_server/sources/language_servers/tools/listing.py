@@ -30,10 +30,11 @@ class Listing:
     Attributes:
         title: first line of the text.
         member: name of the list in `structuredContent`.
-        entries: all of them; a page of them is shown.
+        entries: all of them, of which a page is shown; or those of the page, where `total` is given.
         freshness, unavailable: how far the servers can be trusted, and those that do not run.
         about: more members, which the text shows as `head`.
         capped: whether there may be more than `entries`, because a limit was reached.
+        total: how many there are.
     """
 
     title: str
@@ -44,13 +45,21 @@ class Listing:
     about: Mapping[str, Any] = field(default_factory=dict)
     head: Sequence[str] = ()
     capped: bool = False
+    total: int | None = None
+
+
+def page(arguments: Mapping[str, Any], limit: int) -> slice:
+    """Which entries the arguments `limit` and `offset` ask for."""
+    offset = int(arguments.get("offset", 0))
+    return slice(offset, offset + int(arguments.get("limit", limit)))
 
 
 def result(found: Listing, arguments: Mapping[str, Any], limit: int) -> ToolResult:
     """The page of a listing that the arguments `limit` and `offset` ask for."""
-    offset, total = int(arguments.get("offset", 0)), len(found.entries)
-    shown = found.entries[offset : offset + int(arguments.get("limit", limit))]
-    end = offset + len(shown)
+    wanted = page(arguments, limit)
+    total = len(found.entries) if found.total is None else found.total
+    shown = found.entries[wanted] if found.total is None else found.entries
+    end = wanted.start + len(shown)
     following = end if end < total else None
     state = worst(found.freshness)
     notes = [UNSURE] if state is not None and state.state != "fresh" else []

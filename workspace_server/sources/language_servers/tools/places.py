@@ -13,7 +13,7 @@ from workspace_server.sources.language_servers.tools.asking import list_of
 from workspace_server.sources.language_servers.tools.texts import Texts, cut
 from workspace_server.sources.language_servers.tools.workplace import Workplace
 from workspace_server.sources.language_servers.wire.document_uris import to_path
-from workspace_server.sources.language_servers.wire.positions import Span, span_from_server
+from workspace_server.sources.language_servers.wire.positions import Span, order_of, span_from_server
 from workspace_server.workspace import absolute_text
 
 AROUND: Final = 1
@@ -79,6 +79,33 @@ def places_of(result: Any, texts: Texts, encoding: PositionEncoding) -> list[Pla
     found = [place_of(*_location(one), texts, encoding) for one in list_of(result)]
     known = {place.order: place for place in found if place is not None}
     return sorted(known.values(), key=lambda place: place.order)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A range in a file as its server counts it; the file has not been read."""
+
+    path: Path
+    where: Any
+
+
+def locations_of(result: Any) -> list[Location]:
+    """As `places_of`, without reading the files."""
+    known: dict[tuple[Any, ...], Location] = {}
+    for one in list_of(result):
+        uri, where = _location(one)
+        path, order = to_path(uri, Path), order_of(where)
+        if path is not None and order is not None:
+            known[path.as_posix(), *order] = Location(path, where)
+    return [known[order] for order in sorted(known)]
+
+
+def place_at(location: Location, texts: Texts, encoding: PositionEncoding) -> Place:
+    """The place of a location. Blocks."""
+    lines = texts.lines(location.path)
+    span = span_from_server(location.where, lines, encoding)
+    assert span is not None  # noqa: S101  `locations_of` has read it
+    return Place(location.path, span, lines)
 
 
 def _location(one: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking, listing
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
-from workspace_server.sources.language_servers.tools.places import places_of
+from workspace_server.sources.language_servers.tools.places import locations_of, place_at
 from workspace_server.sources.language_servers.tools.target import Target, find_target
 from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
@@ -56,12 +56,17 @@ def _result(  # noqa: PLR0917  the facts about one call
     texts: Texts,
 ) -> ToolResult:
     _, member, title = _METHODS[name]
-    places = places_of(part.value, texts, target.server.encoding)
+    found_places = locations_of(part.value)
+    # only the files of the page are read
+    shown = [
+        place_at(one, texts, target.server.encoding)
+        for one in found_places[listing.page(arguments, DEFAULT_LIMIT)]
+    ]
     entries = [
-        Entry(place.structured(workplace), (place.text(workplace), *place.preview())) for place in places
+        Entry(place.structured(workplace), (place.text(workplace), *place.preview())) for place in shown
     ]
     about, head = target_members(target, workplace)
-    files = len({place.path for place in places})
+    files = len({one.path for one in found_places})
     about["files"] = files
     found = Listing(
         title,
@@ -71,6 +76,7 @@ def _result(  # noqa: PLR0917  the facts about one call
         target.unavailable,
         about,
         [*head, f"files: {files}"],
+        total=len(found_places),
     )
     return listing.result(found, arguments, DEFAULT_LIMIT)
 

@@ -24,6 +24,7 @@ from workspace_server.sources.language_servers.tools.symbol_names import NameQue
 from workspace_server.sources.language_servers.tools.symbols import (
     OUTLINE,
     Symbol,
+    found_path,
     found_symbol,
     outline,
 )
@@ -126,11 +127,13 @@ async def _in_project(
     candidates: list[Symbol] = []
     if server.supports(PROJECT):
         result = list_of(await server.request(PROJECT, {"query": wanted.literal}))
-        listed = await asyncio.to_thread(
-            lambda: [found_symbol(raw, texts, server.encoding) for raw in result[:MAX_HITS]]
-        )
         own = replace(wanted, containers=(), whole=False)
-        candidates = [one for one in listed if one is not None and own.fits(one.path[-1:])]
+        # most of what a server finds only resembles the name; the file of each of the rest is read
+        fitting = [raw for raw in result[:MAX_HITS] if own.fits(found_path(raw)[-1:])]
+        listed = await asyncio.to_thread(
+            lambda: [found_symbol(raw, texts, server.encoding) for raw in fitting]
+        )
+        candidates = [one for one in listed if one is not None]
     if not server.supports(OUTLINE):
         return _Found([one for one in candidates if wanted.fits(one.path)])
     files = list(dict.fromkeys(one.place.path for one in candidates))

@@ -67,14 +67,23 @@ def kind_name(value: Any) -> str:
     return SYMBOL_KINDS[value - 1] if known else "variable"
 
 
-async def outline(server: LanguageServer, path: Path, texts: Texts) -> list[Symbol]:
+async def outline(
+    server: LanguageServer, path: Path, texts: Texts, lines: Sequence[str] | None = None
+) -> list[Symbol]:
     """The symbols of a file in their order, containers before what they contain.
+
+    Args:
+        server: whom to ask.
+        path: the file.
+        texts: the files read by this call.
+        lines: those of the file, if the server has just opened it.
 
     Raises:
         OSError: the file cannot be read.
         RequestFailed, RequestTimedOut, ServerGone: the server does not answer.
     """
-    lines = await server.open(path)
+    if lines is None:
+        lines = await server.open(path)
     result = await server.request(OUTLINE, {"textDocument": {"uri": to_uri(path)}})
     entries = _entries(list_of(result), (), 0)
     found = []
@@ -128,16 +137,22 @@ def _at_name(span: Span, name: str, lines: Sequence[str]) -> Span:
     return spans.on_line(span.start.line, at + 1, len(name))
 
 
+def found_path(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """The name path of a symbol of `workspace/symbol`; empty if it has no name."""
+    name, container = raw.get("name"), raw.get("containerName")
+    if not isinstance(name, str) or not name:
+        return ()
+    above = (container,) if isinstance(container, str) and container else ()
+    return path_of((*above, clean_text(name)))
+
+
 def found_symbol(raw: Mapping[str, Any], texts: Texts, encoding: PositionEncoding) -> Symbol | None:
     """A symbol of `workspace/symbol`; None if it is none, or has no range. Blocks."""
-    name, location = raw.get("name"), raw.get("location")
-    if not isinstance(name, str) or not name or not isinstance(location, Mapping):
+    named, location = found_path(raw), raw.get("location")
+    if not named or not isinstance(location, Mapping):
         return None
     place = place_of(location.get("uri"), location.get("range"), texts, encoding)
     if place is None:
         return None
-    container = raw.get("containerName")
-    above = (container,) if isinstance(container, str) and container else ()
-    named = path_of((*above, clean_text(name)))
     at_name = Place(place.path, _at_name(place.span, named[-1], place.lines or ()), place.lines)
     return Symbol(named, kind_name(raw.get("kind")), at_name, place.span)

@@ -79,8 +79,10 @@ async def find_target(
     found = await search(workplace, wanted, path, waiting, texts)
     if not found.symbols:
         raise _unknown(str(name), found)
-    symbol, _ = await _only(workplace, str(name), found, texts)
-    server, unavailable = await _server_for(workplace, symbol.place.path, method)
+    symbol, server = await _only(workplace, str(name), found, texts)
+    unavailable: Sequence[Unavailable] = _about(symbol.place.path, found.unavailable)
+    if not server.supports(method):
+        server, unavailable = await _server_for(workplace, symbol.place.path, method)
     lines = await _open(server, symbol.place.path, workplace)
     position = to_server(symbol.place.span.start, lines, server.encoding)
     if isinstance(position, OutsideText):
@@ -94,7 +96,7 @@ async def _at_position(
     server, unavailable = await _server_for(workplace, path, method)
     lines = await _open(server, path, workplace)
     line, character, name = arguments["line"], arguments.get("character"), arguments.get("symbol")
-    symbols = await _symbols(server, path, texts)
+    symbols = await _symbols(server, path, texts, lines)
     if character is None:
         if not 1 <= line <= len(lines):
             raise InvalidArguments("/line", f"the file has {len(lines)} lines")
@@ -125,10 +127,12 @@ def _character_in(text: str, line: int, name: str | None, symbols: Sequence[Symb
     return declared[0]
 
 
-async def _symbols(server: LanguageServer, path: Path, texts: Texts) -> Sequence[Symbol]:
+async def _symbols(
+    server: LanguageServer, path: Path, texts: Texts, lines: Sequence[str]
+) -> Sequence[Symbol]:
     """The outline, which only adds to an answer."""
     try:
-        return await outline(server, path, texts) if server.supports(OUTLINE) else ()
+        return await outline(server, path, texts, lines) if server.supports(OUTLINE) else ()
     except (RequestFailed, RequestTimedOut, OSError):
         return ()
 
@@ -148,6 +152,11 @@ async def _server_for(
             {"method": method, "unavailable": asking.unavailable_members(unavailable)},
         )
     raise asking.no_server(unavailable, workplace.shown(path))
+
+
+def _about(path: Path, unavailable: Sequence[Unavailable]) -> list[Unavailable]:
+    """Those that would know the language of a file."""
+    return [one for one in unavailable if {path.name, path.suffix} & one.specification.languages.keys()]
 
 
 async def _open(server: LanguageServer, path: Path, workplace: Workplace) -> Sequence[str]:

@@ -32,13 +32,18 @@ class Texts:
 def _read(path: Path) -> Sequence[str] | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123  pathlib cannot open a descriptor
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
-                return None
-            return split_lines(file.read(MAX_FILE).decode("utf-8-sig", "replace"))
     except OSError:
         return None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
+            return None
+        # a regular file gives all of it at once
+        return split_lines(os.read(descriptor, MAX_FILE).decode("utf-8-sig", "replace"))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def cut(line: str) -> str:

@@ -45,13 +45,16 @@ def to_path(uri: object, kind: type[_P]) -> _P | None:
             return None
         path = f"//{authority}{path}"
     try:
-        name = os.fsdecode(unquote_to_bytes(path)) if not windows else unquote_to_bytes(path).decode()
+        if "%" not in path:
+            name = path
+        else:
+            name = os.fsdecode(unquote_to_bytes(path)) if not windows else unquote_to_bytes(path).decode()
     except UnicodeDecodeError:
         return None
     if windows and (drive := _DRIVE.match(name)) is not None:
         name = f"{drive.group(1).upper()}:{name[drive.end() :]}"
     found = kind(name)
-    if "\0" in name or not found.is_absolute() or ".." in found.parts:
+    if "\0" in name or not found.is_absolute() or (".." in name and ".." in found.parts):
         return None
     return found
 

@@ -99,6 +99,20 @@ def span_from_server(found: Any, lines: Sequence[str] | None, encoding: Position
     return Span(start, max(start, end))
 
 
+def order_of(found: Any) -> tuple[int, int, int, int] | None:
+    """The numbers of an LSP `Range`, by which ranges of one file can be sorted; None if it is none."""
+    if not isinstance(found, Mapping):
+        return None
+    start, end = found.get("start"), found.get("end")
+    if not isinstance(start, Mapping) or not isinstance(end, Mapping):
+        return None
+    numbers = [_number(place.get(name)) for place in (start, end) for name in ("line", "character")]
+    first, second, third, fourth = numbers
+    if first is None or second is None or third is None or fourth is None:
+        return None
+    return first, second, third, fourth
+
+
 def span_to_server(
     span: Span, lines: Sequence[str], encoding: PositionEncoding
 ) -> dict[str, Any] | OutsideText:

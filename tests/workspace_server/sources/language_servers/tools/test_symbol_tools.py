@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 from support.projects.file_tree import write_tree
-from support.servers.language_servers import CONTEXT, InMemoryServer, at, kind, workplace_of
+from support.servers.language_servers import (
+    CONTEXT,
+    InMemoryServer,
+    InMemoryServers,
+    at,
+    kind,
+    workplace_of,
+)
 from support.servers.python_symbols import python_server, word_at
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import ServerGone, Unavailable
+from workspace_server.sources.language_servers.tools import references
 from workspace_server.sources.language_servers.tools.definitions import MODULES
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult
@@ -147,6 +155,20 @@ async def test_pages_join_to_the_whole(root: Path, server: InMemoryServer) -> No
         offset = page["nextOffset"]
     assert offset is None
     assert found == [("proj/src/a.py", 10), ("proj/src/b.py", 10), ("proj/src/b.py", 10)]
+
+
+@pytest.mark.parametrize(
+    "address", [{"symbol": "helper"}, {"filePath": "src/a.py", "line": 9, "character": 5}]
+)
+async def test_one_answer_needs_one_look_at_the_disk(
+    root: Path, server: InMemoryServer, address: dict[str, Any]
+) -> None:
+    workplace = workplace_of(root, server)
+    result = await references.call("lm_references", workplace, address, CONTEXT)
+    assert result.structured is not None
+    assert result.structured["total"] == 2
+    assert isinstance(workplace.servers, InMemoryServers)
+    assert len(workplace.servers.obtained) == 1
 
 
 async def test_references_show_the_symbol_and_two_lines_around(root: Path, server: InMemoryServer) -> None:

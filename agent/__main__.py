@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 from agent.command_line.arguments import read_arguments
@@ -14,6 +15,7 @@ def main() -> int:
             # what a terminal cannot show must not end the program
             stream.reconfigure(errors="backslashreplace")
     arguments = read_arguments(sys.argv[1:])
+    gc.disable()  # loading makes no garbage, and the prompt is there a fifth earlier; see `SessionLoop`
     from agent.command_line import verbs  # noqa: PLC0415  usage errors need none of it
 
     return verbs.run(arguments)

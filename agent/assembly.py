@@ -11,8 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
-
 from agent.conversation.conversation import Conversation
 from agent.conversation.late_source import LateDiscoverySource, LateSource
 from agent.conversation.toolbox import Toolbox
@@ -20,7 +18,13 @@ from agent.guard.audit import Audit
 from agent.guard.guard import AskingGuard, Mode
 from agent.interaction import Tone
 from agent.model_events import Provider
-from agent.providers.configuration import FILE, WORKSPACE_FOLDER, Configured, configured
+from agent.providers.configuration import (
+    FILE,
+    WORKSPACE_FOLDER,
+    Configured,
+    configured,
+    with_preferred_models,
+)  # fmt: skip
 from agent.saved_sessions.saved_sessions import SavedSessions
 from agent.screen.screen import Screen
 from agent.settings.settings import AgentSettings
@@ -55,6 +59,7 @@ class Agent:
         workspace: the folder that the agent works in.
         allowed: for a single turn, the tools that may run without a question; None in a session.
         saves: whether the conversation is saved.
+        providers: as configured, if they were read and their problems shown; None to do it here.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class Agent:
         *,
         allowed: Sequence[str] | None = None,
         saves: bool = True,
+        providers: Configured | None = None,
     ) -> None:
         self._screen = screen
         self._folders = folders
@@ -74,10 +80,12 @@ class Agent:
         self._providers: dict[str, Provider] = {}
         self._provider_settings: AgentSettings | None = None
         self._is_trusted = False
-        self._configured: Configured = configured(settings, folders.config_dir, workspace)
-        for problem in self._configured.problems:
-            screen.notice(problem, Tone.WARNING)
-        settings = self._with_models(settings)
+        if providers is None:
+            providers = configured(settings, folders.config_dir, workspace)
+            for problem in providers.problems:
+                screen.notice(problem, Tone.WARNING)
+        self._configured = providers
+        settings = with_preferred_models(settings, providers)
         warn = partial(screen.notice, tone=Tone.WARNING)
         self._audit = Audit(folders.state_dir / "logs" / AUDIT_FILE, failed=warn)
         mode = None if allowed is None else Mode.ONE_SHOT
@@ -89,16 +97,13 @@ class Agent:
         self.conversation = Conversation(
             self._provider, self.toolbox, self.guard, screen, settings, clock=time.monotonic,
             workspace=workspace, keep=self.saved.keep if saves else None,
+            model_of=self._model,
         )  # fmt: skip
         self.session = Session(
             screen, self.conversation, self.toolbox, self.guard, settings,
             folders.config_dir / "config.toml", partial(answer_of, workspace), self.saved,
             self._schema_changes,
         )  # fmt: skip
-
-    def providers(self) -> tuple[str, ...]:
-        """The providers that can be chosen, and `manual`."""
-        return (*self._configured.offered(), "manual")
 
     async def prepare(self) -> None:
         """Learn whether the workspace is trusted, if anything depends on it."""
@@ -167,6 +172,20 @@ class Agent:
             on_wait=self._screen.activity,
         )  # fmt: skip
 
+    async def _model(self, name: str) -> str:
+        """A model for a provider whose settings name none."""
+        from agent.providers.factory import make_plain_provider  # noqa: PLC0415  loads aiohttp
+        from agent.slash_commands.model_choice import choose_model  # noqa: PLC0415  rarely needed
+
+        provider = make_plain_provider(
+            name, self.session.settings, self._session(), self._keys(),
+            configurations=self._configured.providers,
+        )  # fmt: skip
+        self._screen.activity(f"asking {name} for its models")
+        models = await provider.models()
+        self._screen.activity(None)
+        return await choose_model(self._screen, name, models, self.session.config_file)
+
     def _schema_changes(self, schema: Mapping[str, Any]) -> Sequence[str]:
         """What the chosen provider is not given of a tool's schema."""
         from agent.providers.factory import schema_changes  # noqa: PLC0415
@@ -208,11 +227,6 @@ class Agent:
         from agent.local_tools.sudo import Sudo  # noqa: PLC0415
 
         return LocalTools(self._workspace, settings, Sudo(self._screen, allowed=settings.sudo == "askpass"))
-
-    def _with_models(self, settings: AgentSettings) -> AgentSettings:
-        """The settings, with the preferred model of a provider where they name none."""
-        known = {name: one.models[0] for name, one in self._configured.providers.items() if one.models}
-        return msgspec.structs.replace(settings, model={**known, **settings.model})
 
 
 def _chance() -> str:

@@ -3,77 +3,104 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agent.command_line.exit_codes import CANCELLED
+from agent.command_line.opening import Opening
 from agent.interaction import Tone
 from agent.screen.interrupts import HINT, Interrupts
-from agent.screen.screen import Interrupted
-from agent.slash_commands import commands
+from agent.screen.screen import Interrupted, Screen
 from agent.slash_commands.command_table import Entered, Unknown, recognised
-from agent.slash_commands.manual_mode import manual_input
-from agent.slash_commands.session import Session
+
+if TYPE_CHECKING:
+    from agent.slash_commands.session import Session
 
 
 class SessionLoop:
     """The loop of a session.
 
     Args:
-        session: what inputs act on.
+        screen: the person's.
         interrupts: counts Ctrl-C.
         interrupt_input: ends the prompt that waits, if a signal and not a key tells of Ctrl-C.
-        ready: what has to end before the first input is run, such as the first list of tools.
+        opening: makes the agent, which is there only some time after the prompt.
+        state_line: the line above the prompt until then.
     """
 
     def __init__(
         self,
-        session: Session,
+        screen: Screen,
         interrupts: Interrupts,
         interrupt_input: Callable[[], None],
-        ready: Coroutine[Any, Any, None],
+        opening: Opening,
+        state_line: str,
     ) -> None:
-        self._session = session
+        self._screen = screen
         self._interrupts = interrupts
         self._interrupt_input = interrupt_input
-        self._ready = ready
+        self._opening = opening
+        self._state_line = state_line
+        self._session: Session | None = None
 
-    async def run(self) -> int:
-        """Run until the person leaves; the exit code."""
+    async def run(self, *, waits: bool) -> int:
+        """Run until the person leaves; the exit code. If it `waits`, the prompt comes after the agent."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._on_signal)
         whole = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGHUP):
             if whole is not None:
                 loop.add_signal_handler(number, whole.cancel)
-        ready = loop.create_task(self._ready, name="first list of tools")
+        opened = loop.create_task(self._open(), name="loading the agent")
+        ready = loop.create_task(self._warm_up(opened), name="first list of tools")
         try:
-            while not (self._session.has_left or self._interrupts.leaving):
+            if waits:
+                await opened
+            while not self._is_over(opened):
                 text = await self._next_input()
                 if text is None:
                     break
-                await self._run(self._input(text, ready))
+                await self._run(self._input(text, opened, ready))
         finally:
-            ready.cancel()
-            with suppress(asyncio.CancelledError):
-                await ready
+            for task in (ready, opened):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
             loop.remove_signal_handler(signal.SIGINT)
         return CANCELLED if self._interrupts.leaving else 0
 
+    async def _open(self) -> Session:
+        self._session = await self._opening.session()
+        gc.freeze()  # what was loaded stays
+        gc.enable()
+        return self._session
+
+    async def _warm_up(self, opened: asyncio.Task[Session]) -> None:
+        await asyncio.wait([opened])
+        if self._session is not None:
+            await self._opening.warm_up()
+
+    def _is_over(self, opened: asyncio.Task[Session]) -> bool:
+        has_failed = opened.done() and self._session is None
+        has_left = self._session is not None and self._session.has_left
+        return has_left or has_failed or self._interrupts.leaving
+
     async def _next_input(self) -> str | None:
         try:
-            return await self._session.screen.next_input(self._session.state_line)
+            line = self._state_line if self._session is None else self._session.state_line
+            return await self._screen.next_input(line)
         except Interrupted:
             if not self._interrupts.press():
-                self._session.screen.notice(HINT)
+                self._screen.notice(HINT)
             return ""
 
     async def _run(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something that Ctrl-C cancels. What fails is shown; the session goes on."""
         task = self._interrupts.turn = asyncio.get_running_loop().create_task(work, name="turn")
-        screen = self._session.screen
+        screen = self._screen
         try:
             await asyncio.wait([task])
             await task
@@ -89,25 +116,31 @@ class SessionLoop:
             screen.activity(None)
             self._interrupts.turn = None
 
-    async def _input(self, text: str, ready: asyncio.Task[None]) -> None:
+    async def _input(self, text: str, opened: asyncio.Task[Session], ready: asyncio.Task[None]) -> None:
         entered = recognised(text)
         if isinstance(entered, Unknown):
-            self._session.screen.notice(entered.text, Tone.WARNING)
+            self._screen.notice(entered.text, Tone.WARNING)
             return
-        if not text.strip() and not self._session.is_manual:
+        session = await asyncio.shield(opened)
+        if not text.strip() and not session.is_manual:
             return
         if not ready.done() and not (
             isinstance(entered, Entered) and entered.command.name in {"help", "quit"}
         ):
-            self._session.screen.activity("listing the tools")
+            self._screen.activity("listing the tools")
             await asyncio.wait([ready])
-            self._session.screen.activity(None)
-        if isinstance(entered, Entered):
-            await commands.run(self._session, entered)
-        elif self._session.is_manual:
-            await manual_input(self._session, text)
+            self._screen.activity(None)
+        await self._act(session, entered, text)
+
+    async def _act(self, session: Session, entered: Entered | None, text: str) -> None:
+        from agent.slash_commands import commands, manual_mode  # noqa: PLC0415  loaded with the agent
+
+        if entered is not None:
+            await commands.run(session, entered)
+        elif session.is_manual:
+            await manual_mode.manual_input(session, text)
         else:
-            await self._session.conversation.turn(text)
+            await session.conversation.turn(text)
 
     def _on_signal(self) -> None:
         if self._interrupts.turn is None:

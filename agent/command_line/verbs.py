@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from agent.assembly import Agent, Folders
 from agent.command_line.arguments import USAGE_EXIT, Arguments, text_of
 from agent.command_line.exit_codes import CANCELLED, TERMINATED
+from agent.command_line.opening import Opening, agent_of
+from agent.command_line.start import config_file, read_start
 from agent.interaction import Tone
 from agent.screen.choice import one_shot_screen, session_screen
 from agent.screen.interrupts import Interrupts
-from agent.settings.file import load
-from agent.slash_commands.command_table import completions
+from agent.settings.settings import MANUAL
 
-CONFIG_FILE: Final = "config.toml"
-_NO_MODEL: Final = "no model is chosen yet: enter /model NAME, or /quit and run: lmtb agent config"
+_NO_MODEL: Final = "no model is chosen yet: enter /model NAME; else the first question asks {} for its models"
 
 
 def run(arguments: Arguments) -> int:
     """Run it; the exit code."""
     verb = _VERBS[arguments.verb] if arguments.prompt is None else _one_turn
+    if verb is not _session:
+        gc.enable()
     try:
         if arguments.prompt is not None:
             # not in the loop, where the first Ctrl-C would not end it
@@ -43,33 +44,28 @@ def run(arguments: Arguments) -> int:
 
 
 async def _session(arguments: Arguments) -> int:
-    interrupts = Interrupts(time.monotonic)
-    agent: Agent | None = None
+    from agent.command_line.session_loop import SessionLoop  # noqa: PLC0415  only a session needs it
 
-    def completed(text: str) -> list[tuple[str, str]]:
-        if agent is None:
-            return []
-        names = [offer.name for offer in agent.toolbox.offers]
-        return completions(text, names, [source.name for source in agent.toolbox.sources])
+    interrupts = Interrupts(time.monotonic)
+    opening: Opening | None = None
+
+    def completed(text: str) -> Sequence[tuple[str, str]]:
+        return () if opening is None else opening.completions(text)
 
     screen, interrupt_input = session_screen(interrupts, completed)
     try:
-        loaded = load(_config_file(arguments))
-        for problem in loaded.problems:
-            screen.notice(problem, Tone.WARNING)
-        agent = Agent(screen, loaded.settings, _folders(arguments), Path.cwd())
-        from agent.command_line.session_loop import SessionLoop  # noqa: PLC0415
-
+        start = read_start(screen, arguments)
+        if start is None:
+            return 2
+        if not start.model and start.provider != MANUAL:
+            screen.notice(_NO_MODEL.format(start.provider), Tone.WARNING)
+        opening = Opening(screen, start, arguments)
         try:
-            if not _choose(agent, arguments):
-                return 2
-            if not (agent.session.is_manual or agent.conversation.model):
-                screen.notice(_NO_MODEL, Tone.WARNING)
-            if arguments.resume:
-                await agent.resume_last()
-            return await SessionLoop(agent.session, interrupts, interrupt_input, agent.warm_up()).run()
+            return await SessionLoop(screen, interrupts, interrupt_input, opening, start.state_line).run(
+                waits=arguments.resume
+            )
         finally:
-            await agent.close()
+            await opening.close()
     finally:
         screen.close()
 
@@ -82,16 +78,11 @@ async def _one_turn(arguments: Arguments) -> int:
     if not text.strip():
         screen.notice("there is no text to send to the model", Tone.ERROR)
         return USAGE_EXIT
-    loaded = load(_config_file(arguments))
-    for problem in loaded.problems:
-        screen.notice(problem, Tone.WARNING)
-    agent = Agent(
-        screen, loaded.settings, _folders(arguments), Path.cwd(),
-        allowed=tuple(arguments.allow),
-    )  # fmt: skip
+    start = read_start(screen, arguments)
+    if start is None:
+        return 2
+    agent = agent_of(screen, start, arguments, tuple(arguments.allow))
     try:
-        if not _choose(agent, arguments):
-            return 2
         if arguments.resume:
             await agent.resume_last()
         await agent.prepare()
@@ -103,8 +94,10 @@ async def _one_turn(arguments: Arguments) -> int:
 
 async def _list(arguments: Arguments) -> int:
     screen = one_shot_screen(as_json=False)
-    loaded = load(_config_file(arguments))
-    agent = Agent(screen, loaded.settings, _folders(arguments), Path.cwd())
+    start = read_start(screen, arguments)
+    if start is None:
+        return 2
+    agent = agent_of(screen, start, arguments)
     try:
         await agent.toolbox.refresh()
         states = {state.name: state for state in agent.toolbox.states()}
@@ -130,9 +123,10 @@ async def _serve(arguments: Arguments) -> int:
     from agent.command_line.offer import offer  # noqa: PLC0415
 
     screen = one_shot_screen(as_json=False)
-    loaded = load(_config_file(arguments))
-    folders, folder = _folders(arguments), Path.cwd()
-    agent = Agent(screen, loaded.settings, folders, folder, allowed=arguments.allow)
+    start = read_start(screen, arguments)
+    if start is None:
+        return 2
+    agent = agent_of(screen, start, arguments, arguments.allow)
     try:
         return await offer(
             agent.toolbox.sources[0], port=arguments.port, origins=arguments.origin, allowed=arguments.allow,
@@ -148,36 +142,11 @@ async def _config(arguments: Arguments) -> int:
     interrupts = Interrupts(time.monotonic)
     screen, _ = session_screen(interrupts, lambda _: [])
     try:
-        return await configure(screen, _config_file(arguments), arguments)
+        return await configure(screen, config_file(arguments), arguments)
     except asyncio.CancelledError:
         return CANCELLED
     finally:
         screen.close()
-
-
-def _choose(agent: Agent, arguments: Arguments) -> bool:
-    """Take provider and model of the command line; False if there is no such provider."""
-    if arguments.provider is not None:
-        name = arguments.provider.lower()
-        known = agent.providers()
-        if name not in known:
-            from host.near_names import did_you_mean  # noqa: PLC0415
-
-            text = f"there is no provider {name}{did_you_mean(name, known)}; known: {', '.join(known)}"
-            agent.session.screen.notice(text, Tone.ERROR)
-            return False
-        agent.session.choose(name)
-    if arguments.model is not None:
-        agent.conversation.choose(agent.conversation.provider, arguments.model)
-    return True
-
-
-def _config_file(arguments: Arguments) -> Path:
-    return arguments.config_dir / CONFIG_FILE
-
-
-def _folders(arguments: Arguments) -> Folders:
-    return Folders(arguments.config_dir, arguments.state_dir, arguments.runtime_dir)
 
 
 _VERBS: Final[Mapping[str, Callable[[Arguments], Coroutine[Any, Any, int]]]] = {

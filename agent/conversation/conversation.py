@@ -18,6 +18,8 @@ from agent.model_events import Provider, ProviderFailure, WindowSource
 from agent.outcomes import Ending, TurnOutcome
 from agent.settings.settings import AgentSettings
 
+ModelOf = Callable[[str], Awaitable[str]]
+"""Chooses a model of a provider for which the settings name none; may raise ProviderFailure."""
 Keep = Callable[[Sequence[Message]], Awaitable[None]]
 """Saves the history after every round; it never raises."""
 
@@ -43,6 +45,7 @@ class Conversation:
         clock: Callable[[], float],
         workspace: Path | None = None,
         keep: Keep | None = None,
+        model_of: ModelOf | None = None,
     ) -> None:
         """Make an empty conversation.
 
@@ -55,6 +58,7 @@ class Conversation:
             clock: monotonic seconds.
             workspace: the working folder, which the model is told.
             keep: saves the history.
+            model_of: chooses a model where none is.
         """
         self.toolbox = toolbox
         self.provider = ""
@@ -64,6 +68,7 @@ class Conversation:
         self._interaction = interaction
         self._clock = clock
         self._keep = keep
+        self._model_of = model_of
         self._history = History()
         self._requests = RoundRequests(
             self._history, toolbox, interaction, settings, system_prompt(workspace)
@@ -138,6 +143,8 @@ class Conversation:
     async def _ready(self) -> tuple[Provider, str]:
         """The chosen provider and model, after its window is known."""
         provider = self._provider_of(self.provider)
+        if not self.model and self._model_of is not None:
+            self.model = await self._model_of(self.provider)
         if not self.model:
             step = "choose one with /model NAME, --model NAME or: lmtb agent config"
             raise ProviderFailure(self.provider, "no model is chosen", step)

@@ -6,12 +6,13 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from agent.local_tools.command_output import CommandEnd, OutputBuffer
+from agent.local_tools.command_watch import watched
 from agent.local_tools.measurements import is_hidden
 from host.process_sweep import Judge, Verdict, environment, kill_all
 from protocol import names
@@ -36,6 +37,19 @@ async def run_command(
     Raises:
         OSError: it cannot be started.
     """
+    async with watched() as watch:
+        return await _watched_command(command, cwd, limit_s, extra, started=started, watch=watch)
+
+
+async def _watched_command(
+    command: str,
+    cwd: Path,
+    limit_s: float,
+    extra: Mapping[str, str],
+    *,
+    started: asyncio.Future[int] | None,
+    watch: Callable[[int], None],
+) -> CommandEnd:
     mark = os.urandom(16).hex()
     process = await asyncio.create_subprocess_exec(
         _shell(),
@@ -48,6 +62,7 @@ async def run_command(
         env={**_passed_on(), **extra, names.CHILD_VARIABLE: mark},
         start_new_session=True,
     )
+    watch(process.pid)
     if started is not None:
         started.set_result(process.pid)
     output, is_late = OutputBuffer(), False

@@ -94,6 +94,12 @@ def configured(
     return Configured(found, tuple(problems))
 
 
+def with_preferred_models(settings: AgentSettings, found: Configured) -> AgentSettings:
+    """The settings, with the preferred model of a provider where they name none."""
+    preferred = {name: one.models[0] for name, one in found.providers.items() if one.models}
+    return msgspec.structs.replace(settings, model={**preferred, **settings.model})
+
+
 def merged(
     settings: AgentSettings,
     user: Iterable[FileEntry],

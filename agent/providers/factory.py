@@ -66,6 +66,27 @@ def make_provider(
     Raises:
         ProviderFailure: there is no such provider, it is disabled, or has no address.
     """
+    provider = make_plain_provider(
+        name, settings, session, keys, configurations=configurations, environ=environ, on_wait=on_wait
+    )
+    if settings.tool_protocol == "text":
+        return TextProtocol(provider)
+    if settings.tool_results == "user":
+        return UserResults(provider, keeps_calls=provider.dialect.takes_open_calls)
+    return provider
+
+
+def make_plain_provider(
+    name: str,
+    settings: AgentSettings,
+    session: aiohttp.ClientSession,
+    keys: KeyLookup,
+    *,
+    configurations: Mapping[str, ProviderConfig] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    on_wait: Callable[[str], None] = lambda _: None,
+) -> HttpProvider:
+    """The provider without what the settings put around it; as `make_provider` otherwise."""
     known = configurations if configurations is not None else settings_only(settings)
     config = known.get(name.lower())
     if config is None or not config.enabled:
@@ -77,7 +98,7 @@ def make_provider(
         )
         raise ProviderFailure(name, cause, f"choose one of {', '.join(offered)}")
     place = _place(config, environ)
-    provider = HttpProvider(
+    return HttpProvider(
         _endpoint(config, place.base),
         place.dialect,
         session,
@@ -85,11 +106,6 @@ def make_provider(
         Deadlines(settings.connect_s, settings.first_byte_s, settings.answer_limit(config.kind)),
         on_wait=on_wait,
     )
-    if settings.tool_protocol == "text":
-        return TextProtocol(provider)
-    if settings.tool_results == "user":
-        return UserResults(provider, keeps_calls=place.dialect.takes_open_calls)
-    return provider
 
 
 def schema_changes(kind: str, schema: Mapping[str, Any]) -> tuple[str, ...]:

@@ -61,8 +61,13 @@ class Failures:
 
     def refused(self) -> ProviderFailure:
         """Nothing listens at the address."""
-        start = "start it with: ollama serve" if self.kind == "ollama" else "start the server"
-        return self.of(f"nothing listens at {self.base}", f"{start}; or correct {self._base_setting}")
+        start = (
+            "start it with: ollama serve (to install it: https://ollama.com/download)"
+            if self.kind == "ollama"
+            else "start the server"
+        )
+        step = f"{start}; or correct {self._base_setting}; or use another model server with --provider"
+        return self.of(f"nothing listens at {self.base}", step)
 
     def unreachable(self, reason: str) -> ProviderFailure:
         """The connection failed in another way."""

@@ -24,12 +24,14 @@ from agent.providers.dialects.call_ids import CallIds
 from agent.providers.dialects.dialect import Dialect, ReplyError, encoded
 from agent.providers.failures import LONGEST_WAIT_S, RETRYABLE, Failures, out_of_credit, retry_after
 from agent.providers.framing import Documents, Form
+from agent.providers.model_list import PATHS, model_names
 from host.backoff import backoff
 
 RETRIES: Final = 3
 _LARGEST_ERROR: Final = 64 * 1024
 _LARGEST_REPLY: Final = 64 * 1024 * 1024
 _WINDOW_S: Final = 3.0
+_MODELS_S: Final = 10.0
 Pause = Callable[[float], Awaitable[None]]
 
 
@@ -143,6 +145,22 @@ class HttpProvider:
                 largest = self.dialect.window(document, model)
                 self._windows[model] = ModelWindow(largest, chosen=self._endpoint.kind == "ollama")
         return self._windows.get(model)
+
+    async def models(self) -> tuple[str, ...]:
+        """The names of its models; empty if it has none, or does not tell them. Raises ProviderFailure."""
+        kind = self._endpoint.kind
+        if kind not in PATHS:
+            return ()
+        try:
+            async with asyncio.timeout(_MODELS_S):
+                document = await self._document("", PATHS[kind], None)
+        except (ValueError, TimeoutError):
+            return ()
+        except (aiohttp.ClientError, OSError) as error:
+            failures, _ = await self._with_key("")
+            failure = self._not_connected(error, failures)
+            raise (failure.failure if isinstance(failure, _Again) else failure) from None
+        return model_names(kind, document)
 
     async def _document(self, model: str, path: str, body: dict[str, Any] | None) -> Any:
         _, key = await self._with_key(model)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agent.guard.guard import Mode
 from agent.messages import Result
 from agent.screen.screen import Screen
+from agent.screen.state_line import model_name, state_line
 from agent.settings.settings import MANUAL, AgentSettings
 
 if TYPE_CHECKING:
@@ -58,11 +59,10 @@ class Session:
     @property
     def state_line(self) -> str:
         """The line above the prompt."""
-        model = self.conversation.model or f"none ({self.conversation.provider})"
-        name = MANUAL if self.is_manual else model
-        line = f"MODEL: {name} | HIL: {'ACTIVE' if self.asks else 'OFF'}"
-        context = "" if self.is_manual else self.conversation.context_line.partition(":")[0]
-        return f"{line} | {context}" if context else line
+        if self.is_manual:
+            return state_line(MANUAL, asks=self.asks)
+        name = model_name(self.conversation.provider, self.conversation.model)
+        return state_line(name, asks=self.asks, context=self.conversation.context_line.partition(":")[0])
 
     def modes(self) -> list[str]:
         """What `/mode` goes through, in its order."""

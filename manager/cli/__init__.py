@@ -26,6 +26,10 @@ def main() -> None:
 
         if quick_status.status():
             return
+    if sys.argv[1:] == ["agent"] and COMPLETE_VARIABLE not in os.environ:
+        from manager.cli import agent_process  # noqa: PLC0415
+
+        agent_process.start_session()
     from manager.cli.verbs import cli  # noqa: PLC0415  slow to load
 
     cli(complete_var=COMPLETE_VARIABLE)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
 
 from host.command_line import Failure, is_json, json_option
+from manager.cli.agent_process import become, command_line, is_installed
 from manager.cli.output.manager_access import user_paths
 
-_LIBRARY: Final = "prompt_toolkit"
-"""What only the agent needs: without it the extra is not installed."""
 _EXTRA: Final = "lm-tools-bridge[agent]"
 _PROVIDERS: Final = ("ollama", "openai", "azure", "anthropic", "gemini", "mistral", "openrouter", "manual")
 
@@ -90,30 +87,22 @@ def list_(options: dict[str, Any], /, **_: bool) -> None:
 
 def run(verb: str, options: dict[str, Any], *more: str) -> NoReturn:
     """Replace this process with the agent."""
-    if find_spec(_LIBRARY) is None:
+    if not is_installed():
         raise Failure(
             "the terminal agent is not installed",
             f"install it with: uv tool install '{_EXTRA}' (or pipx, or pip)",
             reason="not_installed",
         )
-    command = command_line(verb, options, *more)
-    sys.stdout.flush()
-    sys.stderr.flush()
     try:
-        os.execv(sys.executable, command)  # noqa: S606  no shell is meant
+        become(command_line(user_paths(), verb, [*more, *_words(options)]))
     except OSError as error:
         raise Failure(f"{sys.executable} cannot be run: {error}", "install the program again") from error
 
 
-def command_line(verb: str, options: dict[str, Any], *more: str) -> list[str]:
-    """The program and arguments that run the agent."""
-    paths = user_paths()
-    words = [
-        sys.executable, "-I", "-m", "agent", verb, "--config-dir", str(paths.config_dir), "--state-dir",
-        str(paths.state_dir), "--runtime-dir", str(paths.runtime_dir), *more,
-    ]  # fmt: skip
+def _words(options: dict[str, Any]) -> list[str]:
+    """The options as the agent reads them."""
     given = {name: options[name] for name in ("provider", "model", "prompt") if options[name] is not None}
-    words.extend(f"--{name}={value}" for name, value in given.items())
+    words = [f"--{name}={value}" for name, value in given.items()]
     words.extend(f"--allow={name}" for name in options["allow"])
     words.extend(["--continue"] if options["resume"] else [])
     words.extend(["--json"] if is_json() else [])

@@ -62,6 +62,13 @@ def test_events_are_one_object_a_line(manager: ManagerProcess, tmp_path: Path) -
         )
 
 
+def test_a_tool_is_allowed_also_where_the_provider_is_named(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, command("touch made"), say("a")) as desk:
+        allow = "--allow=os_assistant_run_shell_command"
+        assert desk.run("--provider", "ollama", "-p", "make it", allow).code == 0
+        assert (desk.project / "made").exists()
+
+
 def test_a_call_that_changes_something_needs_to_be_allowed(manager: ManagerProcess, tmp_path: Path) -> None:
     turns = (command("touch made"), say("a"), command("touch made"), say("b"))
     with agent_desk(manager, tmp_path, *turns) as desk:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from support.processes.agent_desk import PROMPT, agent_desk
+from support.processes.agent_desk import PROMPT, AgentDesk, agent_desk
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.processes.screen_session import ScreenSession
 from support.servers.model_formats.steps import Reply, call, say
@@ -54,6 +55,42 @@ def test_a_model_reads_a_file_and_its_reply_is_rendered(manager: ManagerProcess,
         assert [line["decision"] for line in desk.audit()][-1:] == ["AUTO"]
 
 
+def without_model(desk: AgentDesk, *names: str) -> None:
+    """The settings name no model, and the server has these."""
+    desk.model.listed = list(names)
+    text = desk.config_file.read_text()
+    desk.config_file.write_text(text.replace('ollama = "tiny"', ""))
+
+
+def test_the_only_model_is_used_where_none_is_named(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, say("Here.")) as desk:
+        without_model(desk, "qwen3:8b")
+        with desk.agent() as terminal:
+            terminal.sees("MODEL: none (ollama)")
+            terminal.press("hello\r")
+            terminal.sees("Here.")
+            terminal.sees("ollama: uses qwen3:8b, its only model")
+            terminal.sees("MODEL: qwen3:8b")
+        assert desk.model.requests[0].body["model"] == "qwen3:8b"
+
+
+def test_one_of_several_models_is_picked_and_saved(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, say("Here.")) as desk:
+        without_model(desk, "small", "large")
+        with desk.agent() as terminal:
+            terminal.sees("MODEL: none (ollama)")
+            terminal.press("hello\r")
+            terminal.sees("2. large")
+            terminal.sees("Model (number or name):")
+            terminal.press("2\r")
+            terminal.sees("Use it in later sessions too?")
+            terminal.press("y\r")
+            terminal.sees("model.ollama = large, saved")
+            terminal.sees("Here.")
+        assert desk.model.requests[0].body["model"] == "large"
+        assert 'ollama = "large"' in desk.config_file.read_text()
+
+
 @pytest.mark.parametrize(("answer", "runs"), [("\r", True), ("n\r", False)])
 def test_a_command_runs_only_after_a_yes(
     manager: ManagerProcess, tmp_path: Path, answer: str, runs: bool
@@ -76,7 +113,7 @@ def test_a_session_without_a_model_says_how_to_choose_one(manager: ManagerProces
     with agent_desk(manager, tmp_path) as desk, desk.agent("--provider", "mistral", columns=62) as terminal:
         shown = prompts(terminal)
         assert "no model is chosen yet: enter /model NAME" in shown
-        assert "\nlmtb agent config" in shown
+        assert "asks mistral for its models" in " ".join(shown.split())
         terminal.press("/model small\r")
         terminal.sees("MODEL: small")
 
@@ -140,6 +177,23 @@ def test_ctrl_c_ends_a_command_with_all_it_started(manager: ManagerProcess, tmp_
             terminal.press("\x03\x03")
             assert terminal.ended() == 130
         assert not (desk.project / "ended").exists()
+
+
+def test_an_agent_that_is_killed_leaves_no_command(manager: ManagerProcess, tmp_path: Path) -> None:
+    waiting = command("sleep 300 & echo $! > began.part; mv began.part began; wait")
+    with agent_desk(manager, tmp_path, waiting) as desk:
+        began = desk.project / "began"
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            terminal.press("wait\r")
+            terminal.sees("Execute?")
+            terminal.press("y\r")
+            terminal.see(lambda _: began.exists(), "the command")
+            sleeper = psutil.Process(int(began.read_text()))
+            terminal.process.kill()
+            terminal.ended()
+        psutil.wait_procs([sleeper], timeout=20)
+        assert not sleeper.is_running()
 
 
 def test_ctrl_c_twice_in_a_turn_leaves(manager: ManagerProcess, tmp_path: Path) -> None:

@@ -45,7 +45,11 @@ def closed_port() -> int:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "step"), [("ollama", "start it with: ollama serve"), ("openai", "start the server")]
+    ("dialect", "step"),
+    [
+        ("ollama", "start it with: ollama serve (to install it: https://ollama.com/download)"),
+        ("openai", "start the server"),
+    ],
 )
 async def test_a_refused_connection_says_what_to_start(dialect: str, step: str) -> None:
     base = f"http://127.0.0.1:{closed_port()}"
@@ -53,7 +57,10 @@ async def test_a_refused_connection_says_what_to_start(dialect: str, step: str) 
         found = await failure(provider)
     assert found.provider == dialect
     assert found.cause.startswith(f"nothing listens at {base}")
-    assert found.next_step == f"{step}; or correct api_base of [agent.providers.{dialect}]"
+    rest = (
+        f"; or correct api_base of [agent.providers.{dialect}]; or use another model server with --provider"
+    )
+    assert found.next_step == f"{step}{rest}"
 
 
 @every_dialect

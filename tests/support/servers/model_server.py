@@ -101,6 +101,7 @@ class ModelServer:
         piece: number of bytes that are sent at once; None for an event at a time.
         key: if set, requests without this key are refused with 401.
         models: if set, other models are refused with 404.
+        listed: if set, the names in its list of models in the dialects of Ollama and OpenAI.
         window: the context length that Ollama reports for its models.
         left: set when a client closed the connection of a reply that was not complete.
     """
@@ -113,6 +114,7 @@ class ModelServer:
         self.piece = piece
         self.key = key
         self.models: frozenset[str] | None = None
+        self.listed: list[str] | None = None
         self.window = 32_768
         self.left = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -144,6 +146,9 @@ class ModelServer:
         )
 
     async def _nothing(self, request: web.Request) -> web.Response:
+        if self.listed is not None and request.path in {"/api/tags", "/v1/models"}:
+            listed = [{"name": name, "id": name} for name in self.listed]
+            return web.json_response({"models": listed, "data": listed})
         self.unknown.append(f"{request.method} {request.path_qs}")
         return web.json_response({"error": "no such path"}, status=404)
 

@@ -38,6 +38,7 @@ class RoundRequests:
         self._system = system
         self._asked = False
         self._told: set[str] = set()
+        self._missing: set[str] = set()
 
     def configure(self, settings: AgentSettings) -> None:
         """Use other settings; the model's window has to be told again."""
@@ -94,6 +95,7 @@ class RoundRequests:
     async def _tools(self) -> list[Tool]:
         self._interaction.activity("listing tools")
         tools = await self._toolbox.refresh()
+        self._tell_missing_sources()
         if self._toolbox.discovery or not self.budget.tools_take_too_much(tools):
             return tools
         share = f"{len(tools)} tools take more than {self.settings.tools_share:.0%} of the context"
@@ -102,6 +104,21 @@ class RoundRequests:
             return tools
         self._once(f"{share}: the model searches for them instead (tool_search, execute_tool)")
         return await self._toolbox.refresh()
+
+    def _tell_missing_sources(self) -> None:
+        """Say which tools the model is not offered, and why; again only after they were there meanwhile."""
+        toolbox = self._toolbox
+        missing = {
+            state.name: state
+            for state in toolbox.states()
+            if state.state != "ready" and toolbox.is_source_on(state.name)
+        }
+        offering = {offer.source.name for offer in toolbox.offers}
+        for name in missing.keys() - self._missing:
+            effect = "may have changed" if name in offering else "are not offered"
+            reason = missing[name].detail or missing[name].state
+            self._interaction.notice(f"the tools of {name} {effect}: {reason}", Tone.WARNING)
+        self._missing = set(missing)
 
     def _is_over(self, tools: Sequence[Tool]) -> bool:
         return self.budget.is_over(self._system, tools, self._history.messages)

@@ -56,4 +56,5 @@ def _report(output: bytes) -> Started:
         return Started(report["address"])
     error = report.get("error") if isinstance(report, dict) else None
     text = error.get("message") if isinstance(error, dict) else None
-    return Started(None, str(text or "the manager cannot be started"))
+    # the end of the manager's log may be part of it
+    return Started(None, " ".join(str(text or "the manager cannot be started").split()))

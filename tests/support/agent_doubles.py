@@ -94,6 +94,7 @@ class ListedTools:
         self.running = 0
         self.listed = 0
         self.closed = False
+        self.now = SourceState(name, "ready")
         self._handler = handler
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -111,7 +112,7 @@ class ListedTools:
             self.running -= 1
 
     def state(self) -> SourceState:
-        return SourceState(self.name, "ready")
+        return self.now
 
     async def close(self) -> None:
         self.closed = True

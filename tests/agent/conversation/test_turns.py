@@ -10,6 +10,7 @@ from agent.conversation.turn_states import TABLE, Event, State, TurnState
 from agent.messages import AssistantMessage, Call, SystemMessage, ToolMessage, UserMessage
 from agent.model_events import CallPart, Finish, ProviderFailure, TextPart
 from agent.outcomes import Ending
+from agent.tool_source import SourceState
 from support.agent_doubles import (
     ListedTools,
     ScriptedGuard,
@@ -315,3 +316,26 @@ async def until(condition: object) -> None:
             return
         await asyncio.sleep(0)
     raise AssertionError("it never happened")
+
+
+async def test_a_source_that_is_not_there_is_told_until_it_comes_back() -> None:
+    scene = Scene(ScriptedProvider(*(saying("hello") for _ in range(4))), ListedTools())
+    told = "the tools of local are not offered: nothing listens; run lmtb up"
+    states = [
+        SourceState("local", "unavailable", "nothing listens; run lmtb up"),
+        SourceState("local", "ready"),
+    ]
+    counts = []
+    for state in (states[0], states[0], states[1], states[0]):
+        scene.tools.now = state
+        await scene.conversation.turn("hi")
+        counts.append(scene.person.notices.count(told))
+    assert counts == [1, 1, 1, 2]
+
+
+async def test_a_source_that_is_switched_off_is_not_missed() -> None:
+    scene = Scene(ScriptedProvider(saying("hello")), ListedTools("read"))
+    scene.tools.now = SourceState("local", "unavailable", "gone")
+    scene.toolbox.enable_source("local", False)
+    await scene.conversation.turn("hi")
+    assert not any("the tools of local" in notice for notice in scene.person.notices)

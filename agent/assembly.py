@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,8 @@ from agent.providers.configuration import (
 )  # fmt: skip
 from agent.saved_sessions.saved_sessions import SavedSessions
 from agent.screen.screen import Screen
-from agent.settings.settings import AgentSettings
+from agent.settings.manager_address import manager_endpoint
+from agent.settings.settings import AgentSettings, default
 from agent.slash_commands.lmtb import answer_of
 from agent.slash_commands.session import Session
 from agent.tool_source import ToolSource
@@ -194,8 +196,6 @@ class Agent:
         return () if provider is None else schema_changes(provider.kind, schema)
 
     def _keys(self) -> KeyLookup:
-        import os  # noqa: PLC0415
-
         from agent.keys.environment import DotEnvKeys, EnvironmentKeys  # noqa: PLC0415
         from agent.keys.lookup import KeyLookup  # noqa: PLC0415
         from agent.keys.stored import StoredKeys  # noqa: PLC0415
@@ -218,9 +218,13 @@ class Agent:
         from agent.manager_client.source import ManagerSource  # noqa: PLC0415
 
         elicitation = Elicitation(self._screen, self.guard)
+        endpoint, may_move = settings.endpoint, settings.endpoint == default("endpoint")
+        if may_move:
+            endpoint = manager_endpoint(self._folders.config_dir / "config.toml", os.environ)
         return ManagerSource(
-            settings.endpoint, str(self._workspace), elicitation, self._session(), tool_s=settings.tool_s
-        )
+            endpoint, str(self._workspace), elicitation, self._session(), tool_s=settings.tool_s,
+            may_move=may_move,
+        )  # fmt: skip
 
     def _local_tools(self, settings: AgentSettings) -> ToolSource:
         from agent.local_tools.source import LocalTools  # noqa: PLC0415

@@ -65,7 +65,11 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "refuse"
     local_tools: Annotated[bool, Meta(description="Offer the agent's own tools, `os_assistant_…`.")] = True
     endpoint: Annotated[
-        str, Meta(pattern="^https?://", description="Address of the manager's MCP endpoint.")
+        str,
+        Meta(
+            pattern="^https?://",
+            description="Address of the manager's MCP endpoint; by default at your http_port.",
+        ),
     ] = "http://127.0.0.1:47100/mcp"
     stream: Annotated[bool, Meta(description="Show replies while they arrive.")] = True
     key_sources: Annotated[

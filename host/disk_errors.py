@@ -20,8 +20,10 @@ _CLAUSES: Final = {
 
 def worded(error: Exception) -> str:
     """Why something could not be written, without the number of the error."""
-    if not isinstance(error, OSError) or error.filename is None:
+    if not isinstance(error, OSError):
         return str(error)
+    if error.filename is None:
+        return error.strerror or str(error)
     clause = _CLAUSES.get(error.errno or 0)
     if clause is None:
         return f"{error.strerror or os.strerror(error.errno or 0)}: {error.filename}"

@@ -18,6 +18,7 @@ from agent.settings.file import NotEditable, load, save
 from agent.settings.settings import MANUAL, AgentSettings
 from agent.settings.workspace_file import add_servers
 from host import private_files
+from host.disk_errors import worded
 from host.near_names import did_you_mean
 
 OLLMCPC: Final = ".ollmcpc.json"
@@ -91,7 +92,7 @@ async def _saved(screen: Screen, config_file: Path, changes: dict[tuple[str, ...
     try:
         await asyncio.to_thread(save, config_file, changes)
     except _FAULTS as error:
-        screen.notice(f"not saved: {error}", Tone.ERROR)
+        screen.notice(f"not saved: {worded(error)}", Tone.ERROR)
         return 1
     screen.notice(f"saved in {config_file}")
     return 0
@@ -101,7 +102,7 @@ async def _imported(screen: Screen, config_file: Path, file: Path) -> int:
     try:
         found = read_ollmcpc(await asyncio.to_thread(_content, file))
     except (NotReadable, private_files.UnsafePathError, OSError) as error:
-        screen.notice(f"{file} cannot be taken over: {error}", Tone.ERROR)
+        screen.notice(f"{file} cannot be taken over: {worded(error)}", Tone.ERROR)
         return 1
     for warning in found.warnings:
         screen.notice(warning, Tone.WARNING)
@@ -125,7 +126,7 @@ async def _import_rest(screen: Screen, config_file: Path, found: Imported) -> in
     try:
         added = await asyncio.to_thread(add_servers, workspace_file, found.servers)
     except _FAULTS as error:
-        screen.notice(f"the servers were not taken over: {error}", Tone.ERROR)
+        screen.notice(f"the servers were not taken over: {worded(error)}", Tone.ERROR)
         return 1
     if added:
         screen.notice(f"servers for every project, in {workspace_file}: {', '.join(added)}")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.approval import Verdict
+from host.disk_errors import worded
 from host.line_queue import LineQueue
 from host.private_files import UnsafePathError, make_private
 from host.redaction import HIDDEN, is_secret_name, mask
@@ -89,7 +90,7 @@ class Audit:
         except (OSError, UnsafePathError) as error:
             if not self._has_failed:
                 self._has_failed = True
-                self._failed(f"decisions cannot be recorded in {self._file}: {error}")
+                self._failed(f"decisions cannot be recorded in {self._file}: {worded(error)}")
 
 
 def without_secrets(value: Any) -> Any:

@@ -41,6 +41,8 @@ class LineInput:
             if at >= 0 or len(self._rest) >= LONGEST:
                 return self._taken(at if at >= 0 else LONGEST)
             if self._ended:
+                # at a terminal, Ctrl-D ends one answer only; a terminal that is gone ends the next as well
+                self._ended = not os.isatty(self._descriptor)
                 return self._taken(len(self._rest)) if self._rest else None
             await self._read()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, TextIO
 
 from agent.interaction import Box, Question, Tone
@@ -74,7 +74,7 @@ class PlainScreen:
         self._aside.flush()
         if question.hidden:
             return await self._given.hidden_line()
-        return await self._given.line(fresh=True)
+        return await self._answered(self._given.line(fresh=True))
 
     async def next_input(self, state: str) -> str | None:
         """The next line; the state is shown where a person reads it."""
@@ -84,7 +84,18 @@ class PlainScreen:
         if self._asks:
             self._aside.write(f"{printable(state)}\n> ")
             self._aside.flush()
-        return await self._given.line()
+        return await self._answered(self._given.line())
+
+    async def _answered(self, line: Awaitable[str | None]) -> str | None:
+        """A line; where a key ended it instead of Enter, the terminal's line is ended here."""
+        text = None
+        try:
+            text = await line
+        finally:
+            if text is None and self._asks:
+                self._aside.write("\n")
+                self._aside.flush()
+        return text
 
     def close(self) -> None:
         """End the last line."""

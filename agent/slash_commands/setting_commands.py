@@ -13,6 +13,7 @@ from agent.settings.file import NotEditable, load, save
 from agent.settings.settings import FIELDS, AgentSettings, default, description
 from agent.slash_commands.session import Session
 from agent.slash_commands.tables import table
+from host.disk_errors import worded
 from host.near_names import did_you_mean
 from host.private_files import LockTimeout, UnsafePathError
 from host.terminal.views import Column, Kind
@@ -56,7 +57,7 @@ async def _change(session: Session, key: tuple[str, ...], text: str) -> None:
     try:
         loaded = await asyncio.to_thread(_saved, session.config_file, key, value)
     except (NotEditable, LockTimeout, UnsafePathError, OSError) as error:
-        session.screen.notice(f"not saved: {error}", Tone.ERROR)
+        session.screen.notice(f"not saved: {worded(error)}", Tone.ERROR)
         return
     model = {**session.settings.model, **loaded.model}
     loaded = session.settings = msgspec.structs.replace(loaded, model=model)

@@ -178,6 +178,29 @@ def test_a_terminal_without_colours_gets_no_escape_codes(
         assert (desk.project / "made").exists()
 
 
+def test_ctrl_d_at_a_question_denies_the_call_alone(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, command("touch one"), command("touch two"), say("Over.")) as desk:
+        desk.environ["NO_COLOR"] = "1"
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            terminal.press("make them\n")
+            terminal.sees("touch one")
+            terminal.sees("Execute?")
+            terminal.press("\x04")
+            terminal.see(
+                lambda shown: "touch two" in shown and shown.count("Execute?") == 2, "the next question"
+            )
+            terminal.press("y\n")
+            shown = terminal.see(
+                lambda shown: "Over." in shown and shown.rstrip().endswith("\n>"), "the prompt"
+            )
+            assert "Execute? ([y]/n):\nSYSTEM OUTPUT LOG" in shown
+            terminal.press("\x04")
+            assert terminal.ended() == 0
+        assert not (desk.project / "one").exists()
+        assert (desk.project / "two").exists()
+
+
 def test_the_tools_are_listed(manager: ManagerProcess, tmp_path: Path) -> None:
     with agent_desk(manager, tmp_path) as desk:
         names = desk.run("list").out.split()

@@ -22,3 +22,8 @@ from host.disk_errors import worded
 )
 def test_no_error_shows_its_number(error: Exception, text: str) -> None:
     assert worded(error) == text
+
+
+def test_an_error_without_a_path_is_worded_without_its_number() -> None:
+    assert worded(OSError(errno.ENOSPC, "No space left on device")) == "No space left on device"
+    assert worded(OSError("strange")) == "strange"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def rows_of_block(markdown: str, columns: int) -> list[str]:
     """The rows of a block, each filled up to this many columns. The text holds no control characters."""
-    rows = _rows(_markdown()(markdown, hyperlinks=False), columns)
+    rows = _rows(_markdown()(markdown), columns)
     while rows and not _text(rows[-1]).strip():
         rows.pop()
     while rows and not _text(rows[0]).strip():
@@ -53,7 +54,7 @@ def _console() -> Console:
 
 
 @cache
-def _markdown() -> type[Markdown]:
+def _markdown() -> Callable[[str], Markdown]:
     from markdown_it import MarkdownIt  # noqa: PLC0415  takes long to load
     from rich.markdown import Heading, Markdown  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -71,8 +72,12 @@ def _markdown() -> type[Markdown]:
     class OurMarkdown(Markdown):
         elements = {**Markdown.elements, "heading_open": PlainHeading}  # noqa: RUF012
 
-        def __init__(self, markup: str, **options: Any) -> None:
-            super().__init__("", **options)
-            self.markup, self.parsed = markup, parser.parse(markup)
+    # each new Markdown makes a parser of its own, which takes as long as a block
+    empty = OurMarkdown("", hyperlinks=False)
 
-    return OurMarkdown
+    def parsed(markup: str) -> Markdown:
+        found = copy(empty)
+        found.markup, found.parsed = markup, parser.parse(markup)
+        return found
+
+    return parsed

@@ -1,10 +1,14 @@
-"""Raises this process's limit of open files to what the system allows; children get the former limit."""
+"""Raises this process's limit of open files to what the system allows, and counts them.
+
+Children get the former limit.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 if sys.platform != "win32":
     import resource
@@ -28,6 +32,25 @@ def raise_limit() -> int | None:
         _former = (soft, hard)
         return wanted
     return soft
+
+
+class OpenFiles(NamedTuple):
+    """How many files a process has open, and how many it may; `limit` is None where there is none."""
+
+    used: int
+    limit: int | None
+
+
+def open_files() -> OpenFiles | None:
+    """The open files of this process; None if the system does not tell."""
+    if sys.platform == "win32":
+        return None
+    try:
+        used = len(os.listdir("/dev/fd")) - 1  # noqa: PTH208  the list itself is open, too
+    except OSError:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return OpenFiles(used, None if soft == resource.RLIM_INFINITY else soft)
 
 
 def restore_limit(pid: int) -> None:

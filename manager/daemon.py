@@ -218,7 +218,7 @@ class Daemon:
     ) -> tuple[list[asyncio.Server], Runner]:
         rules = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit)
 
-        app = partial(port_app, parts.control, status, parts.measures.snapshot, parts.access, self._paths)
+        app = partial(port_app, parts.control, status, parts.measures, parts.access, self._paths)
         limits, check = connection_limits(self._settings), same_user_check()
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=parts.buffers)
         return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner

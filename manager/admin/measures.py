@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from heapq import nlargest
@@ -17,10 +18,12 @@ import msgspec
 
 from http_server.byte_budget import ByteBudget
 from manager import __version__
+from manager.admin.history import EVERY_S, History
 from manager.recorder.recorder import Recorder
 from manager.recorder.tool_totals import ToolTotal
 from manager.routing.state.timings import Histogram
 from manager.sessions.session_manager import SessionManager
+from manager.supervision.process import usage_of
 from manager.supervision.workspaces import Workspace, Workspaces
 
 MAX_WORKSPACES: Final = 50
@@ -75,7 +78,11 @@ TakeSnapshot = Callable[[], MeasuresSnapshot]
 
 
 class Measures:
-    """Takes snapshots, and measures the event loop's lag once a second."""
+    """Takes snapshots, and measures the event loop's lag once a second.
+
+    Attributes:
+        history: of the last ten minutes.
+    """
 
     def __init__(
         self,
@@ -89,6 +96,7 @@ class Measures:
         self._buffers = buffers
         self._session_manager = session_manager
         self._loop_lag = Histogram()
+        self.history = History()
 
     def snapshot(self) -> MeasuresSnapshot:
         """The counters now. The snapshot never changes, so any thread may read it."""
@@ -114,13 +122,24 @@ class Measures:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """Measure the loop's lag each second and start a new slot of timings each minute, until cancelled."""
+        longest = 0.0
         for intervals in count(1):
             before = now()
             await sleep(LAG_INTERVAL_S)
-            self._loop_lag.add(now() - before - LAG_INTERVAL_S)
+            lag = now() - before - LAG_INTERVAL_S
+            self._loop_lag.add(lag)
+            longest = max(longest, lag)
+            if intervals % EVERY_S == 0:
+                self._remember(longest)
+                longest = 0.0
             if intervals % INTERVALS_PER_MINUTE == 0:
                 for workspace in self._workspaces:
                     workspace.supervisor.figures.timings.start_minute()
+
+    def _remember(self, lag_s: float) -> None:
+        usage = usage_of(os.getpid())
+        figures = (one.supervisor.figures for one in self._workspaces)
+        self.history.add(figures, usage[0] if usage else None, lag_s)
 
 
 def _workspace_measures(workspace: Workspace) -> WorkspaceMeasures:

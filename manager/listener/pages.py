@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from manager.admin.control_socket import make_control_app
-from manager.admin.measures import TakeSnapshot
+from manager.admin.measures import Measures, TakeSnapshot
 from manager.admin.renewals import Renewals
 from manager.admin.routes import diagnosis_routes, make_app
 from manager.admin.services import Services
@@ -45,14 +45,14 @@ _server_log.addFilter(OncePerSecond())
 def port_app(
     services: Services,
     status: Callable[[], dict[str, Any]],
-    measures: TakeSnapshot,
+    measures: Measures,
     access: Access,
     paths: Paths,
 ) -> web.Application:
     """Make the port's application: diagnosis for programs, the page for browsers."""
     command = ServerCommand(paths, lambda: services.status().path)
-    page = Page(services, status, access, command)
-    app = make_app(services, status, measures, page.show)
+    page = Page(services, status, access, command, lambda: measures.history.moments)
+    app = make_app(services, status, measures.snapshot, page.show)
     page.add_to(app)
     return app
 

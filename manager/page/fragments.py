@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from host.terminal.quantities import duration, latency, size
 from host.terminal.tones import MARKS
+from manager.page.health import health_html
 from manager.page.html import button, document, facts, lines, link, state, table, text
 from manager.page.needs import Action, Need
 from manager.page.view import ManagerFacts, PageView
@@ -21,6 +22,7 @@ def parts(view: PageView) -> dict[str, str]:
         "projects": _projects(view.projects),
         "calls": _calls(view.calls),
         "clients": _clients(view.clients),
+        "health": health_html(view.health),
     }
 
 

@@ -1,16 +1,19 @@
-"""Takes samples for open pages: one a second for all of them together, none while no page is open."""
+"""Takes samples for open pages: one a second at most for all of them together, none while no page is open."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from manager.admin.history import Moment
 from manager.admin.services import Services
 from manager.page.fragments import parts
+from manager.page.health import read_health
 from manager.page.view import PageView, page_view
 from manager.status_reading.responses import objects
 from protocol.errors import Refusal
@@ -21,7 +24,33 @@ QUIET_S: Final = 20.0
 MOST_PAGES: Final = 32
 """Most pages that are kept up to date at a time."""
 
+MOST_CPU: Final = 0.015
+"""Largest share of a processor that samples may take; they become rarer where that is too little."""
+MOST_ASKED: Final = 8
+"""Most servers that are asked about their calls for one sample."""
+_QUESTION_S: Final = 0.001
+"""Processor time that a question to a server costs, about; other work of the loop runs meanwhile."""
+
 Parts = Mapping[str, str]
+
+
+class _Question(NamedTuple):
+    """A server to be asked about its calls, and the figures that it has now."""
+
+    workspace: str
+    root: str
+    figures: tuple[object, object]
+
+
+class _Said(NamedTuple):
+    """What a server said of its calls: with which figures, and in which sample."""
+
+    figures: tuple[object, object]
+    answer: Mapping[str, Any]
+    sample: int
+
+
+_UNKNOWN: Final = _Said((None, None), {}, 0)
 
 
 class LivePages:
@@ -29,25 +58,32 @@ class LivePages:
 
     Args:
         status: the status as `/mcp/status` shows it.
-        pause: waits between two samples.
+        moments: the figures of the last ten minutes.
+        sleep: waits between two samples.
+        cpu: processor time of this thread, in seconds.
     """
 
     def __init__(
         self,
         services: Services,
         status: Callable[[], dict[str, Any]],
-        pause: Callable[[], Any] = lambda: asyncio.sleep(EVERY_S),
+        moments: Callable[[], Sequence[Moment]],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self._services = services
         self._status = status
-        self._pause = pause
+        self._moments = moments
+        self._sleep = sleep
+        self._cpu = cpu
         self._open = 0
         self._is_closed = False
         self._latest: Parts = {}
         self._changed = asyncio.Condition()
         self._sampler: asyncio.Task[None] | None = None
-        self._known: dict[str, tuple[object, Mapping[str, Any]]] = {}
-        """What each server said of its calls, beside the figures that it had then."""
+        self._samples = 0
+        self._known: dict[str, _Said] = {}
+        """What each server said of its calls."""
 
     @property
     def is_full(self) -> bool:
@@ -57,15 +93,30 @@ class LivePages:
     async def view(self) -> PageView:
         """What the page shows now. Asks the servers whose calls have changed, and starts none."""
         status = self._status()
-        known: dict[str, tuple[object, Mapping[str, Any]]] = {}
+        await self._ask(self._to_ask(status))
+        return self._view(status)
+
+    def _view(self, status: Mapping[str, Any]) -> PageView:
+        calls = {workspace: said.answer for workspace, said in self._known.items()}
+        return page_view(status, calls, read_health(status, self._moments()))
+
+    def _to_ask(self, status: Mapping[str, Any]) -> list[_Question]:
+        """The servers whose calls may have changed: first those with running calls, then by age."""
+        there, found = {}, []
         for one in objects(status, "instanceDetails"):
             workspace, figures = str(one.get("workspace")), (one.get("pid"), one.get("calls"))
-            said = self._known.get(workspace)
-            if said is None or said[0] != figures or one.get("inFlight"):
-                said = figures, await self._calls(str(one.get("root")))
-            known[workspace] = said
-        self._known = known
-        return page_view(status, {workspace: answer for workspace, (_, answer) in known.items()})
+            said = self._known.get(workspace, _UNKNOWN)
+            there[workspace] = said
+            if one.get("inFlight") or said.figures != figures:
+                question = _Question(workspace, str(one.get("root")), figures)
+                found.append((not one.get("inFlight"), said.sample, question))
+        self._known = there
+        return [question for _, _, question in sorted(found, key=lambda one: one[:2])]
+
+    async def _ask(self, questions: Sequence[_Question]) -> None:
+        self._samples += 1
+        for one in questions:
+            self._known[one.workspace] = _Said(one.figures, await self._calls(one.root), self._samples)
 
     async def changes(self) -> AsyncGenerator[Parts]:
         """Yield the parts that changed since the last item: first all of them, none after a quiet while.
@@ -110,11 +161,18 @@ class LivePages:
 
     async def _sample(self) -> None:
         while True:
-            latest = parts(await self.view())
+            began = self._cpu()
+            status = self._status()
+            questions = self._to_ask(status)[:MOST_ASKED]
+            spent = self._cpu() - began
+            await self._ask(questions)
+            began = self._cpu()
+            latest = parts(self._view(status))
+            spent += self._cpu() - began + len(questions) * _QUESTION_S
             async with self._changed:
                 self._latest = latest
                 self._changed.notify_all()
-            await self._pause()
+            await self._sleep(max(EVERY_S, spent / MOST_CPU))
 
     async def _calls(self, root: str) -> Mapping[str, Any]:
         answer = await self._services.ask_server(root, "calls", None)

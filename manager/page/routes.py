@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from manager.admin.history import Moment
 from manager.admin.request_body import read_body
 from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
@@ -38,12 +39,17 @@ class Page:
     """The page of one manager: `show` renders it, `routes` are what it loads and sends."""
 
     def __init__(
-        self, services: Services, status: Callable[[], dict[str, Any]], access: Access, command: ServerCommand
+        self,
+        services: Services,
+        status: Callable[[], dict[str, Any]],
+        access: Access,
+        command: ServerCommand,
+        moments: Callable[[], Sequence[Moment]],
     ) -> None:
         self._means = Means(services, command)
         self._projects = Projects(services, status, command)
         self._access = access
-        self._live = LivePages(services, status)
+        self._live = LivePages(services, status, moments)
         self._cookie = f"lmtb-page-{services.port}"
 
     async def show(self, _: web.Request) -> web.Response:

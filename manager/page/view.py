@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from manager.page.health import Health
 from manager.page.needs import Need, needs
 from manager.status_reading.responses import objects
 from manager.status_reading.workspaces import merged_workspaces
@@ -37,14 +38,18 @@ class PageView:
     projects: Sequence[Mapping[str, Any]]
     calls: Sequence[Mapping[str, Any]]
     clients: Sequence[Mapping[str, Any]]
+    health: Health
 
 
-def page_view(status: Mapping[str, Any], calls: Mapping[str, Mapping[str, Any]]) -> PageView:
+def page_view(
+    status: Mapping[str, Any], calls: Mapping[str, Mapping[str, Any]], health: Health | None = None
+) -> PageView:
     """Make the view.
 
     Args:
         status: what `/mcp/status` shows.
         calls: for each workspace that has some, what its server remembers of its calls.
+        health: that of the manager; None if unknown.
     """
     rows = [
         {**row, "sources": [one for one in objects(row, "sources") if one.get("kind") in {"stdio", "remote"}]}
@@ -57,6 +62,7 @@ def page_view(status: Mapping[str, Any], calls: Mapping[str, Mapping[str, Any]])
         rows[:MOST_ROWS],
         _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})[:MOST_ROWS],
         objects(status, "clientDetails")[:MOST_ROWS],
+        health or Health(),
     )
 
 

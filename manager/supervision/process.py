@@ -215,6 +215,8 @@ class Process:
 
 def usage_of(pid: int) -> tuple[int, float] | None:
     """Resident memory in bytes and CPU time in seconds of a process; None if the system does not tell."""
+    if sys.platform == "linux":  # a page asks for every server each second
+        return _usage_in_proc(pid)
     import psutil  # noqa: PLC0415  slow to load, and rarely needed
 
     try:
@@ -223,6 +225,17 @@ def usage_of(pid: int) -> tuple[int, float] | None:
         return process.memory_info().rss, times.user + times.system
     except psutil.Error:
         return None
+
+
+def _usage_in_proc(pid: int) -> tuple[int, float] | None:
+    """As proc_pid_stat(5) tells it: the fields utime, stime and rss."""
+    try:
+        _, _, stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")
+        fields = stat.split(maxsplit=22)
+        ticks, pages = int(fields[11]) + int(fields[12]), int(fields[21])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE"), ticks / os.sysconf("SC_CLK_TCK")
 
 
 def spawn(spec: ProcessSpec) -> Process:

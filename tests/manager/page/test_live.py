@@ -1,0 +1,89 @@
+"""What samples for open pages cost: how often they are taken, and how many servers they ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+from unittest.mock import create_autospec
+
+import pytest
+
+from manager.admin.control_plane import ControlPlane
+from manager.page.live import EVERY_S, MOST_ASKED, MOST_CPU, LivePages
+
+
+class Scene:
+    """Pages over so many servers, each of which has answered a further call whenever it is looked at."""
+
+    def __init__(self, servers: int, cpu: Callable[[], float] = lambda: 0.0) -> None:
+        self.servers, self.calls, self.is_busy = servers, 0, True
+        self.pauses: list[float] = []
+        self.asked: list[str] = []
+        self.is_over = asyncio.Event()
+        services = create_autospec(ControlPlane, instance=True)
+        services.ask_server.side_effect = self.answer
+        self.pages = LivePages(services, self.status, tuple, self.sleep, cpu)
+
+    def status(self) -> dict[str, Any]:
+        self.calls += self.is_busy
+        rows = [
+            {"workspace": f"w{number}", "root": f"/w{number}", "pid": number, "calls": self.calls}
+            for number in range(self.servers)
+        ]
+        return {"instanceDetails": rows}
+
+    async def answer(self, root: str, _: str, __: None) -> bytes:
+        self.asked.append(root)
+        return b"{}"
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        if len(self.pauses) == 3:
+            self.is_over.set()
+            await asyncio.Event().wait()  # until the page is closed
+
+    async def three_samples(self) -> None:
+        async with aclosing(self.pages.changes()) as changes:
+            await anext(changes)
+            await self.is_over.wait()
+
+
+async def test_samples_are_a_second_apart_where_they_cost_little() -> None:
+    scene = Scene(1)
+    await scene.three_samples()
+    assert scene.pauses == [EVERY_S] * 3
+
+
+async def test_samples_that_cost_much_are_rarer() -> None:
+    moments = iter(range(1000))
+    scene = Scene(0, lambda: next(moments) / 100)  # each reading is 10 ms later, two readings a part
+    await scene.three_samples()
+    assert scene.pauses == [pytest.approx(0.02 / MOST_CPU)] * 3
+
+
+async def test_busy_servers_are_asked_in_turns() -> None:
+    scene = Scene(2 * MOST_ASKED)
+    await scene.three_samples()
+    assert len(scene.asked) == 3 * MOST_ASKED
+    assert set(scene.asked[: 2 * MOST_ASKED]) == {f"/w{number}" for number in range(2 * MOST_ASKED)}
+
+
+async def test_a_server_at_rest_is_asked_once() -> None:
+    scene = Scene(1)
+    scene.is_busy = False
+    await scene.three_samples()
+    assert scene.asked == ["/w0"]
+
+
+async def test_the_whole_page_asks_every_server() -> None:
+    scene = Scene(2 * MOST_ASKED)
+    view = await scene.pages.view()
+    assert len(scene.asked) == 2 * MOST_ASKED
+    assert len(view.projects) == 2 * MOST_ASKED
+
+
+async def test_an_open_page_gets_the_first_sample() -> None:
+    async with aclosing(Scene(1).pages.changes()) as changes:
+        assert "w0" in (await anext(changes))["projects"]

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from agent.keys.lookup import KeyLookup
+    from agent.providers.request_log import RequestLog
 
 AUDIT_FILE: Final = "agent-audit.log"
 SESSIONS_FOLDER: Final = "agent-sessions"
@@ -79,6 +80,7 @@ class Agent:
         self._folders = folders
         self._workspace = workspace
         self._http: aiohttp.ClientSession | None = None
+        self._log: RequestLog | None = None
         self._providers: dict[str, Provider] = {}
         self._provider_settings: AgentSettings | None = None
         self._is_trusted = False
@@ -148,6 +150,8 @@ class Agent:
         if self._http is not None:
             await self._http.close()
         await asyncio.to_thread(self._audit.close)
+        if self._log is not None:
+            await asyncio.to_thread(self._log.close)
 
     # -- what is made when it is needed -------------------------------------------------------------------
 
@@ -169,10 +173,19 @@ class Agent:
     def _new_provider(self, name: str, settings: AgentSettings) -> Provider:
         from agent.providers.factory import make_provider  # noqa: PLC0415  loads aiohttp
 
-        return make_provider(
+        provider = make_provider(
             name, settings, self._session(), self._keys(), configurations=self._configured.providers,
             on_wait=self._screen.activity,
         )  # fmt: skip
+        return self._logged(provider, settings)
+
+    def _logged(self, provider: Provider, settings: AgentSettings) -> Provider:
+        from agent.providers.request_log import LoggedProvider, RequestLog, is_wanted  # noqa: PLC0415
+
+        if not is_wanted(settings.debug, os.environ):
+            return provider
+        self._log = self._log or RequestLog(self._folders.state_dir / "logs")
+        return LoggedProvider(provider, self._log, time.monotonic)
 
     async def _model(self, name: str) -> str:
         """A model for a provider whose settings name none."""

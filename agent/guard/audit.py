@@ -6,7 +6,6 @@ import getpass
 import json
 import os
 import re
-import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,7 +15,8 @@ from typing import Any, Final
 from agent.approval import Verdict
 from host.disk_errors import worded
 from host.line_queue import LineQueue
-from host.private_files import UnsafePathError, make_private
+from host.private_files import UnsafePathError
+from host.private_lines import append_line
 from host.redaction import HIDDEN, is_secret_name, mask
 
 MAX_VALUE: Final = 500
@@ -77,16 +77,7 @@ class Audit:
 
     def _append(self, line: str) -> None:
         try:
-            make_private(self._file.parent)
-            descriptor = os.open(
-                self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-            )
-            try:
-                if stat.S_IMODE(os.fstat(descriptor).st_mode) != 0o600:
-                    os.fchmod(descriptor, 0o600)
-                os.write(descriptor, line.encode() + b"\n")
-            finally:
-                os.close(descriptor)
+            append_line(self._file, line)
         except (OSError, UnsafePathError) as error:
             if not self._has_failed:
                 self._has_failed = True

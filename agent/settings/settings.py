@@ -90,6 +90,9 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Meta(description="Size of the model's context window, in tokens; automatic asks the provider."),
     ] = None
+    debug: Annotated[
+        bool, Meta(description="Log sizes, times and outcomes of requests to `logs/agent-debug.log`.")
+    ] = False
     tools_share: Annotated[
         float,
         Meta(

@@ -62,6 +62,18 @@ def test_events_are_one_object_a_line(manager: ManagerProcess, tmp_path: Path) -
         )
 
 
+def test_the_debugging_log_has_no_words_and_no_keys(manager: ManagerProcess, tmp_path: Path) -> None:
+    canary = "canary-4711"
+    with agent_desk(manager, tmp_path, say(canary), dialect="openai", key="key-canary-0815") as desk:
+        env = {"OPENAI_API_KEY": "key-canary-0815", "LMTB_AGENT_DEBUG": "1"}
+        assert desk.run("-p", f"say {canary}", env=env).out == f"{canary}\n"
+        log = Path(desk.environ["LMTB_STATE_DIR"]) / "logs" / "agent-debug.log"
+        [line] = log.read_text().splitlines()
+        assert json.loads(line)["outcome"] == "completed"
+        assert "canary" not in line
+        assert not list(desk.project.rglob("*.log*"))
+
+
 def test_a_tool_is_allowed_also_where_the_provider_is_named(manager: ManagerProcess, tmp_path: Path) -> None:
     with agent_desk(manager, tmp_path, command("touch made"), say("a")) as desk:
         allow = "--allow=os_assistant_run_shell_command"

@@ -1,7 +1,7 @@
 """Answers questions about recorded calls: the newest that match a filter, one call, figures of each tool.
 
 It opens the database read-only, so that any thread or process may use it beside the recorder. A search first
-chooses the labels that match, which are few, and reads only the newest calls of each from an index.
+chooses the labels that match, which are few, and reads only the blocks in which these occur, newest first.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,17 @@ import msgspec
 
 from manager.recorder.database import open_to_read
 from manager.recorder.retention import used_bytes
-from manager.recorder.tables import CALL_COLUMNS, ID_RANGE, LABEL_COLUMNS, SLOW_US
+from manager.recorder.tables import (
+    ANY,
+    BLOCK,
+    CALL_COLUMNS,
+    FAILED,
+    ID_RANGE,
+    LABEL_COLUMNS,
+    SLOW,
+    SLOW_US,
+)
 
-MOST_LABELS: Final = 300
-"""Labels above which calls are read in order instead of by label."""
 _CALL: Final = ",".join(("id", *CALL_COLUMNS))
 _LABEL: Final = ",".join(("id", *LABEL_COLUMNS))
 
@@ -57,6 +65,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         manager, server, source_took: the time in the manager, in the workspace server with everything behind
             it, and in the source.
         sent, received: bytes of the arguments and of the answer.
+        more: how many calls like it came in the same second and have no record of their own.
     """
 
     id: int
@@ -83,6 +92,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     start: int | None
     asked: int | None
     retries: int
+    more: int
     trace: str | None
 
 
@@ -146,14 +156,8 @@ class CallLog:
         where, values = _conditions(wanted, first)
         if len(numbers) == len(labels) and not wanted.errors and not _is_slow_only(wanted):
             rows = self._select(where, values, limit)
-        elif len(numbers) > MOST_LABELS:
-            listed = ",".join(map(str, numbers))
-            rows = self._select(f"{where} AND label IN ({listed})", values, limit)
         else:
-            rows = [
-                row for label in numbers for row in self._select(f"label={label} AND {where}", values, limit)
-            ]
-            rows = sorted(rows, reverse=True)[:limit]
+            rows = self._in_blocks(wanted, numbers, first, limit)
         return [_call(row, labels) for row in rows]
 
     def get(self, number: int) -> Call | None:
@@ -204,21 +208,44 @@ class CallLog:
 
     def figures(self, wanted: Filter) -> Iterator[tuple[Call, int, int, int | None, bool]]:
         """For statistics, of each call that matches: a call of its label, then its own duration in
-        microseconds, bytes of arguments, bytes of the answer, and whether it failed. In no order."""
+        microseconds, bytes of arguments, bytes of the answer, and whether it failed. In no order. Calls
+        without a record are taken to be as the one that stands for them."""
         labels, first = self._labels(), self._first_id(wanted)
-        for label in _matching(wanted, labels) if first is not None else ():
-            where, values = _conditions(wanted, first or 0)
-            sql = f"SELECT took,sent,received,outcome IS NOT NULL FROM calls WHERE label={label} AND {where}"  # noqa: S608
-            sample: Call | None = None
-            for took, sent, received, failed in self._database.execute(sql, values):
-                sample = sample or _call((0, label, *(0,) * (len(CALL_COLUMNS) - 1)), labels)
-                yield sample, took, sent, received, bool(failed)
+        zeros = (0,) * (len(CALL_COLUMNS) - 1)
+        samples = {label: _call((0, label, *zeros), labels) for label in _matching(wanted, labels)}
+        if not samples or first is None:
+            return
+        where, values = _conditions(wanted, first)
+        sql = f"SELECT label,took,sent,received,outcome IS NOT NULL,more FROM calls WHERE {where}"  # noqa: S608
+        for label, took, sent, received, failed, more in self._database.execute(sql, values):
+            if sample := samples.get(label):
+                yield from repeat((sample, took, sent, received, bool(failed)), 1 + (more or 0))
 
     # -- parts of a search ----------------------------------------------------------------------------------
 
     def _select(self, where: str, values: Sequence[object], limit: int) -> list[tuple[Any, ...]]:
         sql = f"SELECT {_CALL} FROM calls WHERE {where} ORDER BY id DESC LIMIT {limit}"  # noqa: S608  no text of others
         return self._database.execute(sql, values).fetchall()
+
+    def _in_blocks(
+        self, wanted: Filter, labels: Sequence[int], first: int, limit: int
+    ) -> list[tuple[Any, ...]]:
+        """Read the newest rows of these labels, in the blocks that have some."""
+        listed = ",".join(map(str, labels))
+        where, values = _conditions(wanted, first)
+        where = f"{where} AND label IN ({listed}) AND id BETWEEN ? AND ?"
+        kind = FAILED if wanted.errors else SLOW if _is_slow_only(wanted) else ANY
+        sql = f"SELECT DISTINCT block FROM blocks WHERE kind={kind} AND label IN ({listed}) AND block>=?"  # noqa: S608
+        blocks = sorted(self._database.execute(sql, (first // BLOCK,)), reverse=True)
+        rows: list[tuple[Any, ...]] = []
+        for (block,) in blocks:
+            if wanted.before is not None and block * BLOCK >= wanted.before:
+                continue
+            bounds = (block * BLOCK, block * BLOCK + BLOCK - 1)
+            rows += self._select(where, (*values, *bounds), limit - len(rows))
+            if len(rows) == limit:
+                break
+        return rows
 
     def _labels(self) -> dict[int, tuple[Any, ...]]:
         return {row[0]: row[1:] for row in self._database.execute(f"SELECT {_LABEL} FROM labels")}  # noqa: S608
@@ -278,8 +305,6 @@ def _conditions(wanted: Filter, first: int) -> tuple[str, tuple[object, ...]]:
         parts.append(("outcome IS NOT NULL", ()))
     if wanted.slower_than_us is not None:
         parts.append(("took>=?", (wanted.slower_than_us,)))
-        if _is_slow_only(wanted):
-            parts.append((f"took>={SLOW_US}", ()))  # as the index has it
     if wanted.since_ms is not None:
         parts.append(("at>=?", (wanted.since_ms,)))
     if wanted.session is not None:
@@ -292,8 +317,17 @@ def _call(row: Sequence[Any], labels: dict[int, tuple[Any, ...]]) -> Call:
     label = dict(zip(LABEL_COLUMNS, labels.get(values.pop("label"), _UNKNOWN), strict=True))
     values["source_took"] = values.pop("source")
     values["outcome"] = values["outcome"] or "ok"
-    values["retries"] = values["retries"] or 0
+    values["retries"], values["more"] = values["retries"] or 0, values["more"] or 0
+    values["manager"] = _own_time(values)
     return Call(**values, **label)
+
+
+def _own_time(values: dict[str, Any]) -> int | None:
+    """The manager's part of the duration."""
+    if values["server"] is None:
+        return None
+    waited: int = (values["queue"] or 0) + (values["start"] or 0)
+    return max(0, int(values["took"]) - int(values["server"]) - waited)
 
 
 _UNKNOWN: Final = (None, None, "", "", None, "", None, None, "")

@@ -34,7 +34,7 @@ def insert_contents(
     count = 0
     for number, call in enumerate(calls, first_id):
         origin, details = call[0], call[6]
-        if origin.arguments is None:
+        if details is None or origin.arguments is None:
             continue
         redactor = Redactor(keys)
         arguments = redactor.json_text(origin.arguments[:MAX_BYTES].decode("utf-8", "replace"))

@@ -24,6 +24,7 @@ from manager.recorder.content_rules import ActiveProjects, Deadlines, read_rules
 from manager.recorder.contents import insert_contents
 from manager.recorder.database import open_to_write
 from manager.recorder.ended_call import EndedCall
+from manager.recorder.overload import WHOLE_PER_S, Chosen
 from manager.recorder.rows import Labels, insert
 from manager.recorder.tables import NewerFile
 from manager.recorder.tool_totals import ToolTotals
@@ -37,7 +38,6 @@ REOPEN_S: Final = 5.0
 """Seconds between two attempts to open a database that could not be opened."""
 MOST_WAITING: Final = 50_000
 """Calls that wait to be written; when a disk hangs, the oldest are lost."""
-_BATCH: Final = 5_000
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -48,12 +48,14 @@ class Limits(msgspec.Struct, frozen=True):
         age_s: seconds that calls are kept.
         contents_age_s: seconds that arguments and results are kept.
         hidden_keys: names of members whose values are hidden in contents.
+        whole_per_s: calls a second up to which each has a row.
     """
 
     size: int
     age_s: float
     contents_age_s: float
     hidden_keys: Collection[str] = ()
+    whole_per_s: float = WHOLE_PER_S
 
 
 class Recorder:
@@ -63,7 +65,8 @@ class Recorder:
         record: takes an ended call; to be called by the event loop only.
         contents: the projects whose contents are recorded.
         problem: why nothing can be recorded, None if all is well.
-        written, lost: calls since the start that were written, and that could not be.
+        written, lost: calls since the start that were written or counted in a row of another, and that could
+            not be.
         tools: the counts of each tool.
     """
 
@@ -90,6 +93,7 @@ class Recorder:
         self._database: sqlite3.Connection | None = None
         self._inode = 0
         self._next_open = self._next_sweep = 0.0
+        self._flushed_at = now()
         self._unswept = self._reported = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -124,33 +128,38 @@ class Recorder:
             self._look_after()
         except (sqlite3.Error, OSError, UnsafePathError) as error:
             self._failed(error)
-        while self._waiting:
-            batch = self._take()
-            self.tools.add(batch)
-            try:
-                self._write(batch)
-            except (sqlite3.Error, OSError, OverflowError, ValueError) as error:
-                self._failed(error)
-                self.lost += len(batch)
-            else:
-                self._wrote(len(batch))
+        now = self._clock()
+        room = self._limits.whole_per_s * max(FLUSH_S, now - self._flushed_at)
+        self._flushed_at = now
+        taken = self._take()
+        if not taken:
+            return
+        self.tools.add(taken)
+        chosen = Chosen(room)
+        chosen.add(taken)
+        try:
+            self._write(chosen)
+        except (sqlite3.Error, OSError, OverflowError, ValueError) as error:
+            self._failed(error)
+            self.lost += len(taken)
+        else:
+            self._wrote(len(taken), len(chosen.calls))
 
     def _take(self) -> list[EndedCall]:
         waiting = self._waiting
         if len(waiting) == MOST_WAITING:
             logger().warning("recorder.behind", why="the disk is slow: some calls are not recorded")
-        return [waiting.popleft() for _ in range(min(len(waiting), _BATCH))]
+        return [waiting.popleft() for _ in range(len(waiting))]
 
-    def _write(self, batch: list[EndedCall]) -> None:
+    def _write(self, chosen: Chosen) -> None:
         database = self._database
         if database is None:
             raise sqlite3.OperationalError(self.problem or "it is not open")
         wall, now = self._wall(), self._clock()
         database.execute("BEGIN IMMEDIATE")
         try:
-            first = insert(database, self._labels, batch, wall, now)
-            if any(call[0].arguments is not None for call in batch):
-                insert_contents(database, first, batch, round(wall * 1000), self._limits.hidden_keys)
+            first = insert(database, self._labels, chosen, wall, now)
+            insert_contents(database, first, chosen.calls, round(wall * 1000), self._limits.hidden_keys)
         except BaseException:
             self._labels.forget()
             if database.in_transaction:  # a full disk ends it
@@ -158,9 +167,9 @@ class Recorder:
             raise
         database.execute("COMMIT")
 
-    def _wrote(self, count: int) -> None:
-        self.written += count
-        self._unswept += count
+    def _wrote(self, calls: int, rows: int) -> None:
+        self.written += calls
+        self._unswept += rows
         if self.problem is not None:
             logger().info("recorder.recovered", was=self.problem, lost=self.lost - self._reported)
             self.problem, self._reported = None, self.lost
@@ -204,7 +213,7 @@ class Recorder:
         self._inode = self._path.stat().st_ino
         self._labels.forget()
         if self.problem is not None and not self._waiting:
-            self._wrote(0)
+            self._wrote(0, 0)
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
         kept = self._path.with_name(f"{self._path.name}.corrupt")

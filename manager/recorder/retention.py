@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
-from manager.recorder.tables import ID_RANGE
+from manager.recorder.tables import BLOCK, ID_RANGE
 
 DAY_S: Final = 86_400.0
 NOTHING_EXPIRES_S: Final = 600.0
@@ -57,7 +57,7 @@ def remove_expired(database: sqlite3.Connection, *, calls_before: float, content
         count = _execute(
             database, "DELETE FROM calls WHERE id<? AND at<?", (first + _BATCH, round(calls_before * 1000))
         )
-        _remove_stray_contents(database)
+        _remove_stray(database)
         removed += count
         if count < _BATCH:
             return removed
@@ -74,7 +74,7 @@ def shrink(database: sqlite3.Connection, limit: int) -> int:
             break
         step = min(_BATCH, max(1, (last - first + 1) // 10))
         removed += _execute(database, "DELETE FROM calls WHERE id<?", (first + step,))
-        _remove_stray_contents(database)
+        _remove_stray(database)
         used = used_bytes(database)
     database.execute("PRAGMA incremental_vacuum").fetchall()
     return removed
@@ -88,12 +88,19 @@ def purge(database: sqlite3.Connection, *, calls: bool) -> tuple[int, int]:
     """
     contents = _execute(database, "DELETE FROM contents")
     removed = _execute(database, "DELETE FROM calls") if calls else 0
+    _remove_stray(database)
     database.execute("PRAGMA incremental_vacuum").fetchall()
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return removed, contents
 
 
-def _remove_stray_contents(database: sqlite3.Connection) -> None:
+def _remove_stray(database: sqlite3.Connection) -> None:
+    """Remove contents and blocks of calls that are gone."""
+    first = database.execute("SELECT min(id) FROM calls").fetchone()[0]
+    if first is None:
+        _execute(database, "DELETE FROM blocks")
+    else:
+        _execute(database, "DELETE FROM blocks WHERE block<?", (first // BLOCK,))
     _execute(database, "DELETE FROM contents WHERE call<(SELECT coalesce(min(id),0) FROM calls)")
 
 

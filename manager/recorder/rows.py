@@ -1,6 +1,8 @@
-"""Turns ended calls into rows and inserts them, hundreds with one statement.
+"""Turns ended calls into rows and inserts them, many with one statement.
 
-So SQLite takes and releases Python's lock once for hundreds of rows: the event loop goes on meanwhile.
+SQLite takes and releases Python's lock once for a statement, so the event loop goes on while it inserts. The
+rows of one statement are few enough that the loop does not wait long while Python makes them. Most calls are
+plain: nothing of them is unusual, and their rows have few columns.
 """
 
 from __future__ import annotations
@@ -8,40 +10,57 @@ from __future__ import annotations
 import hashlib
 import re
 import sqlite3
-from collections.abc import Sequence
-from functools import lru_cache
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, Final
 
-from manager.recorder.ended_call import CallDetails, CallLabel, CallOrigin, EndedCall
-from manager.recorder.tables import CALL_COLUMNS, LABEL_COLUMNS
+from manager.recorder.ended_call import CallDetails, CallLabel, EndedCall
+from manager.recorder.overload import Chosen
+from manager.recorder.tables import (
+    ANY,
+    BLOCK,
+    CALL_COLUMNS,
+    FAILED,
+    LABEL_COLUMNS,
+    PLAIN_COLUMNS,
+    SLOW,
+    SLOW_US,
+)
 from protocol import jsonrpc
 
 MAX_TEXT: Final = 200
 """Longest name in characters that is stored; a longer one is cut."""
-_COLUMNS: Final = len(CALL_COLUMNS) + 1
-_AT_ONCE: Final = 250
-"""Rows of one statement."""
-_INSERT: Final = f"INSERT INTO calls(id,{','.join(CALL_COLUMNS)}) VALUES"
-_ROW: Final = f"({','.join('?' * _COLUMNS)})"
+_AT_ONCE: Final = 128
+"""Rows that are made before they are inserted."""
+_SIZES: Final = (_AT_ONCE, 16, 4, 1)
+"""Rows of one statement: few different statements, so that SQLite parses each once."""
+_PLAIN: Final = ("id", *PLAIN_COLUMNS)
+_WHOLE: Final = ("id", *CALL_COLUMNS)
 _INSERT_LABEL: Final = (
     f"INSERT INTO labels({','.join(LABEL_COLUMNS)}) VALUES({','.join('?' * len(LABEL_COLUMNS))})"
 )
 _SAME_LABEL: Final = f"SELECT id FROM labels WHERE {' AND '.join(f'{name} IS ?' for name in LABEL_COLUMNS)}"  # noqa: S608
 _TRACE: Final = re.compile(r"\b[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\b")
+_NO_DETAILS: Final = CallDetails()
 
 
 class Labels:
-    """The ids of labels in the database, remembered for the labels that were used."""
+    """What the database knows of labels: their ids, and the blocks that are noted for them.
+
+    Only what was used lately is remembered.
+    """
 
     MOST: Final = 4096
 
     def __init__(self) -> None:
         self._ids: dict[tuple[CallLabel, str], int] = {}
+        self._noted: set[tuple[int, int, int]] = set()
+        self._last = 0
 
     def forget(self) -> None:
-        """Forget all ids: another database is open, or a transaction was rolled back."""
+        """Forget all: another database is open, or a transaction was rolled back."""
         self._ids.clear()
+        self._noted.clear()
 
     def id_of(self, database: sqlite3.Connection, label: CallLabel, source: str) -> int:
         """The id of a label, which is inserted if it is new. `source` replaces an unknown source."""
@@ -53,9 +72,33 @@ class Labels:
             found = self._ids[key] = _label_id(database, label, source)
         return found
 
+    def begin(self, database: sqlite3.Connection) -> int:
+        """The id of the last call. If it is another than ours, calls and blocks were removed meanwhile."""
+        last: int = database.execute("SELECT coalesce(max(id),0) FROM calls").fetchone()[0]
+        if last != self._last:
+            self.forget()
+        return last
+
+    def end(self, last: int) -> None:
+        """Note the id of the last call that was inserted."""
+        self._last = last
+
+    def note(self, database: sqlite3.Connection, found: set[tuple[int, int, int]]) -> None:
+        """Store which blocks have calls of which label: (kind, label, block)."""
+        new = found - self._noted
+        if len(self._noted) >= self.MOST:
+            self._noted.clear()
+        if new:
+            database.executemany("INSERT OR IGNORE INTO blocks VALUES(?,?,?)", sorted(new))
+            self._noted |= new
+
 
 def insert(
-    database: sqlite3.Connection, labels: Labels, calls: Sequence[EndedCall], wall: float, now: float
+    database: sqlite3.Connection,
+    labels: Labels,
+    chosen: Chosen,
+    wall: float,
+    now: float,
 ) -> int:
     """Insert calls, within a transaction.
 
@@ -65,18 +108,125 @@ def insert(
     Returns:
         The id of the first; the others follow.
     """
-    last: int = database.execute("SELECT coalesce(max(id),0) FROM calls").fetchone()[0]
-    offset = wall - now
-    values = []
-    for number, call in enumerate(calls, last + 1):
-        details = call[6]
-        label = labels.id_of(database, call[0].label, "" if details is None else details.source)
-        values.append((number, label, *_values(call, offset)))
-    for start in range(0, len(values), _AT_ONCE):
-        rows = values[start : start + _AT_ONCE]
-        statement = f"{_INSERT}{','.join([_ROW] * len(rows))}"
-        database.execute(statement, tuple(chain.from_iterable(rows)))
+    last = labels.begin(database)
+    rows = _Rows(database, labels, wall - now)
+    calls, more = chosen.calls, chosen.more
+    for start in range(0, len(calls), _AT_ONCE):
+        rows.add(calls[start : start + _AT_ONCE], last + 1 + start, start, more)
+    rows.note()
+    labels.end(last + len(calls))
     return last + 1
+
+
+class _Rows:
+    """Makes and inserts the rows of one batch, whose calls must live as long as it does."""
+
+    def __init__(self, database: sqlite3.Connection, labels: Labels, offset: float) -> None:
+        self._database = database
+        self._labels = labels
+        self._offset = offset
+        self._known: dict[int, int] = {}
+        """Ids of labels by the identity of a label, which is quicker to find than an equal one."""
+        self._blocks: set[tuple[int, int, int]] = set()
+
+    def add(self, calls: Sequence[EndedCall], number: int, index: int, more: Mapping[int, int]) -> None:
+        """Insert calls, the first of which gets this id and has this index in the batch."""
+        plain: list[Any] = []
+        whole: list[Any] = []
+        known, offset = self._known, self._offset
+        used: set[int] = set()
+        block = number // BLOCK
+        for call in calls:
+            origin, sent_at, answered_at, ended_at, outcome, received, details = call
+            begun, label = origin.begun, known.get(id(origin.label))
+            took = int((ended_at - begun) * 1e6 + 0.5)
+            if (
+                label is None
+                or details is not None
+                or outcome != "ok"
+                or sent_at is None
+                or answered_at is None
+                or took >= SLOW_US
+                or took < 0
+                or origin.trace
+                or origin.asked_s
+                or index in more
+            ):
+                whole += (number, *self._whole(call, number, more.get(index)))
+            else:
+                used.add(label)
+                session = origin.session
+                plain += (
+                    number,
+                    label,
+                    int((begun + offset) * 1e3 + 0.5),
+                    took,
+                    int((answered_at - sent_at) * 1e6 + 0.5),
+                    origin.sent,
+                    received,
+                    None if session is None else _digest(session),
+                )
+            number += 1
+            index += 1
+        self._blocks.update((ANY, label, one) for label in used for one in (block, (number - 1) // BLOCK))
+        _execute(self._database, _PLAIN, plain)
+        _execute(self._database, _WHOLE, whole)
+
+    def note(self) -> None:
+        """Store in which blocks the labels of the batch occur."""
+        self._labels.note(self._database, self._blocks)
+
+    def _whole(self, call: EndedCall, number: int, more: int | None) -> tuple[Any, ...]:
+        """The values of `CALL_COLUMNS`."""
+        origin, sent_at, answered_at, ended_at, outcome, received, given = call
+        details = given or _NO_DETAILS
+        label = self._labels.id_of(self._database, origin.label, details.source)
+        if given is None:
+            self._known[id(origin.label)] = label
+        took = _microseconds(ended_at - origin.begun) or 0
+        self._note(label, number, outcome != "ok", took >= SLOW_US)
+        return (
+            label,
+            round((origin.begun + self._offset) * 1000),
+            took,
+            None if sent_at is None or answered_at is None else _microseconds(answered_at - sent_at),
+            origin.sent,
+            received,
+            None if origin.session is None else _digest(origin.session),
+            None if outcome == "ok" else outcome,
+            details.code,
+            None if details.source_ms is None else round(details.source_ms * 1000),
+            _microseconds(details.queue_s or None),
+            _microseconds(details.start_s or None),
+            _microseconds(origin.asked_s or None),
+            details.retries or None,
+            more,
+            _trace(origin.trace) if origin.trace else None,
+        )
+
+    def _note(self, label: int, number: int, failed: bool, slow: bool) -> None:
+        block = number // BLOCK
+        self._blocks.add((ANY, label, block))
+        if failed:
+            self._blocks.add((FAILED, label, block))
+        if slow:
+            self._blocks.add((SLOW, label, block))
+
+
+def _execute(database: sqlite3.Connection, columns: tuple[str, ...], values: list[Any]) -> None:
+    """Insert rows, whose values follow each other."""
+    start, width = 0, len(columns)
+    for size in _SIZES:
+        step = size * width
+        while len(values) - start >= step:
+            database.execute(_statement(columns, size), values[start : start + step])
+            start += step
+
+
+@cache
+def _statement(columns: tuple[str, ...], rows: int) -> str:
+    row = f"({','.join('?' * len(columns))})"
+    return f"INSERT INTO calls({','.join(columns)}) VALUES{','.join([row] * rows)}"
 
 
 def session_digest(session: str) -> str:
@@ -85,43 +235,6 @@ def session_digest(session: str) -> str:
 
 
 _digest: Final = lru_cache(maxsize=1024)(session_digest)
-
-
-def _values(call: EndedCall, offset: float) -> tuple[Any, ...]:
-    """The values of `CALL_COLUMNS` after the label."""
-    origin, sent_at, answered_at, ended_at, outcome, received, details = call
-    took = ended_at - origin.begun
-    server = None if sent_at is None or answered_at is None else answered_at - sent_at
-    waited = 0.0 if details is None else details.queue_s + details.start_s
-    own = None if server is None else took - server - waited
-    return (
-        round((origin.begun + offset) * 1000),
-        _microseconds(took),
-        _microseconds(own),
-        _microseconds(server),
-        *_of_details(origin, details)[:4],
-        origin.sent,
-        received,
-        *_of_details(origin, details)[4:],
-        None if outcome == "ok" else outcome,
-        None if details is None else details.code,
-        None if origin.session is None else _digest(origin.session),
-        _trace(origin.trace) if origin.trace else None,
-    )
-
-
-def _of_details(origin: CallOrigin, details: CallDetails | None) -> tuple[int | None, ...]:
-    """source, queue, start, asked, retries."""
-    asked = _microseconds(origin.asked_s or None)
-    if details is None:
-        return None, None, None, asked, None
-    return (
-        None if details.source_ms is None else round(details.source_ms * 1000),
-        _microseconds(details.queue_s or None),
-        _microseconds(details.start_s or None),
-        asked,
-        details.retries or None,
-    )
 
 
 def _microseconds(seconds: float | None) -> int | None:

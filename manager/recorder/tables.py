@@ -1,7 +1,8 @@
 """The recorder's tables: their SQL, and the upgrades of files that older versions wrote.
 
-Calls refer to labels, so that a call takes about 100 bytes and a search first chooses among a few labels.
-Ids of calls ascend in the order in which the calls ended.
+Calls refer to labels, so that a call takes about 50 bytes and a search first chooses among a few labels.
+Ids of calls ascend in the order in which the calls ended. There is no index, because each would cost every
+call; instead `blocks` says which labels occur among which `BLOCK` ids.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ from typing import Final
 
 SCHEMA_VERSION: Final = 1
 SLOW_US: Final = 1_000_000
-"""Microseconds from which a call is in the index of slow calls."""
-_SCHEMA: Final = f"""
+"""Microseconds from which a call counts as slow in `blocks`."""
+BLOCK: Final = 1024
+"""Ids of a block: block `n` begins with the id `n * BLOCK`."""
+ANY, FAILED, SLOW = 0, 1, 2
+"""The kinds of rows in `blocks`: a block has a call of the label, a failed one, a slow one."""
+_SCHEMA: Final = """
 CREATE TABLE labels(
     id INTEGER PRIMARY KEY, client TEXT, client_version TEXT, era TEXT NOT NULL, revision TEXT NOT NULL,
     project TEXT, method TEXT NOT NULL, tool TEXT, source TEXT, decided_by TEXT NOT NULL) STRICT;
 CREATE TABLE calls(
     id INTEGER PRIMARY KEY, label INTEGER NOT NULL, at INTEGER NOT NULL, took INTEGER NOT NULL,
-    manager INTEGER, server INTEGER, source INTEGER, queue INTEGER, start INTEGER, asked INTEGER,
-    sent INTEGER NOT NULL, received INTEGER, retries INTEGER, outcome TEXT, code INTEGER, session TEXT,
+    server INTEGER, sent INTEGER NOT NULL, received INTEGER, session TEXT, outcome TEXT, code INTEGER,
+    source INTEGER, queue INTEGER, start INTEGER, asked INTEGER, retries INTEGER, more INTEGER,
     trace TEXT) STRICT;
-CREATE INDEX calls_by_label ON calls(label);
-CREATE INDEX failed_by_label ON calls(label) WHERE outcome IS NOT NULL;
-CREATE INDEX slow_by_label ON calls(label) WHERE took>={SLOW_US};
+CREATE TABLE blocks(
+    kind INTEGER NOT NULL, label INTEGER NOT NULL, block INTEGER NOT NULL,
+    PRIMARY KEY(kind, label, block)) STRICT, WITHOUT ROWID;
 CREATE TABLE contents(
     call INTEGER PRIMARY KEY, at INTEGER NOT NULL, arguments BLOB, result BLOB, hidden INTEGER NOT NULL,
     is_cut INTEGER NOT NULL) STRICT;
@@ -33,14 +38,17 @@ CREATE TABLE content_rules(
 """
 ID_RANGE: Final = "SELECT (SELECT min(id) FROM calls),(SELECT max(id) FROM calls)"
 """The lowest and the highest id; with both in one SELECT, SQLite would read every row."""
+_CHECKPOINT_PAGES: Final = 4096
+"""Pages (16 MiB) of the log of changes after which they move to the database itself."""
 UPGRADES: Final[Mapping[int, str]] = {}
 """Schema version -> SQL that upgrades a file of this version to the next."""
+PLAIN_COLUMNS: Final = ("label", "at", "took", "server", "sent", "received", "session")
+"""The columns that nearly all calls have, after the id."""
 CALL_COLUMNS: Final = (
-    "label", "at", "took", "manager", "server", "source", "queue", "start", "asked", "sent", "received",
-    "retries", "outcome", "code", "session", "trace",
+    *PLAIN_COLUMNS, "outcome", "code", "source", "queue", "start", "asked", "retries", "more", "trace",
 )  # fmt: skip
 """The columns of a call after its id. Times are microseconds, but `at` milliseconds since 1970. `outcome` is
-NULL for `ok`."""
+NULL for `ok`; `more` counts calls like it that have no row of their own."""
 LABEL_COLUMNS: Final = (
     "client", "client_version", "era", "revision", "project", "method", "tool", "source", "decided_by",
 )  # fmt: skip
@@ -77,6 +85,7 @@ def prepare(
         database.execute("PRAGMA auto_vacuum=INCREMENTAL")  # before the first table
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("PRAGMA synchronous=NORMAL")
+    database.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
     database.execute("PRAGMA secure_delete=ON")  # contents that were deleted are overwritten
     if found == version:
         return

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from manager.recorder.ended_call import EndedCall
+from manager.recorder.ended_call import CallLabel, EndedCall
 
 MOST_TOOLS: Final = 200
 OTHER: Final = "(other)"
@@ -27,20 +27,27 @@ class ToolTotals:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], list[int]] = {}
 
-    def add(self, calls: Iterable[EndedCall]) -> None:
+    def add(self, calls: Sequence[EndedCall]) -> None:
         """Count calls. Calls that are no calls of tools are left out."""
-        counts = self._counts
+        known: dict[int, list[int]] = {}  # by identity: quicker to find than by equal names
         for call in calls:
             label = call[0].label
-            if label.method != "tools/call" or not label.workspace:
-                continue
-            key = label.workspace, label.tool
-            found = counts.get(key)
+            found = known.get(id(label))
             if found is None:
-                key = key if len(counts) < MOST_TOOLS else (OTHER, OTHER)
-                found = counts.setdefault(key, [0, 0])
+                found = known[id(label)] = self._count_of(label)
             found[0] += 1
-            found[1] += call[4] != "ok"
+            if call[4] != "ok":
+                found[1] += 1
+
+    def _count_of(self, label: CallLabel) -> list[int]:
+        """The counters of a label; for calls that are no calls of tools, some that nobody reads."""
+        if label.method != "tools/call" or not label.workspace:
+            return [0, 0]
+        counts = self._counts
+        key = label.workspace, label.tool
+        if key not in counts and len(counts) >= MOST_TOOLS:
+            key = (OTHER, OTHER)
+        return counts.setdefault(key, [0, 0])
 
     def listed(self) -> tuple[ToolTotal, ...]:
         """A copy of the counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,15 @@ class Clock:
 def recorder(folder: Path, clock: Clock | None = None, **limits: Any) -> Recorder:
     """A recorder without its thread: the test flushes."""
     clock = clock or Clock()
-    kept = Limits(**{"size": 100 * 1024 * 1024, "age_s": 14 * DAY_S, "contents_age_s": DAY_S, **limits})
+    kept = Limits(
+        **{
+            "size": 100 * 1024 * 1024,
+            "age_s": 14 * DAY_S,
+            "contents_age_s": DAY_S,
+            "whole_per_s": math.inf,
+            **limits,
+        }
+    )
     return Recorder(file(folder), kept, wall=lambda: clock.wall, now=lambda: clock.monotonic)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from manager.recorder import retention
 from manager.recorder.call_log import CallLog, Filter
+from manager.recorder.database import open_to_write
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.rows import session_digest
 from manager.recorder.statistics import percentile, tool_figures
@@ -148,3 +151,35 @@ def test_figures_are_grouped_by_tool_and_client(log: CallLog) -> None:
 def test_a_percentile_is_a_value_that_occurred(share: float, value: int) -> None:
     assert percentile(list(range(1, 101)), share) == value
     assert percentile([], share) == 0
+
+
+def test_searches_of_thousands_of_calls_find_the_rare_ones(tmp_path: Path) -> None:
+    one = recorder(tmp_path)
+    rare = {1: "first", 1500: "rare", 2047: "rare", 2048: "rare", 5000: "last"}
+    for number in range(1, 5001):
+        slow = 3.0 if number == 1023 else 0.01
+        one.record(ended(rare.get(number, "common"), took=slow, outcome="ok" if number != 4000 else "error"))
+        if number % 777 == 0:
+            one.flush()
+    one.flush()
+    with log_of(tmp_path) as log:
+        assert [call.id for call in log.find(Filter(tool="rare"), 9)] == [2048, 2047, 1500]
+        assert [call.id for call in log.find(Filter(tool="rare", before=2048), 1)] == [2047]
+        assert [call.id for call in log.find(Filter(tool="[fl]*st"), 9)] == [5000, 1]
+        assert [call.id for call in log.find(Filter(errors=True), 9)] == [4000]
+        assert [call.id for call in log.find(Filter(slower_than_us=2_000_000), 9)] == [1023]
+        assert [call.id for call in log.find(Filter(tool="common"), 3)] == [4999, 4998, 4997]
+
+
+def test_calls_are_found_after_another_program_removed_all(tmp_path: Path) -> None:
+    one = recorder(tmp_path)
+    one.record(ended("before"))
+    one.flush()
+    with contextlib.closing(open_to_write(file(tmp_path))) as database:
+        retention.purge(database, calls=True)
+    one.record(ended("after"))
+    one.flush()
+    with log_of(tmp_path) as log:
+        assert [call.tool for call in log.find(Filter(tool="*e*"), 9)] == ["after"]
+        assert [call.tool for call in log.find(Filter(tool="after"), 9)] == ["after"]
+        assert log.find(Filter(tool="before"), 9) == []

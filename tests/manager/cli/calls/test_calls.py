@@ -183,7 +183,7 @@ def call_at(at: int, took: int, tool: str = "git__log", source: str | None = Non
         id=1, at=at, client="a", client_version=None, era="modern", revision="r", session=None, project="shop-1",
         decided_by="query", method="tools/call", tool=tool, source=source, outcome="ok", code=None, sent=1,
         received=1, took=took, manager=None, server=None, source_took=None, queue=None, start=None, asked=None,
-        retries=0, trace=None,
+        retries=0, more=0, trace=None,
     )  # fmt: skip
 
 

@@ -7,14 +7,14 @@ chooses the labels that match, which are few, and reads only the blocks in which
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from manager.recorder.call_filter import Filter, conditions, is_slow_only, matching
 from manager.recorder.database import open_to_read
 from manager.recorder.retention import used_bytes
 from manager.recorder.tables import (
@@ -25,35 +25,10 @@ from manager.recorder.tables import (
     ID_RANGE,
     LABEL_COLUMNS,
     SLOW,
-    SLOW_US,
 )
 
 _CALL: Final = ",".join(("id", *CALL_COLUMNS))
 _LABEL: Final = ",".join(("id", *LABEL_COLUMNS))
-
-
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which calls are wanted; None and False mean any. Names may contain `*` and `?`.
-
-    Attributes:
-        project: id of a workspace, or its part before the hash.
-        errors: only calls with another outcome than `ok`.
-        slower_than_us: only calls that took at least so many microseconds.
-        since_ms: only calls that began at or after this time (ms since 1970).
-        session: digest of a session.
-        before, after: only calls with a lower, or a higher, id.
-    """
-
-    client: str | None = None
-    project: str | None = None
-    tool: str | None = None
-    source: str | None = None
-    errors: bool = False
-    slower_than_us: int | None = None
-    since_ms: int | None = None
-    session: str | None = None
-    before: int | None = None
-    after: int | None = None
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -149,12 +124,12 @@ class CallLog:
     def find(self, wanted: Filter, limit: int) -> list[Call]:
         """The newest calls that match, newest first. For the next page, set `before` to the last id."""
         labels = self._labels()
-        numbers = _matching(wanted, labels)
+        numbers = matching(wanted, labels)
         first = self._first_id(wanted)
         if not numbers or first is None:
             return []
-        where, values = _conditions(wanted, first)
-        if len(numbers) == len(labels) and not wanted.errors and not _is_slow_only(wanted):
+        where, values = conditions(wanted, first)
+        if len(numbers) == len(labels) and not wanted.errors and not is_slow_only(wanted):
             rows = self._select(where, values, limit)
         else:
             rows = self._in_blocks(wanted, numbers, first, limit)
@@ -189,9 +164,9 @@ class CallLog:
     def in_order(self, wanted: Filter, page: int = 1_000) -> Iterator[Call]:
         """All calls that match, oldest first."""
         labels = self._labels()
-        numbers, after = set(_matching(wanted, labels)), self._first_id(wanted)
+        numbers, after = set(matching(wanted, labels)), self._first_id(wanted)
         while numbers and after is not None:
-            where, values = _conditions(wanted, after)
+            where, values = conditions(wanted, after)
             sql = f"SELECT {_CALL} FROM calls WHERE {where} ORDER BY id LIMIT {page}"  # noqa: S608  no text of others
             rows = self._database.execute(sql, values).fetchall()
             yield from (_call(row, labels) for row in rows if row[1] in numbers)
@@ -212,10 +187,10 @@ class CallLog:
         without a record are taken to be as the one that stands for them."""
         labels, first = self._labels(), self._first_id(wanted)
         zeros = (0,) * (len(CALL_COLUMNS) - 1)
-        samples = {label: _call((0, label, *zeros), labels) for label in _matching(wanted, labels)}
+        samples = {label: _call((0, label, *zeros), labels) for label in matching(wanted, labels)}
         if not samples or first is None:
             return
-        where, values = _conditions(wanted, first)
+        where, values = conditions(wanted, first)
         sql = f"SELECT label,took,sent,received,outcome IS NOT NULL,more FROM calls WHERE {where}"  # noqa: S608
         for label, took, sent, received, failed, more in self._database.execute(sql, values):
             if sample := samples.get(label):
@@ -232,9 +207,9 @@ class CallLog:
     ) -> list[tuple[Any, ...]]:
         """Read the newest rows of these labels, in the blocks that have some."""
         listed = ",".join(map(str, labels))
-        where, values = _conditions(wanted, first)
+        where, values = conditions(wanted, first)
         where = f"{where} AND label IN ({listed}) AND id BETWEEN ? AND ?"
-        kind = FAILED if wanted.errors else SLOW if _is_slow_only(wanted) else ANY
+        kind = FAILED if wanted.errors else SLOW if is_slow_only(wanted) else ANY
         sql = f"SELECT DISTINCT block FROM blocks WHERE kind={kind} AND label IN ({listed}) AND block>=?"  # noqa: S608
         blocks = sorted(self._database.execute(sql, (first // BLOCK,)), reverse=True)
         rows: list[tuple[Any, ...]] = []
@@ -267,49 +242,6 @@ class CallLog:
             else:
                 low = number + 1
         return int(low)
-
-
-def _matching(wanted: Filter, labels: dict[int, tuple[Any, ...]]) -> list[int]:
-    return [
-        number for number, row in labels.items() if _fits(wanted, dict(zip(LABEL_COLUMNS, row, strict=True)))
-    ]
-
-
-def _fits(wanted: Filter, label: dict[str, Any]) -> bool:
-    return (
-        _is_like(label["client"], wanted.client)
-        and _is_like(label["tool"], wanted.tool)
-        and _is_like(label["source"], wanted.source)
-        and (_is_like(label["project"], wanted.project) or _is_slug(label["project"], wanted.project))
-    )
-
-
-def _is_like(text: str | None, pattern: str | None) -> bool:
-    return pattern is None or fnmatchcase(text or "", pattern)
-
-
-def _is_slug(project: str | None, wanted: str | None) -> bool:
-    return project is not None and wanted is not None and project.rpartition("-")[0] == wanted
-
-
-def _is_slow_only(wanted: Filter) -> bool:
-    return wanted.slower_than_us is not None and wanted.slower_than_us >= SLOW_US
-
-
-def _conditions(wanted: Filter, first: int) -> tuple[str, tuple[object, ...]]:
-    """The SQL conditions besides those of labels, and their values."""
-    parts: list[tuple[str, Iterable[object]]] = [("id>=?", (first,))]
-    if wanted.before is not None:
-        parts.append(("id<?", (wanted.before,)))
-    if wanted.errors:
-        parts.append(("outcome IS NOT NULL", ()))
-    if wanted.slower_than_us is not None:
-        parts.append(("took>=?", (wanted.slower_than_us,)))
-    if wanted.since_ms is not None:
-        parts.append(("at>=?", (wanted.since_ms,)))
-    if wanted.session is not None:
-        parts.append(("session=?", (wanted.session,)))
-    return " AND ".join(part for part, _ in parts), tuple(value for _, values in parts for value in values)
 
 
 def _call(row: Sequence[Any], labels: dict[int, tuple[Any, ...]]) -> Call:

@@ -6,51 +6,80 @@ client, project and tool: the first of each label since the last batch gets a ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from manager.recorder.ended_call import EndedCall
 
-WHOLE_PER_S: Final = 1000.0
-"""Calls a second up to which each has a row."""
+WHOLE_PER_S: Final = 250.0
+"""Calls a second that may have a row each for any length of time."""
+BURST: Final = 1000.0
+"""Calls that may have a row each at once."""
+UNUSUAL: Final = 125
+"""Failures, slow calls and calls with details that always may have a row in one batch."""
 _SLOW_S: Final = 1.0
 
 
-class Chosen:
-    """Collects the calls since the last batch that get rows.
+class Allowance:
+    """How many calls may have a row each now: a token bucket.
 
     Args:
-        room: how many may have one each; as many failures and slow calls may come in addition.
+        rate: tokens a second.
+        now: monotonic seconds.
+    """
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._rate, self._at = rate, now
+        self._most = self._left = max(BURST, rate)
+
+    def at(self, now: float) -> float:
+        """How many are left."""
+        self._left = min(self._most, self._left + self._rate * (now - self._at))
+        self._at = now
+        return self._left
+
+    def spend(self, count: int) -> None:
+        """Use some; more than there are counts as all."""
+        self._left = max(0.0, self._left - count)
+
+
+class Chosen(NamedTuple):
+    """The calls that get rows.
 
     Attributes:
-        calls: those with rows, in order.
+        calls: these calls, in order.
         more: for the index of a call, how many others like it have no row.
     """
 
-    def __init__(self, room: float) -> None:
-        self._room = self._special_room = room
-        self._samples: dict[object, int] = {}
-        self.calls: list[EndedCall] = []
-        self.more: dict[int, int] = {}
+    calls: Sequence[EndedCall]
+    more: Mapping[int, int]
 
-    def add(self, batch: Iterable[EndedCall]) -> None:
-        """Add calls, which must live as long as this object."""
-        calls, more, samples = self.calls, self.more, self._samples
-        for call in batch:
-            if len(calls) < self._room:
+
+def choose(batch: Sequence[EndedCall], room: float, unusual: int = UNUSUAL) -> Chosen:
+    """Choose among the calls since the last batch.
+
+    Args:
+        room: how many may have a row each.
+        unusual: how many failures, slow calls and calls with details may have one in addition.
+    """
+    if len(batch) <= room:
+        return Chosen(batch, {})
+    first = int(room)
+    calls, left = list(batch[:first]), unusual
+    samples: dict[object, int] = {}
+    counts: dict[object, int] = {}
+    for call in batch[first:]:
+        origin, _, _, ended_at, outcome, _, details = call
+        key: object = id(origin.label)  # by identity: quicker to find than an equal one
+        if outcome != "ok" or details is not None or ended_at - origin.begun >= _SLOW_S:
+            if left > 0:
+                left -= 1
                 calls.append(call)
                 continue
-            origin, outcome = call[0], call[4]
-            key: object = id(origin.label)
-            if outcome != "ok" or call[6] is not None or call[3] - origin.begun >= _SLOW_S:
-                if self._special_room > 0:
-                    self._special_room -= 1
-                    calls.append(call)
-                    continue
-                key = (key, outcome)
-            at = samples.get(key)
-            if at is None:
-                samples[key] = len(calls)
-                calls.append(call)
-            else:
-                more[at] = more.get(at, 0) + 1
+            key = (key, outcome)
+        if key in counts:
+            counts[key] += 1
+        else:
+            counts[key], samples[key] = 0, len(calls)
+            calls.append(call)
+    return Chosen(calls, {samples[key]: count for key, count in counts.items() if count})

@@ -24,7 +24,7 @@ from manager.recorder.content_rules import ActiveProjects, Deadlines, read_rules
 from manager.recorder.contents import insert_contents
 from manager.recorder.database import open_to_write
 from manager.recorder.ended_call import EndedCall
-from manager.recorder.overload import WHOLE_PER_S, Chosen
+from manager.recorder.overload import WHOLE_PER_S, Allowance, Chosen, choose
 from manager.recorder.rows import Labels, insert
 from manager.recorder.tables import NewerFile
 from manager.recorder.tool_totals import ToolTotals
@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True):
         age_s: seconds that calls are kept.
         contents_age_s: seconds that arguments and results are kept.
         hidden_keys: names of members whose values are hidden in contents.
-        whole_per_s: calls a second up to which each has a row.
+        whole_per_s: calls a second that may have a row each for any length of time.
     """
 
     size: int
@@ -93,7 +93,7 @@ class Recorder:
         self._database: sqlite3.Connection | None = None
         self._inode = 0
         self._next_open = self._next_sweep = 0.0
-        self._flushed_at = now()
+        self._allowance = Allowance(limits.whole_per_s, now())
         self._unswept = self._reported = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -128,15 +128,12 @@ class Recorder:
             self._look_after()
         except (sqlite3.Error, OSError, UnsafePathError) as error:
             self._failed(error)
-        now = self._clock()
-        room = self._limits.whole_per_s * max(FLUSH_S, now - self._flushed_at)
-        self._flushed_at = now
         taken = self._take()
         if not taken:
             return
-        self.tools.add(taken)
-        chosen = Chosen(room)
-        chosen.add(taken)
+        chosen = choose(taken, self._allowance.at(self._clock()))
+        self._allowance.spend(len(chosen.calls))
+        self.tools.add(chosen)
         try:
             self._write(chosen)
         except (sqlite3.Error, OSError, OverflowError, ValueError) as error:

@@ -35,6 +35,7 @@ _AT_ONCE: Final = 128
 _SIZES: Final = (_AT_ONCE, 16, 4, 1)
 """Rows of one statement: few different statements, so that SQLite parses each once."""
 _PLAIN: Final = ("id", *PLAIN_COLUMNS)
+_LABEL_AT: Final = _PLAIN.index("label")
 _WHOLE: Final = ("id", *CALL_COLUMNS)
 _INSERT_LABEL: Final = (
     f"INSERT INTO labels({','.join(LABEL_COLUMNS)}) VALUES({','.join('?' * len(LABEL_COLUMNS))})"
@@ -110,9 +111,9 @@ def insert(
     """
     last = labels.begin(database)
     rows = _Rows(database, labels, wall - now)
-    calls, more = chosen.calls, chosen.more
+    calls, more = chosen.calls, {last + 1 + index: count for index, count in chosen.more.items()}
     for start in range(0, len(calls), _AT_ONCE):
-        rows.add(calls[start : start + _AT_ONCE], last + 1 + start, start, more)
+        rows.add(calls[start : start + _AT_ONCE], last + 1 + start, more)
     rows.note()
     labels.end(last + len(calls))
     return last + 1
@@ -129,14 +130,12 @@ class _Rows:
         """Ids of labels by the identity of a label, which is quicker to find than an equal one."""
         self._blocks: set[tuple[int, int, int]] = set()
 
-    def add(self, calls: Sequence[EndedCall], number: int, index: int, more: Mapping[int, int]) -> None:
-        """Insert calls, the first of which gets this id and has this index in the batch."""
+    def add(self, calls: Sequence[EndedCall], first: int, more: Mapping[int, int]) -> None:
+        """Insert calls, the first of which gets the id `first`. `more` is by id."""
         plain: list[Any] = []
         whole: list[Any] = []
         known, offset = self._known, self._offset
-        used: set[int] = set()
-        block = number // BLOCK
-        for call in calls:
+        for number, call in enumerate(calls, first):
             origin, sent_at, answered_at, ended_at, outcome, received, details = call
             begun, label = origin.begun, known.get(id(origin.label))
             took = int((ended_at - begun) * 1e6 + 0.5)
@@ -146,29 +145,27 @@ class _Rows:
                 or outcome != "ok"
                 or sent_at is None
                 or answered_at is None
-                or took >= SLOW_US
-                or took < 0
+                or not 0 <= took < SLOW_US
                 or origin.trace
                 or origin.asked_s
-                or index in more
+                or (more and number in more)
             ):
-                whole += (number, *self._whole(call, number, more.get(index)))
-            else:
-                used.add(label)
-                session = origin.session
-                plain += (
-                    number,
-                    label,
-                    int((begun + offset) * 1e3 + 0.5),
-                    took,
-                    int((answered_at - sent_at) * 1e6 + 0.5),
-                    origin.sent,
-                    received,
-                    None if session is None else _digest(session),
-                )
-            number += 1
-            index += 1
-        self._blocks.update((ANY, label, one) for label in used for one in (block, (number - 1) // BLOCK))
+                whole += (number, *self._whole(call, number, more.get(number)))
+                continue
+            session = origin.session
+            plain += (
+                number,
+                label,
+                int((begun + offset) * 1e3 + 0.5),
+                took,
+                int((answered_at - sent_at) * 1e6 + 0.5),
+                origin.sent,
+                received,
+                None if session is None else _digest(session),
+            )
+        blocks = {first // BLOCK, (first + len(calls) - 1) // BLOCK}
+        used = set(plain[_LABEL_AT :: len(_PLAIN)])
+        self._blocks.update((ANY, label, block) for label in used for block in blocks)
         _execute(self._database, _PLAIN, plain)
         _execute(self._database, _WHOLE, whole)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from manager.recorder.ended_call import CallLabel, EndedCall
+from manager.recorder.ended_call import CallLabel
+from manager.recorder.overload import Chosen
 
 MOST_TOOLS: Final = 200
 OTHER: Final = "(other)"
@@ -27,17 +27,19 @@ class ToolTotals:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], list[int]] = {}
 
-    def add(self, calls: Sequence[EndedCall]) -> None:
+    def add(self, chosen: Chosen) -> None:
         """Count calls. Calls that are no calls of tools are left out."""
         known: dict[int, list[int]] = {}  # by identity: quicker to find than by equal names
-        for call in calls:
+        more = chosen.more
+        for index, call in enumerate(chosen.calls):
             label = call[0].label
             found = known.get(id(label))
             if found is None:
                 found = known[id(label)] = self._count_of(label)
-            found[0] += 1
+            count = 1 + more.get(index, 0) if more else 1
+            found[0] += count
             if call[4] != "ok":
-                found[1] += 1
+                found[1] += count
 
     def _count_of(self, label: CallLabel) -> list[int]:
         """The counters of a label; for calls that are no calls of tools, some that nobody reads."""

@@ -59,6 +59,17 @@ TARGETS = (
             ("in_turns", "a different one for each call"),
         )
     ),
+    *(
+        Target(
+            f"recorder {era}",
+            f"processor time of a call that is recorded beside one that is not, {name}",
+            1.03,
+            " ×",
+        )
+        for era, name in (("modern", PURE), ("legacy", SESSION))
+    ),
+    Target("record us", "processor time of a record in a burst of 1,000 calls", 3, " µs"),
+    Target("record search ms", "the newest 50 of a kind among 1,000,000 recorded calls", 100, " ms"),
     Target("session KiB", "memory of an idle session", 1.0, " KiB"),
     Target("stream KiB", "memory of an open stream, its connection included", 4.0, " KiB"),
     Target("builtin json", f"{SDK}, JSON", 5, " ×", at_least=True),

@@ -32,11 +32,13 @@ LOSS_S: Final = 1.0
 CLIENTS: Final = 4
 LOAD_S: Final = (0.7, 2.0)
 """Seconds of load before a kill."""
+PAUSE_S: Final = 0.01
+"""Seconds between two calls of a client: of too many, not each has a record."""
 
 
 @dataclass
 class Load:
-    """Clients that call a tool as fast as they can; each call has a trace of its own.
+    """Clients that call a tool without end; each call has a trace of its own.
 
     Attributes:
         answered: when each call was answered (monotonic seconds), by its `traceparent`.
@@ -50,7 +52,7 @@ class Load:
     def call_until_stopped(self) -> None:
         """Call, until the manager is gone."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        while not self.stopped.is_set():
+        while not self.stopped.wait(PAUSE_S):
             trace = f"00-{random.getrandbits(128):032x}-{random.getrandbits(64):016x}-01"
             params = {"name": "calculator", "arguments": {"expression": "6*7"}}
             body = stateless.body_of("tools/call", params, 7, traceparent=trace)

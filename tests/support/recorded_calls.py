@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def recorder(folder: Path, clock: Clock | None = None, **limits: Any) -> Recorde
             "size": 100 * 1024 * 1024,
             "age_s": 14 * DAY_S,
             "contents_age_s": DAY_S,
-            "whole_per_s": math.inf,
+            "whole_per_s": 1e9,
             **limits,
         }
     )

@@ -15,7 +15,8 @@ import click
 from host.command_line import Command, Failure
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
-from manager.recorder.call_log import CallLog, Filter
+from manager.recorder.call_filter import Filter
+from manager.recorder.call_log import CallLog
 
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""

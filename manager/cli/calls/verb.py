@@ -18,7 +18,8 @@ from manager.cli.calls.options import explained, filter_of, filter_options, open
 from manager.cli.calls.server_output import output_during
 from manager.cli.log import formatted
 from manager.cli.output.manager_access import user_paths
-from manager.recorder.call_log import Call, CallLog, Filter
+from manager.recorder.call_filter import Filter
+from manager.recorder.call_log import Call, CallLog
 from manager.recorder.statistics import tool_figures
 
 POLL_S: Final = 0.25

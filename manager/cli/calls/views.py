@@ -56,7 +56,7 @@ def call_row(call: Call, now_ms: float, zone: tzinfo | None = None) -> tuple[obj
         call.project,
         call.took / 1000,
         call.received,
-        call.outcome,
+        f"{call.outcome}{_others(call)}",
     )
 
 
@@ -65,7 +65,7 @@ def call_line(call: Call, now_ms: float, zone: tzinfo | None = None) -> str:
     who = f"{call.client or '-'} {call.project or '-'}"
     took = latency(call.took / 1000)
     when, what = clock_time(call.at, now_ms, zone), call.tool or call.method
-    return f"{call.id:>7} {when} {what} ({who}) {took} {call.outcome}"
+    return f"{call.id:>7} {when} {what} ({who}) {took} {call.outcome}{_others(call)}"
 
 
 def clock_time(at_ms: float, now_ms: float, zone: tzinfo | None = None) -> str:
@@ -92,6 +92,10 @@ def call_facts(call: Call, zone: tzinfo | None = None) -> FactList:
         ("outcome", f"{call.outcome}{code}"),
         ("took", _times(call)),
         ("sizes", f"{call.sent:,} bytes of arguments, {_bytes(call.received)} of answer"),
+        (
+            "others",
+            f"{call.more:,} more calls like it, which have no record of their own" if call.more else None,
+        ),
         ("retries", str(call.retries) if call.retries else None),
         ("trace", call.trace),
     ]
@@ -142,6 +146,10 @@ def _times(call: Call) -> str:
     )
     told = ", ".join(f"{name} {latency(us / 1000)}" for name, us in parts if us is not None)
     return f"{latency(call.took / 1000)}{f' ({told})' if told else ''}"
+
+
+def _others(call: Call) -> str:
+    return f" (and {call.more:,} more like it)" if call.more else ""
 
 
 def _bytes(count: int | None) -> str:

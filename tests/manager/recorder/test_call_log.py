@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from manager.recorder import retention
-from manager.recorder.call_log import CallLog, Filter
+from manager.recorder.call_filter import Filter
+from manager.recorder.call_log import CallLog
 from manager.recorder.database import open_to_write
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.rows import session_digest

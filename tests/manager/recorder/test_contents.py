@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from manager.recorder import content_rules, retention
-from manager.recorder.call_log import Contents, Filter
+from manager.recorder.call_filter import Filter
+from manager.recorder.call_log import Contents
 from manager.recorder.content_rules import ALL, ContentRule
 from manager.recorder.contents import MAX_BYTES, capture
 from manager.recorder.database import open_to_write

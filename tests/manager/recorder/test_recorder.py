@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from manager.recorder import recorder as module
-from manager.recorder.call_log import Call, Filter
+from manager.recorder.call_filter import Filter
+from manager.recorder.call_log import Call
 from manager.recorder.database import open_to_write
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.tables import NewerFile, prepare

@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 
 from manager.recorder import content_rules
-from manager.recorder.call_log import Call, CallLog, Contents, Filter
+from manager.recorder.call_filter import Filter
+from manager.recorder.call_log import Call, CallLog, Contents
 from manager.recorder.content_rules import ALL, ContentRule
 from manager.recorder.database import open_to_write
 from protocol import headers, jsonrpc, names

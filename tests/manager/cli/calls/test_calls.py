@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from manager.cli.calls.options import seconds_of
 from manager.cli.calls.server_output import output_during
-from manager.cli.calls.views import call_line, call_table
+from manager.cli.calls.views import call_facts, call_line, call_row, call_table
 from manager.cli.completion import suggestions
-from manager.recorder.call_log import Call, CallLog, Filter
+from manager.recorder.call_filter import Filter
+from manager.recorder.call_log import Call, CallLog
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.recorded_calls import ended, recorder
 
@@ -210,6 +212,15 @@ def test_hostile_names_are_harmless_and_tables_fit() -> None:
 
     assert "\x1b" not in plain(call_table([call], 1_777_629_602_000))
     assert "\x1b" not in plain(call_line(call, 1_777_629_602_000))
+
+
+def test_calls_that_were_only_counted_are_told() -> None:
+    call = msgspec.structs.replace(call_at(1_777_629_601_000, 500_000), more=1_234)
+    told = "ok (and 1,234 more like it)"
+    assert call_row(call, 0)[-1] == told
+    assert call_line(call, 0).endswith(told)
+    facts = {fact.label: fact.text for fact in call_facts(call).facts}
+    assert facts["others"].startswith("1,234 more calls like it")
 
 
 def test_names_are_completed_from_what_was_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

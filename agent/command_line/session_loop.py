@@ -13,6 +13,7 @@ from agent.command_line.exit_codes import CANCELLED
 from agent.command_line.opening import Opening
 from agent.interaction import Tone
 from agent.screen.interrupts import HINT, Interrupts
+from agent.screen.nowhere import write_nowhere
 from agent.screen.screen import Interrupted, Screen
 from agent.slash_commands.command_table import Entered, Unknown, recognised
 
@@ -51,9 +52,9 @@ class SessionLoop:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._on_signal)
         whole = asyncio.current_task()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if whole is not None:
-                loop.add_signal_handler(number, whole.cancel)
+        if whole is not None:
+            loop.add_signal_handler(signal.SIGTERM, whole.cancel)
+            loop.add_signal_handler(signal.SIGHUP, _hung_up, whole)
         opened = loop.create_task(self._open(), name="loading the agent")
         ready = loop.create_task(self._warm_up(opened), name="first list of tools")
         try:
@@ -147,3 +148,9 @@ class SessionLoop:
             self._interrupt_input()
         else:
             self._interrupts.press()
+
+
+def _hung_up(whole: asyncio.Task[Any]) -> None:
+    """The terminal is gone: end in order, and write to nowhere, since writing to it would fail."""
+    write_nowhere()
+    whole.cancel()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -18,6 +17,7 @@ from agent.command_line.start import config_file, read_start
 from agent.interaction import Tone
 from agent.screen.choice import one_shot_screen, session_screen
 from agent.screen.interrupts import Interrupts
+from agent.screen.nowhere import is_gone, write_nowhere
 from agent.settings.settings import MANUAL
 
 _NO_MODEL: Final = "no model is chosen yet: enter /model NAME; else the first question asks {} for its models"
@@ -37,9 +37,10 @@ def run(arguments: Arguments) -> int:
         return CANCELLED
     except asyncio.CancelledError:
         return TERMINATED
-    except BrokenPipeError:
-        # nobody reads any more, as of `lmtb agent -p … | head`; nor what is still to be flushed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if not is_gone(error):
+            raise
+        write_nowhere()  # as of `lmtb agent -p … | head`
         return 1
 
 

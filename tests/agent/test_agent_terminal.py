@@ -12,7 +12,8 @@ import pytest
 
 from support.processes.agent_desk import PROMPT, AgentDesk, agent_desk
 from support.processes.manager_process import ManagerProcess, running_manager
-from support.processes.screen_session import ScreenSession
+from support.processes.screen_session import SHOWN_S, ScreenSession
+from support.processes.timeouts import within
 from support.servers.model_formats.steps import Reply, call, say
 from support.servers.model_server import Broken
 
@@ -358,6 +359,20 @@ def test_the_configuration_is_asked_for_and_saved(manager: ManagerProcess, tmp_p
         text = desk.config_file.read_text()
         assert 'ollama = "qwen3"' in text
         assert "human_in_loop = false" in text
+
+
+def test_a_terminal_that_is_closed_ends_the_turn_in_order(manager: ManagerProcess, tmp_path: Path) -> None:
+    silent = Broken(say("never"), after=0, how="silent")
+    with agent_desk(manager, tmp_path, call("calculator", {"expression": "6*7"}), silent) as desk:
+        with desk.agent() as terminal:
+            terminal.sees("HIL: ACTIVE")
+            terminal.press("how much?\r")
+            terminal.see(lambda _: len(desk.model.requests) == 2, "the second request")
+            terminal.hang_up()
+            assert terminal.process.wait(within(SHOWN_S)) == 143
+        files = (Path(desk.environ["LMTB_STATE_DIR"]) / "agent-sessions").glob("*.jsonl")
+        [saved] = [text for file in files if "how much?" in (text := file.read_text())]
+        assert "turn ended: cancelled" in saved
 
 
 def test_a_session_that_is_terminated_restores_the_terminal(manager: ManagerProcess, tmp_path: Path) -> None:

@@ -85,6 +85,12 @@ class ScreenSession:
         self._screen.resize(rows, columns)
         set_size(self._theirs, columns, rows)
 
+    def hang_up(self) -> None:
+        """Close the terminal, as its window or its connection does."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, self._ours)
+        os.close(nowhere)
+
     def modes(self) -> list[object]:
         """The terminal's settings."""
         return list(termios.tcgetattr(self._theirs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, runtime_checkable
@@ -40,10 +41,11 @@ class Offer:
 
 @dataclass(slots=True)
 class Use:
-    """How often a tool was called in this session, and how its last call ended."""
+    """How often a tool was called in this session, and when its last call began and how it ended."""
 
     calls: int = 0
     failed: bool = False
+    began: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,9 @@ class Toolbox:
         discovery: whether sources offer a search in the place of their tools.
     """
 
-    def __init__(self, sources: Sequence[ToolSource]) -> None:
+    def __init__(self, sources: Sequence[ToolSource], now: Callable[[], float] = time.time) -> None:
         self.sources = tuple(sources)
+        self._now = now
         self.offers: tuple[Offer, ...] = ()
         self.disabled: set[str] = set()
         self.uses: dict[str, Use] = {}
@@ -122,6 +125,7 @@ class Toolbox:
         use = self.uses.setdefault(found.tool.name, Use())
         use.calls += 1
         use.failed = True
+        use.began = self._now()
         outcome = await found.source.call(found.tool.name, arguments, on_progress)
         use.failed = outcome.is_error
         return outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,12 +94,13 @@ def _states_of_tools(session: Session) -> list[str]:
         use = toolbox.uses.get(offer.tool.name)
         state = "DISABLED" if offer.name in toolbox.disabled else "ACTIVE"
         last = None if use is None else "error" if use.failed else "ok"
-        rows.append([offer.name, state, offer.source.name, use.calls if use else 0, last])
+        when = None if use is None else time.strftime("%H:%M:%S", time.localtime(use.began))
+        rows.append([offer.name, state, offer.source.name, use.calls if use else 0, when, last])
     gone = toolbox.disabled - {offer.name for offer in toolbox.offers}
-    rows.extend([name, "DISABLED", None, 0, None] for name in sorted(gone))
+    rows.extend([name, "DISABLED", None, 0, None, None] for name in sorted(gone))
     columns = (
         Column("TOOL", Kind.NAME), Column("STATE"), Column("SOURCE", rank=2), Column("CALLS", Kind.NUMBER, 1),
-        Column("LAST", rank=1),
+        Column("LAST USE", rank=2), Column("RESULT", rank=1),
     )  # fmt: skip
     return table(columns, rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -325,6 +326,41 @@ def test_commands_show_and_change_the_session(manager: ManagerProcess, tmp_path:
         terminal.sees("it counts from the next session on")
         assert "loop_limit = 7" in desk.config_file.read_text()
         assert desk.model.requests == []
+
+
+def test_use_and_context_are_shown_and_a_summary_is_made(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (
+        call("calculator", {"expression": "6 * 7"}),
+        say("Forty-two."),
+        say("The person asked for a product."),
+        say("Still here."),
+    )
+    with agent_desk(manager, tmp_path, *turns) as desk, desk.agent(rows=60) as terminal:
+        terminal.sees("HIL: ACTIVE")
+        terminal.press("/context\r")
+        terminal.sees("nothing was sent to a model yet")
+        terminal.press("/compact\r")
+        terminal.sees("there is nothing to summarise")
+        terminal.press("6 * 7?\r")
+        terminal.sees("Forty-two.")
+        prompts(terminal)
+        terminal.press("/context\r")
+        terminal.see(lambda shown: "system" in shown and "history" in shown, "what the context holds")
+        terminal.press("/tools\r")
+        shown = terminal.sees("LAST USE")
+        [row] = [line for line in shown.splitlines() if line.lstrip().startswith("calculator ")]
+        assert re.search(r"ACTIVE .* 1 .*\d\d:\d\d:\d\d +ok$", row.rstrip()), row
+        terminal.press("/compact\r")
+        terminal.sees("older turns are summarised")
+        prompts(terminal)
+        terminal.press("/model other\r")
+        terminal.sees("ollama: other")
+        terminal.press("go on\r")
+        terminal.sees("Still here.")
+        last = desk.model.requests[-1].body
+        assert last["model"] == "other"
+        assert "asked for a product" in str(last)
+        assert "Forty-two" not in str(last)
 
 
 def test_a_tool_that_is_switched_off_cannot_be_called(manager: ManagerProcess, tmp_path: Path) -> None:

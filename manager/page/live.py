@@ -12,6 +12,7 @@ import msgspec
 
 from manager.admin.history import Moment
 from manager.admin.services import Services
+from manager.log import logger
 from manager.page.fragments import parts
 from manager.page.health import read_health
 from manager.page.view import PageView, page_view
@@ -160,19 +161,31 @@ class LivePages:
         return shown
 
     async def _sample(self) -> None:
+        has_failed = False
         while True:
-            began = self._cpu()
-            status = self._status()
-            questions = self._to_ask(status)[:MOST_ASKED]
-            spent = self._cpu() - began
-            await self._ask(questions)
-            began = self._cpu()
-            latest = parts(self._view(status))
-            spent += self._cpu() - began + len(questions) * _QUESTION_S
+            latest, spent = self._latest, 0.0
+            try:
+                latest, spent = await self._taken()
+                has_failed = False
+            except Exception as error:  # noqa: BLE001  a sample that fails must not be the last one
+                if not has_failed:
+                    logger().warning("page.sample_failed", why=f"{type(error).__name__}: {error}")
+                has_failed = True
             async with self._changed:
                 self._latest = latest
                 self._changed.notify_all()
             await self._sleep(max(EVERY_S, spent / MOST_CPU))
+
+    async def _taken(self) -> tuple[Parts, float]:
+        """One sample, and the processor time that it cost."""
+        began = self._cpu()
+        status = self._status()
+        questions = self._to_ask(status)[:MOST_ASKED]
+        spent = self._cpu() - began
+        await self._ask(questions)
+        began = self._cpu()
+        latest = parts(self._view(status))
+        return latest, spent + self._cpu() - began + len(questions) * _QUESTION_S
 
     async def _calls(self, root: str) -> Mapping[str, Any]:
         answer = await self._services.ask_server(root, "calls", None)

@@ -12,6 +12,7 @@ import pytest
 
 from manager.admin.control_plane import ControlPlane
 from manager.page.live import EVERY_S, MOST_ASKED, MOST_CPU, LivePages
+from support.processes.timeouts import GUARD_S
 
 
 class Scene:
@@ -19,6 +20,7 @@ class Scene:
 
     def __init__(self, servers: int, cpu: Callable[[], float] = lambda: 0.0) -> None:
         self.servers, self.calls, self.is_busy = servers, 0, True
+        self.failures = 0
         self.pauses: list[float] = []
         self.asked: list[str] = []
         self.is_over = asyncio.Event()
@@ -27,6 +29,9 @@ class Scene:
         self.pages = LivePages(services, self.status, tuple, self.sleep, cpu)
 
     def status(self) -> dict[str, Any]:
+        if self.failures > 0:
+            self.failures -= 1
+            raise ValueError("an odd status")
         self.calls += self.is_busy
         rows = [
             {"workspace": f"w{number}", "root": f"/w{number}", "pid": number, "calls": self.calls}
@@ -86,4 +91,11 @@ async def test_the_whole_page_asks_every_server() -> None:
 
 async def test_an_open_page_gets_the_first_sample() -> None:
     async with aclosing(Scene(1).pages.changes()) as changes:
+        assert "w0" in (await anext(changes))["projects"]
+
+
+async def test_a_sample_that_fails_is_not_the_last_one() -> None:
+    scene = Scene(1)
+    scene.failures = 2
+    async with asyncio.timeout(GUARD_S), aclosing(scene.pages.changes()) as changes:
         assert "w0" in (await anext(changes))["projects"]

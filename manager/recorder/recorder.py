@@ -131,16 +131,21 @@ class Recorder:
         taken = self._take()
         if not taken:
             return
-        chosen = choose(taken, self._allowance.at(self._clock()))
-        self._allowance.spend(len(chosen.calls))
-        self.tools.add(chosen)
         try:
-            self._write(chosen)
-        except (sqlite3.Error, OSError, OverflowError, ValueError) as error:
+            kept = self._keep(taken)
+        except Exception as error:  # noqa: BLE001  whatever fails costs its batch only, not the thread
             self._failed(error)
             self.lost += len(taken)
         else:
-            self._wrote(len(taken), len(chosen.calls))
+            self._wrote(len(taken), kept)
+
+    def _keep(self, taken: list[EndedCall]) -> int:
+        """Count calls, and write those that have to be rows; returns how many these are."""
+        chosen = choose(taken, self._allowance.at(self._clock()))
+        self._allowance.spend(len(chosen.calls))
+        self.tools.add(chosen)
+        self._write(chosen)
+        return len(chosen.calls)
 
     def _take(self) -> list[EndedCall]:
         waiting = self._waiting

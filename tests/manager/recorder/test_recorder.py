@@ -258,3 +258,14 @@ def test_two_programs_may_create_the_database_at_once(tmp_path: Path) -> None:
     for database in opened:
         assert database.execute("SELECT count(*) FROM calls").fetchone() == (0,)
         database.close()
+
+
+def test_a_batch_that_cannot_be_encoded_is_lost_and_the_next_is_not(tmp_path: Path) -> None:
+    one = recorder(tmp_path)
+    origin, *others = ended()
+    one.record((origin, "no time", *others[1:]))  # type: ignore[arg-type]  what a fault of ours might bring
+    one.flush()
+    one.record(ended("next"))
+    one.flush()
+    assert [call.tool for call in all_calls(tmp_path)] == ["next"]
+    assert (one.lost, one.problem) == (1, None)

@@ -64,9 +64,12 @@ class LocalTools:
             return await self._run(arguments)
         measure = MEASUREMENTS[name.removeprefix(PREFIX)]
         try:
-            return _outcome(await asyncio.to_thread(measure, arguments, self._workspace))
+            async with asyncio.timeout(self._default_s):  # a disk that hangs holds its thread, not the agent
+                return _outcome(await asyncio.to_thread(measure, arguments, self._workspace))
         except NotMeasured as problem:
             return _outcome(f"Error: {problem}", is_error=True)
+        except TimeoutError:
+            return _outcome(f"Error: nothing was measured within {self._default_s:g} s", is_error=True)
 
     def state(self) -> SourceState:
         """See `ToolSource`."""

@@ -232,10 +232,16 @@ class ToolClient:
             else:
                 waiting.set_result(reply.get("result"))
         elif reply.get("method") == names.TOOLS_CHANGED:
-            for handler in list(self._listeners.values()):
-                handler()
+            self._tell_change()
         elif "method" not in reply:
             self.dropped += 1
+
+    def _tell_change(self) -> None:
+        for handler in list(self._listeners.values()):
+            try:
+                handler()
+            except Exception as error:  # noqa: BLE001  a program's handler must not end the connection
+                self._on_state(f"a handler of list changes failed: {error or type(error).__name__}")
 
     def _lose(self, code: int | None) -> None:
         """All waiting requests fail at once; new ones wait for the next connection."""

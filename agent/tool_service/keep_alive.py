@@ -7,7 +7,6 @@ from typing import Final, Protocol
 
 PING_S: Final = 30.0
 PONG_S: Final = 5.0
-LOST: Final = 1006
 
 
 class Pingable(Protocol):

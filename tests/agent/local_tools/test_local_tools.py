@@ -178,3 +178,8 @@ async def test_commands_that_may_become_root_do_not_run(tmp_path: Path, command:
     assert text_of(outcome).startswith("root commands are off: ")
     assert 'sudo = "askpass"' in text_of(outcome)
     assert (person.prompts, (tmp_path / "ran").exists()) == ([], False)
+
+
+async def test_a_measurement_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+    outcome = await call(tools_of(tmp_path, tool_s=0.01), "cpu_usage")
+    assert (text_of(outcome), outcome.is_error) == ("Error: nothing was measured within 0.01 s", True)

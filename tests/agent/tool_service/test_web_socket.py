@@ -365,3 +365,20 @@ async def test_a_token_that_is_no_text_is_refused_like_any_wrong_one(served: Ser
     assert b" 401 " in await reader.readline()
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_handler_that_fails_does_not_end_the_connection(
+    served: Serving, service: ToolService
+) -> None:
+    told: list[str] = []
+
+    def failing() -> None:
+        raise ValueError("no handler")
+
+    async with ToolClient(served.address, token=served.token, call_s=5, on_state=told.append) as client:
+        await client.list_tools()
+        client.on_tool_list_changed(failing)
+        service.register_tool({"name": "new", "inputSchema": OBJECT}, lambda _: "x")
+        assert len(await client.list_tools()) == 3
+        assert (await client.call_tool("new"))["content"][0]["text"] == "x"
+    assert "a handler of list changes failed: no handler" in told

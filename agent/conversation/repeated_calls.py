@@ -8,11 +8,21 @@ from typing import Final
 import msgspec
 
 from agent.messages import Call, Result
+from protocol.errors import Reason
 
 MOST: Final = 3
 """Repeats in a turn that end it."""
-PASSING: Final = frozenset({47102, 47103, 47104, 47105, 47109})
-"""Codes of refusals whose reason passes (`protocol/errors.py`): such a call may be repeated."""
+PASSING: Final = frozenset(
+    reason.code
+    for reason in (
+        Reason.WORKSPACE_SERVER_OFFLINE,
+        Reason.WORKSPACE_SERVER_DIED,
+        Reason.CALL_TIMED_OUT,
+        Reason.OVERLOADED,
+        Reason.SOURCE_UNAVAILABLE,
+    )
+)
+"""Codes of refusals whose reason passes: such a call may be repeated."""
 
 
 class RepeatedCalls:

@@ -25,11 +25,6 @@ class Allowances:
         """Whether a call was allowed before; `exactly`: only if this very call was."""
         return (tool, _canonical(arguments)) in self._exact or (not exactly and tool in self._tools)
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self._tools.clear()
-        self._exact.clear()
-
 
 def _canonical(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, sort_keys=True, default=str)

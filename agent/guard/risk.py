@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.messages import Tool
-from agent.shell.programs import programs_in
+from agent.shell.programs import FIND_DELETE, programs_in
 
 SHELL_TOOL: Final = "os_assistant_run_shell_command"
 """The agent's own tool for commands; nobody but the person lets it run."""
@@ -15,6 +15,7 @@ DANGEROUS: Final = frozenset(
     {
         "rm", "dd", "mkfs", "fdisk", "reboot", "shutdown", "chmod", "chown",
         "rmdir", "shred", "wipefs", "sfdisk", "cfdisk", "gdisk", "parted", "mkswap", "poweroff", "halt",
+        FIND_DELETE,
     }
 )  # fmt: skip
 _MAKE_FILE_SYSTEM: Final = "mkfs."

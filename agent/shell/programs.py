@@ -14,6 +14,8 @@ MAX_DEPTH: Final = 8
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "tcsh", "csh"})
 MAX_STEPS: Final = 20_000
 """Words that are looked at; a text that needs more counts as undecidable."""
+FIND_DELETE: Final = "find -delete"
+"""Stands among the names for a `find` that deletes what it finds itself."""
 _STEP_CHARACTERS: Final = 16
 """Characters to parse that count as one word, as each text may be reached in many ways."""
 _EVALUATE: Final = frozenset({"eval", "trap", "source", "."})
@@ -94,6 +96,8 @@ class _Search:
             return
         name = program.rpartition("/")[2]
         self.names.add(name)
+        if name == "find" and "-delete" in words:
+            self.names.add(FIND_DELETE)
         if name in SHELLS:
             self._shell(words[1:], depth)
         elif name in _EVALUATE:

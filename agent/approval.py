@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from agent.messages import Call, Tool
+
+DENIED: Final = "User denied execution"
+"""What the model is told of a call that the person did not allow."""
 
 
 class Verdict(StrEnum):

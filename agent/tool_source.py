@@ -24,6 +24,13 @@ class Outcome:
     delivered: bool = True
 
 
+def text_outcome(
+    text: str, *, is_error: bool = False, code: int | None = None, delivered: bool = True
+) -> Outcome:
+    """An outcome of one block of text."""
+    return Outcome(({"type": "text", "text": text},), is_error, code, delivered=delivered)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceState:
     """How a source is: `ready`, `starting` or `unavailable`, and for a person why and what to do."""

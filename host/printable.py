@@ -29,6 +29,19 @@ def printable(text: object, *, lines: bool = False, width: int = 0) -> str:
     return f"{text} … ({excess} more characters)" if excess > 0 else text
 
 
+def printable_lines(text: object, *, most: int, width: int) -> list[str]:
+    """The lines of `text`, each of them `printable`, with a note of how many were left out.
+
+    Args:
+        text: any object; converted by `str`.
+        most: lines that are kept.
+        width: characters that are kept of each line.
+    """
+    lines = str(text).split("\n")
+    shown = [printable(line, width=width) for line in lines[:most]]
+    return shown if len(lines) <= most else [*shown, f"… ({len(lines) - most} more lines)"]
+
+
 def _shows(one: str) -> bool:
     return one.isprintable() and one not in _BLANK and not "\ufe00" <= one <= "\ufe0f"
 

@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from agent.approval import Decision, Guard, Verdict
+from agent.approval import DENIED, Decision, Guard, Verdict
 from agent.conversation.repeated_calls import RepeatedCalls
 from agent.conversation.result_text import cut_text, result_text
 from agent.conversation.toolbox import Found, NotFound, Toolbox
 from agent.interaction import Box, Interaction
 from agent.messages import Call, Result
-from agent.tool_source import Outcome, limits_calls
+from agent.tool_source import Outcome, limits_calls, text_outcome
 from protocol.errors import Reason
 
-DENIED: Final = "User denied execution"
 NO_SOURCES: Final = "Error: No MCP client configured"
 _SHOWN_LINES: Final = 20
 
@@ -108,9 +107,9 @@ class CallRunner:
                 f"Error: Tool call failed: no result within {seconds:g} s. "
                 "Next step: ask for less in one call, or raise tool_s in [agent]"
             )
-            return _failed(text, Reason.CALL_TIMED_OUT.code)
+            return text_outcome(text, is_error=True, code=Reason.CALL_TIMED_OUT.code)
         except Exception as error:  # noqa: BLE001  whatever fails in a source is the result of that call only
-            return _failed(f"Error: Tool call failed: {error or type(error).__name__}")
+            return text_outcome(f"Error: Tool call failed: {error or type(error).__name__}", is_error=True)
 
     def _result(self, call: Call, outcome: Outcome, most: int) -> Result:
         text = result_text(outcome.content, outcome.structured)
@@ -130,7 +129,3 @@ class CallRunner:
 
 def _error(call: Call, text: str) -> Result:
     return Result(call.id, call.name, text, is_error=True)
-
-
-def _failed(text: str, code: int | None = None) -> Outcome:
-    return Outcome(({"type": "text", "text": text},), is_error=True, code=code)

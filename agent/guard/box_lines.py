@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from host.printable import printable
+from host.printable import printable, printable_lines
 
 MAX_INPUTS: Final = 2_000
 """Characters of the arguments that are shown; the count of the others is."""
@@ -34,7 +34,4 @@ def is_cut(arguments: Mapping[str, Any]) -> bool:
 
 def question_lines(question: str) -> list[str]:
     """The lines of a server's own question."""
-    lines = question.split("\n")
-    shown = [printable(line, width=_MAX_LINE) for line in lines[:_MAX_QUESTION_LINES]]
-    left = len(lines) - len(shown)
-    return [*shown, f"… ({left} more lines)"] if left else shown
+    return printable_lines(question, most=_MAX_QUESTION_LINES, width=_MAX_LINE)

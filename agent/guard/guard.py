@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from agent.approval import Decision, Verdict
+from agent.approval import DENIED, Decision, Verdict
 from agent.call_arguments import read_arguments
 from agent.guard.allowances import Allowances
 from agent.guard.audit import Audit
@@ -19,8 +19,7 @@ from agent.schema_check import InvalidSchema, problems_with
 from agent.settings.settings import AgentSettings
 from protocol import names
 
-DENIED: Final = "User denied execution"
-NOBODY: Final = "User denied execution: nobody can be asked here; allow the tool with --allow {}"
+NOBODY: Final = f"{DENIED}: nobody can be asked here; allow the tool with --allow {{}}"
 YES_PROMPT: Final = "Execute? ([y]/n): "
 NO_PROMPT: Final = "Execute? (y/[n]): "
 EDIT_PROMPT: Final = "Inputs as JSON: "

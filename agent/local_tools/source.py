@@ -18,7 +18,7 @@ from agent.local_tools.undumpable import undumpable
 from agent.messages import Tool
 from agent.schema_check import problems_with
 from agent.settings.settings import AgentSettings
-from agent.tool_source import Outcome, SourceState
+from agent.tool_source import Outcome, SourceState, text_outcome
 from host.redaction import mask
 
 DEFAULT_S: Final = 60.0
@@ -65,11 +65,11 @@ class LocalTools:
         measure = MEASUREMENTS[name.removeprefix(PREFIX)]
         try:
             async with asyncio.timeout(self._default_s):  # a disk that hangs holds its thread, not the agent
-                return _outcome(await asyncio.to_thread(measure, arguments, self._workspace))
+                return text_outcome(await asyncio.to_thread(measure, arguments, self._workspace))
         except NotMeasured as problem:
-            return _outcome(f"Error: {problem}", is_error=True)
+            return text_outcome(f"Error: {problem}", is_error=True)
         except TimeoutError:
-            return _outcome(f"Error: nothing was measured within {self._default_s:g} s", is_error=True)
+            return text_outcome(f"Error: nothing was measured within {self._default_s:g} s", is_error=True)
 
     def state(self) -> SourceState:
         """See `ToolSource`."""
@@ -105,12 +105,8 @@ class LocalTools:
 
 
 def _ended(end: CommandEnd, *secrets: str) -> Outcome:
-    return _outcome(mask(end.text, secrets), is_error=end.failed)
+    return text_outcome(mask(end.text, secrets), is_error=end.failed)
 
 
 def _not_run(text: str) -> Outcome:
-    return Outcome([{"type": "text", "text": text}], is_error=True, delivered=False)
-
-
-def _outcome(text: str, *, is_error: bool = False) -> Outcome:
-    return Outcome([{"type": "text", "text": text}], is_error)
+    return text_outcome(text, is_error=True, delivered=False)

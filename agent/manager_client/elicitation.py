@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from agent.interaction import Box, Interaction, Question, Tone
 from agent.manager_client.running_call import RunningCall
 from host.form_fields import Field, InvalidLine, fields
-from host.printable import printable
+from host.printable import printable, printable_lines
 
 MAX_FIELDS: Final = 50
 _MAX_LINES: Final = 200
@@ -138,10 +138,8 @@ def _asks(call: RunningCall | None) -> str:
 
 
 def _lines(text: object) -> list[str]:
-    """The lines of a message, each of them harmless; long ones are cut with their count."""
-    lines = str(text or "").split("\n")
-    shown = [printable(line, width=_LONGEST_LINE) for line in lines[:_MAX_LINES]]
-    return shown if len(lines) <= _MAX_LINES else [*shown, f"… ({len(lines) - _MAX_LINES} more lines)"]
+    """The lines of a message, each of them harmless."""
+    return printable_lines(text or "", most=_MAX_LINES, width=_LONGEST_LINE)
 
 
 def _browser(url: str) -> object:

@@ -9,7 +9,7 @@ import msgspec
 
 from agent.manager_client.failures import AnswerLost, Refused, Undelivered
 from agent.messages import Tool
-from agent.tool_source import Outcome
+from agent.tool_source import Outcome, text_outcome
 from protocol.errors import Reason
 
 
@@ -31,7 +31,7 @@ def outcome_of(response: Mapping[str, Any]) -> Outcome:
     listed = result.get("content")
     blocks = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     if not blocks and structured is not None:
-        blocks = [_text(msgspec.json.encode(structured).decode())]
+        blocks = [{"type": "text", "text": msgspec.json.encode(structured).decode()}]
     is_error = result.get("isError") is True
     error = structured.get("error") if is_error and isinstance(structured, Mapping) else None
     refusal = error if isinstance(error, Mapping) else {}
@@ -54,8 +54,8 @@ def error_outcome(error: Any) -> Outcome:
     if isinstance(details.get("nextStep"), str):
         text = f"{text}. Next step: {details['nextStep']}"
     code = members.get("code")
-    return Outcome(
-        [_text(text)],
+    return text_outcome(
+        text,
         is_error=True,
         code=code if isinstance(code, int) else None,
         delivered=details.get("delivered") != "no",
@@ -94,8 +94,4 @@ def tools_of(result: Mapping[str, Any]) -> Iterator[Tool]:
 
 def _failed(cause: str, step: str, code: int | None, *, delivered: bool = True) -> Outcome:
     text = f"Error: Tool call failed: {cause}. Next step: {step}"
-    return Outcome([_text(text)], is_error=True, code=code, delivered=delivered)
-
-
-def _text(text: str) -> Mapping[str, Any]:
-    return {"type": "text", "text": text}
+    return text_outcome(text, is_error=True, code=code, delivered=delivered)

@@ -215,8 +215,9 @@ class HttpProvider:
             form: Form = self.dialect.framing if request.stream else "whole"
             if form == "sse" and response.content_type == "application/json":
                 form = "whole"  # of a server that does not stream
-            async for event in self._events(request, response, form, clock, failures):
-                yield event
+            async with aclosing(self._events(request, response, form, clock, failures)) as events:
+                async for event in events:
+                    yield event
 
     async def _events(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from host.printable import printable
+from host.printable import printable, printable_lines
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,9 @@ def test_control_characters_of_terminals_are_escaped(text: object, shown: str) -
 
 def test_line_breaks_are_kept_on_request() -> None:
     assert printable("a\n\tb\r\x1b", lines=True) == "a\n\tb\\r\\x1b"
+
+
+def test_lines_are_escaped_one_by_one_and_counted_where_cut() -> None:
+    shown = printable_lines("a\x1b\nbcd\ne\nf", most=2, width=2)
+    assert shown == ["a\\x1b", "bc … (1 more characters)", "… (2 more lines)"]
+    assert printable_lines("a\nb", most=2, width=2) == ["a", "b"]

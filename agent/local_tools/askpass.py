@@ -11,13 +11,13 @@ import os
 import shlex
 import shutil
 import socket
-import struct
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from host.peer_uid import unix_peer_pid, unix_peer_uid
 from host.private_folder import PrivateFolder, temporary_folder
 
 SOCKET: Final = "askpass.sock"
@@ -85,9 +85,9 @@ class AskpassChannel:
 
     async def _may_ask(self, writer: asyncio.StreamWriter) -> bool:
         peer = writer.get_extra_info("socket")
-        pid, uid = _peer(peer)
-        if uid != os.geteuid():
+        if unix_peer_uid(peer) != os.geteuid():
             return False
+        pid = unix_peer_pid(peer)
         if pid is None:
             return True  # the folder alone protects it, where the system does not name the process
         async with asyncio.timeout(_ANSWER_S):
@@ -151,12 +151,3 @@ def _write(path: Path, line: str) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
     with os.fdopen(descriptor, "w") as file:
         file.write(f"#!/bin/sh\n{line}\n")
-
-
-def _peer(connection: socket.socket) -> tuple[int | None, int]:
-    """The process id and the user id at the other end."""
-    if sys.platform == "linux":
-        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        pid, uid, _ = struct.unpack("3i", raw)
-        return pid, uid
-    return None, os.geteuid()

@@ -13,13 +13,12 @@ from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from manager.budgets import MAX_HANGING_LOOKUPS, MAX_RUNNING_LOOKUPS
+
 DEADLINE_S: Final = 2.0
 """How long a caller waits for the disk."""
 SLOW_S: Final = 0.25
 """A look-up that takes longer no longer counts as running, but as hanging: the next one begins."""
-MAX_RUNNING: Final = 32
-MAX_HANGING: Final = 128
-"""Together they keep the wait for a thread at 1 s when all hang: 128 / 32 x 0.25 s."""
 MAX_REMEMBERED: Final = 4096
 
 _Answer = TypeVar("_Answer")
@@ -38,7 +37,7 @@ class _Lane:
     """A share of the threads: at most so many that run, and so many that hang."""
 
     def __init__(self, max_hanging: int) -> None:
-        self._turn = asyncio.Semaphore(MAX_RUNNING)
+        self._turn = asyncio.Semaphore(MAX_RUNNING_LOOKUPS)
         self._hanging = 0
         self._max_hanging = max_hanging
 
@@ -66,7 +65,7 @@ class DiskLookups:
     use. Belongs to one event loop; needs no closing.
     """
 
-    def __init__(self, *, deadline_s: float = DEADLINE_S, max_hanging: int = MAX_HANGING) -> None:
+    def __init__(self, *, deadline_s: float = DEADLINE_S, max_hanging: int = MAX_HANGING_LOOKUPS) -> None:
         self._deadline_s = deadline_s
         self._known, self._unknown = _Lane(max_hanging), _Lane(max_hanging)
         self._quick: set[Hashable] = set()

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from manager.disk_lookups import DEADLINE_S, MAX_HANGING, DiskLookups, NoAnswer
+from manager.budgets import MAX_HANGING_LOOKUPS
+from manager.disk_lookups import DEADLINE_S, DiskLookups, NoAnswer
 from manager.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity, Mark
 
 _Answer = TypeVar("_Answer")
@@ -142,7 +143,7 @@ def _mark(entry: os.DirEntry[str]) -> Mark | None:
 class FolderExaminer:
     """`examine` and its siblings for the event loop: in threads, with a deadline (`disk_lookups.py`)."""
 
-    def __init__(self, *, deadline_s: float = DEADLINE_S, max_hanging: int = MAX_HANGING) -> None:
+    def __init__(self, *, deadline_s: float = DEADLINE_S, max_hanging: int = MAX_HANGING_LOOKUPS) -> None:
         self._lookups = DiskLookups(deadline_s=deadline_s, max_hanging=max_hanging)
 
     async def examine(self, paths: Sequence[str]) -> FolderFacts | CwdProblem:

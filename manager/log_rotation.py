@@ -15,10 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from manager.budgets import MAX_LOG_BYTES
 from manager.log import logger
 
-LIMIT: Final = 4 * 1024 * 1024
-"""Bytes; two files of a log together are hardly ever longer than twice this."""
 _PIECE: Final = 256 * 1024
 FLOOD_S: Final = 60.0
 """A log that reaches the limit twice within this time is flooded."""
@@ -39,7 +38,7 @@ class LogRotation:
             with suppress(OSError):
                 status = log.lstat()
                 is_log = stat.S_ISREG(status.st_mode) and not log.name.endswith(".old.log")
-                if is_log and status.st_size > LIMIT:
+                if is_log and status.st_size > MAX_LOG_BYTES:
                     self._rotate(log)
 
     def _rotate(self, log: Path) -> None:
@@ -53,5 +52,5 @@ class LogRotation:
         last, self._rotated_at[log] = self._rotated_at.get(log), self._now()
         if last is not None and self._now() - last < FLOOD_S and log not in self._flooded:
             self._flooded.add(log)
-            why = f"more than {LIMIT // 2**20} MiB a minute; only the newest lines are kept"
+            why = f"more than {MAX_LOG_BYTES // 2**20} MiB a minute; only the newest lines are kept"
             logger().warning("log.flooded", file=str(log), why=why)

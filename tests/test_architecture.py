@@ -52,7 +52,7 @@ LAYERS = (
     ("manager.filesystem", "manager.lock", "manager.log_file", "manager.log_rotation", "manager.port", "manager.replacement",
      "manager.recorder", "manager.state_file"),
     ("manager.disk_lookups",),
-    ("manager.blocked_loop", "manager.client_overrides", "manager.documentation", "manager.exit_codes", "manager.folder",
+    ("manager.blocked_loop", "manager.budgets", "manager.client_overrides", "manager.documentation", "manager.exit_codes", "manager.folder",
      "manager.installation", "manager.late_modules", "manager.log", "manager.paths", "manager.runtime_tuning",
      "manager.settings", "manager.systemd"),
 )  # fmt: skip

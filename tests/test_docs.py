@@ -8,23 +8,19 @@ import tomllib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import manager
 from http_server import head_reader
-from manager import disk_lookups, log_rotation
+from manager import budgets as manager_budgets
 from manager.paths import Paths
-from manager.route_cache import route_cache
-from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.state.lifecycle import TRANSITIONS, Event, State
-from manager.sessions import replay
 from manager.settings import _PLACES, ENV_PREFIX, FIELDS
-from manager.upstream import header_cache
 from protocol.errors import Reason
-from workspace_server.sources.mcp.stdio import processes
-from workspace_server.sources.scripts import slots
+from workspace_server import budgets as server_budgets
 
 ROOT = Path(manager.__file__).parents[1]
 HOUSES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
@@ -110,19 +106,25 @@ def test_every_folder_variable_is_listed_and_moves_its_folder(tmp_path: Path) ->
 
 MIB = 1024 * 1024
 FIXED_LIMITS = {
-    "head of a request": AdmissionRules.for_ports([]).head_cap,
-    "events kept for a session that reconnects": replay.MAX_BYTES,
-    "events kept for all sessions": replay.MAX_ALL_BYTES,
+    "head of a request": manager_budgets.MAX_REQUEST_HEAD,
+    "events kept for a session that reconnects": manager_budgets.MAX_SESSION_EVENT_BYTES,
+    "number of events kept for a session that reconnects": manager_budgets.MAX_SESSION_EVENTS,
+    "events kept for all sessions": manager_budgets.MAX_ALL_EVENT_BYTES,
     "request heads remembered, so that equal ones are not parsed again, in each of two caches": (
         head_reader.MAX_CACHED_HEADS
     ),
-    "calls remembered, so that one like them is sent at once": route_cache.MAX_ROUTES,
-    "heads of answers remembered": header_cache.MAX_HEADS,
-    "look-ups of folders that run": disk_lookups.MAX_RUNNING,
-    "look-ups of folders that hang": disk_lookups.MAX_HANGING,
-    "scripts running in a project": slots.RUNNING,
-    "processes of one stdio server, where each session has its own": processes.MAX_SESSIONS,
-    "one log file": log_rotation.LIMIT,
+    "calls remembered, so that one like them is sent at once": manager_budgets.MAX_ROUTES,
+    "heads of answers remembered": manager_budgets.MAX_ANSWER_HEADS,
+    "look-ups of folders that run": manager_budgets.MAX_RUNNING_LOOKUPS,
+    "look-ups of folders that hang": manager_budgets.MAX_HANGING_LOOKUPS,
+    "calls that wait to be recorded": manager_budgets.MAX_UNRECORDED_CALLS,
+    "file of writes that the state did not take": manager_budgets.MAX_UNSAVED_BYTES,
+    "freed memory kept for the next large requests": manager_budgets.MAX_FREED_BYTES,
+    "scripts running in a project": server_budgets.MAX_SCRIPTS,
+    "processes of one stdio server, where each session has its own": server_budgets.MAX_SESSION_PROCESSES,
+    "calls in a project that wait for their users": server_budgets.MAX_SUSPENDED_CALLS,
+    "tasks in a project": server_budgets.MAX_TASKS,
+    "one log file": manager_budgets.MAX_LOG_BYTES,
 }
 """The limits that no setting changes."""
 UNITS = {"KiB": 1024, "MiB": MIB, "s": 1, "min": 60, "": 1}
@@ -141,6 +143,13 @@ def test_the_table_of_limits_has_the_values_that_hold() -> None:
     assert {limit for limit, row in rows.items() if row["set by"] == "fixed"} == set(FIXED_LIMITS)
     everything = {name for name in FIELDS if name.endswith("_limit") or name in TIME_LIMITS}
     assert {row["set by"] for row in rows.values()} - {"fixed"} == everything
+
+
+@pytest.mark.parametrize("budgets", [manager_budgets, server_budgets])
+def test_every_budget_is_in_the_table_of_limits(budgets: ModuleType) -> None:
+    alias = {manager_budgets: "manager_budgets", server_budgets: "server_budgets"}[budgets]
+    listed = set(re.findall(rf"\b{alias}\.(MAX_[A-Z_]+)", Path(__file__).read_text("utf-8")))
+    assert listed == {name for name in vars(budgets) if name.startswith("MAX_")}
 
 
 # -- errors -----------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import msgspec
 
 from host.disk_errors import worded
 from host.private_files import UnsafePathError
+from manager.budgets import MAX_UNRECORDED_CALLS
 from manager.log import logger
 from manager.recorder import retention
 from manager.recorder.content_rules import ActiveProjects, Deadlines, read_rules
@@ -36,8 +37,6 @@ SWEEP_CALLS: Final = 20_000
 """Calls after which its size is looked at in any case."""
 REOPEN_S: Final = 5.0
 """Seconds between two attempts to open a database that could not be opened."""
-MOST_WAITING: Final = 50_000
-"""Calls that wait to be written; when a disk hangs, the oldest are lost."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -81,7 +80,7 @@ class Recorder:
         self._path = path
         self._limits = limits
         self._wall, self._clock = wall, now
-        self._waiting: deque[EndedCall] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[EndedCall] = deque(maxlen=MAX_UNRECORDED_CALLS)
         self.record: Callable[[EndedCall], None] = self._waiting.append
         self.contents = ActiveProjects()
         self.problem: str | None = None
@@ -149,7 +148,7 @@ class Recorder:
 
     def _take(self) -> list[EndedCall]:
         waiting = self._waiting
-        if len(waiting) == MOST_WAITING:
+        if len(waiting) == MAX_UNRECORDED_CALLS:
             logger().warning("recorder.behind", why="the disk is slow: some calls are not recorded")
         return [waiting.popleft() for _ in range(len(waiting))]
 

@@ -17,6 +17,7 @@ from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import claims_of, exchange_of
 from manager.answers.upstream_request import upstream_request
 from manager.answers.workspace_lookup import look_up_cached
+from manager.budgets import MAX_ROUTES
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.forwarding.open_requests import OpenRequests
@@ -42,8 +43,6 @@ MAX_GROUPS: Final = 1024
 """Route groups and request lines that are kept; when full, all are dropped."""
 LONGEST_LINE: Final = 512
 """Longest request line that is remembered, in bytes."""
-MAX_ROUTES: Final = 4096
-"""Routes after which all are dropped; each keeps the call that it was made from."""
 
 
 class Host(Protocol):

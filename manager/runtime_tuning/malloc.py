@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-KEPT: Final = 8 * 1024 * 1024
-"""Bytes of freed memory that glibc keeps."""
+from manager.budgets import MAX_FREED_BYTES
+
 LARGEST: Final = 4 * 1024 * 1024
 """Largest piece, in bytes, that is taken from that memory."""
 LOOK_S: Final = 5.0
@@ -28,7 +28,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
 def keep_freed_memory() -> bool:
     """Keep freed memory from now on; done once. False where there is no glibc."""
     mallopt = _function("mallopt")
-    return mallopt is not None and bool(mallopt(_TRIM_THRESHOLD, KEPT) and mallopt(_MMAP_THRESHOLD, LARGEST))
+    if mallopt is None:
+        return False
+    return bool(mallopt(_TRIM_THRESHOLD, MAX_FREED_BYTES) and mallopt(_MMAP_THRESHOLD, LARGEST))
 
 
 def return_freed_memory() -> bool:
@@ -47,7 +49,7 @@ def resident_bytes() -> int:
 
 
 class FreedMemory:
-    """Returns freed memory when the process has grown by `KEPT` and holds no large body any more.
+    """Returns freed memory when the process has grown by `MAX_FREED_BYTES` and holds no large body any more.
 
     Args:
         in_use: the bytes of large bodies that are held.
@@ -70,7 +72,7 @@ class FreedMemory:
         resident = self._resident()
         if self._least is None or resident < self._least:
             self._least = resident
-        elif resident - self._least >= KEPT and not self._in_use():
+        elif resident - self._least >= MAX_FREED_BYTES and not self._in_use():
             self._trim()
             self._least = self._resident()
 

@@ -10,10 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-MAX_EVENTS: Final = 256
-MAX_BYTES: Final = 1024 * 1024
-"""Limits on the events and bytes kept for one session."""
-MAX_ALL_BYTES: Final = 64 * 1024 * 1024
+from manager.budgets import MAX_ALL_EVENT_BYTES, MAX_SESSION_EVENT_BYTES, MAX_SESSION_EVENTS
+
 MAX_AGE_S: Final = 300.0
 
 
@@ -54,8 +52,8 @@ class Replay:
         self.size = 0
 
     def keep(self, session: str, origin: Origin, number: int, event: bytes) -> None:
-        """Buffer an event, unless it exceeds `MAX_BYTES`, and drop the oldest beyond the limits."""
-        if len(event) > MAX_BYTES:
+        """Buffer an event, unless it exceeds the session's bytes, and drop the oldest beyond the limits."""
+        if len(event) > MAX_SESSION_EVENT_BYTES:
             origin.lost = number
             return
         buffer = self._by_session.setdefault(session, _SessionBuffer())
@@ -64,9 +62,9 @@ class Replay:
         origin.kept += 1
         buffer.size += len(event)
         self.size += len(event)
-        while len(buffer.events) > MAX_EVENTS or buffer.size > MAX_BYTES:
+        while len(buffer.events) > MAX_SESSION_EVENTS or buffer.size > MAX_SESSION_EVENT_BYTES:
             self._drop_oldest(buffer)
-        while self.size > MAX_ALL_BYTES:
+        while self.size > MAX_ALL_EVENT_BYTES:
             least_recent, buffer = next(iter(self._by_session.items()))
             self._drop_oldest(buffer)
             if not buffer.events:

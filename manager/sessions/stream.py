@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from manager.budgets import MAX_SESSION_EVENT_BYTES
 from manager.sessions.event_ids import EventId
-from manager.sessions.replay import MAX_BYTES, Replay
+from manager.sessions.replay import Replay
 from protocol import sse
 from protocol.errors import Reason, Refusal
 from protocol.versions import numbers_events, primes_streams
@@ -160,7 +161,8 @@ class Stream:
         self.sent += 1
         event = self._numbered(data)
         if numbers_events(self._revision):
-            kept = event if len(event) <= MAX_BYTES or not answers else self._numbered(self._too_large())
+            fits = len(event) <= MAX_SESSION_EVENT_BYTES or not answers
+            kept = event if fits else self._numbered(self._too_large())
             self._replay.keep(self._session, self, self.sent, kept)
         return event
 

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from host import private_files
+from manager.budgets import MAX_UNSAVED_BYTES
 from manager.log import logger
 
 Row = tuple[Any, ...]
-LIMIT: Final = 64 * 1024 * 1024
-"""The largest file that is read, in bytes; ten thousand sessions take about 5 MB."""
 
 
 class UnsavedWrites:
@@ -39,7 +38,7 @@ class UnsavedWrites:
     def load(self) -> None:
         """Add the writes that a previous manager kept. A file that cannot be used is logged and ignored."""
         try:
-            content = private_files.read(self._path, LIMIT)
+            content = private_files.read(self._path, MAX_UNSAVED_BYTES)
             kept = [] if content is None else msgspec.msgpack.decode(content, type=list[tuple[str, Row]])
         except (OSError, private_files.UnsafePathError, msgspec.MsgspecError) as error:
             logger().error("state.unsaved_lost", why=str(error), file=str(self._path))

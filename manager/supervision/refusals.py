@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from manager.budgets import MAX_HANGING_LOOKUPS
 from manager.folder import CwdProblem, CwdProblemKind
 from protocol import names
 from protocol.errors import Reason, Refusal
@@ -36,7 +37,10 @@ def refused_cwd(problem: CwdProblem, text: str) -> Refusal:
     shown = (text if len(text) <= 200 else text[:200] + "…").encode("utf-8", "replace").decode()
     details = {"problem": problem.kind.value, "cwd": shown}
     if problem.kind is CwdProblemKind.BUSY:
-        message = f"too many folders on this machine do not answer, so {shown} could not be looked up"
+        message = (
+            "too many folders on this machine do not answer "
+            f"({MAX_HANGING_LOOKUPS} look-ups, fixed limit), so {shown} could not be looked up"
+        )
         return Refusal(
             Reason.OVERLOADED, message, delivered="no", retry_after_ms=BUSY_RETRY_MS, details=details
         )

@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from manager.budgets import MAX_ANSWER_HEADS
 from manager.upstream.response import ResponseHead
 
-MAX_HEADS: Final = 256
 LONGEST: Final = 2048
 """Most bytes of a cached head."""
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})(?=\r\n)")
@@ -60,7 +60,7 @@ def remember(data: bytes, head: ResponseHead) -> None:
     expected = [head.content_length] if head.content_length is not None else []
     if [int(one) for one in found] != expected or end < len(_END) or not data.startswith(b"HTTP/1.1 "):
         return
-    if len(_heads) >= MAX_HEADS:
+    if len(_heads) >= MAX_ANSWER_HEADS:
         _heads.clear()
     _heads[_LENGTH.sub(_without_digits, data[:end], count=1)] = head
 

@@ -15,7 +15,7 @@ from support.processes.logging_state import restored_logging
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_rotation, "LIMIT", 10)
+    monkeypatch.setattr(log_rotation, "MAX_LOG_BYTES", 10)
 
 
 @pytest.fixture

@@ -18,13 +18,12 @@ from msgspec.structs import replace
 from protocol import inbound, input_requests, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.internal import request_state
+from workspace_server.budgets import MAX_SUSPENDED_CALLS
 from workspace_server.call_context import CallContext
 from workspace_server.calls.request_state import OPEN_URL, REPEAT, SUSPENDED, RequestStates, StateBinding
 from workspace_server.calls.suspended_call import SuspendedCall, Work
 from workspace_server.tool import CallOutcome, RpcError
 
-MAX_SUSPENDED: Final = 64
-"""Calls that can wait for their clients at the same time."""
 URL_REQUIRED: Final = -32042
 """Error code of MCP 2025-11-25: the call works after the user has opened a page."""
 _URL_ELICITATION: Final[Mapping[str, Any]] = {"elicitation": {"url": {}}}
@@ -46,7 +45,7 @@ class SuspendedCalls:
     """
 
     def __init__(
-        self, states: RequestStates, *, wall: Callable[[], float] = time.time, most: int = MAX_SUSPENDED
+        self, states: RequestStates, *, wall: Callable[[], float] = time.time, most: int = MAX_SUSPENDED_CALLS
     ) -> None:
         self._states = states
         self._wall = wall
@@ -115,7 +114,7 @@ class SuspendedCalls:
     async def _suspend(self, suspended: SuspendedCall, binding: StateBinding) -> CallOutcome:
         if len(self._waiting) >= self._most:
             await suspended.cancel()
-            text = f"{self._most} calls of this workspace wait for answers of their users already"
+            text = f"{self._most} calls of this workspace wait for their users already (fixed limit)"
             return Refusal(Reason.OVERLOADED, text, "answer or cancel some of them", delivered="unknown")
         timer = asyncio.get_running_loop().call_later(self._states.ttl_s, self._expire, suspended)
         self._waiting[suspended.id] = suspended, timer  # reserves the place before anything is awaited

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
+from workspace_server.budgets import MAX_TASKS
 from workspace_server.tasks.record import Record
 from workspace_server.tasks.running_task import RunningTask
-
-MAX_TASKS: Final = 256
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from typing import Final
 from http_server.framing import refuse_framing
 from http_server.head import RequestHead
 from http_server.refusal import AdmissionRefusal, body_too_large
+from manager.budgets import MAX_REQUEST_HEAD
 from manager.routing.json.scan import check_json
 from protocol import jsonrpc
 from protocol.errors import Reason
@@ -73,7 +74,7 @@ class AdmissionRules:
     hosts: frozenset[bytes]
     origins: frozenset[bytes]
     body_cap: int = 16 * 1024 * 1024
-    head_cap: int = 16 * 1024
+    head_cap: int = MAX_REQUEST_HEAD
     field_cap: int = 100
 
     @classmethod

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manager.budgets import MAX_ALL_EVENT_BYTES, MAX_SESSION_EVENT_BYTES, MAX_SESSION_EVENTS
 from manager.sessions import replay
-from manager.sessions.replay import MAX_AGE_S, MAX_ALL_BYTES, MAX_BYTES, MAX_EVENTS, Replay
+from manager.sessions.replay import MAX_AGE_S, Replay
 from support.clock import ManualClock
 
 
@@ -33,13 +34,13 @@ def test_only_later_events_of_the_same_stream_are_replayed() -> None:
 
 def test_the_number_of_events_of_a_session_is_limited() -> None:
     kept, origin = Replay(ManualClock()), Origin()
-    for number in range(1, MAX_EVENTS + 11):
+    for number in range(1, MAX_SESSION_EVENTS + 11):
         kept.keep("s", origin, number, b"x")
-    assert len(kept.after("s", origin, 0)) == origin.kept == MAX_EVENTS
+    assert len(kept.after("s", origin, 0)) == origin.kept == MAX_SESSION_EVENTS
     assert origin.lost == 10
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, MAX_BYTES + 10)), max_size=60))
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, MAX_SESSION_EVENT_BYTES + 10)), max_size=60))
 def test_the_bytes_of_a_session_are_limited(events: list[tuple[str, int]]) -> None:
     """1 MiB a session, whatever the sizes; the newest that fits is always here."""
     kept, numbers = Replay(ManualClock()), count(1)
@@ -48,15 +49,15 @@ def test_the_bytes_of_a_session_are_limited(events: list[tuple[str, int]]) -> No
         number = next(numbers)
         kept.keep(session, origins[session], number, bytes(size))
         here = kept.after(session, origins[session], 0)
-        assert sum(map(len, here)) <= MAX_BYTES
-        assert bool(kept.after(session, origins[session], number - 1)) is (size <= MAX_BYTES)
+        assert sum(map(len, here)) <= MAX_SESSION_EVENT_BYTES
+        assert bool(kept.after(session, origins[session], number - 1)) is (size <= MAX_SESSION_EVENT_BYTES)
         assert origins[session].kept == len(here)
     assert kept.size == sum(len(one) for name in "abc" for one in kept.after(name, origins[name], 0))
 
 
 def test_the_bytes_of_all_sessions_are_limited_dropping_the_idlest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "MAX_ALL_BYTES", 100)
-    assert MAX_ALL_BYTES > MAX_BYTES
+    monkeypatch.setattr(replay, "MAX_ALL_EVENT_BYTES", 100)
+    assert MAX_ALL_EVENT_BYTES > MAX_SESSION_EVENT_BYTES
     kept, origins = Replay(ManualClock()), {name: Origin() for name in "abc"}
     for name in ("a", "b", "a", "c"):
         kept.keep(name, origins[name], 1, bytes(30))

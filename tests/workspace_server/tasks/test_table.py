@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from workspace_server.budgets import MAX_TASKS
 from workspace_server.call_context import CallContext
-from workspace_server.tasks import table as tables
 from workspace_server.tasks.record import Record
 from workspace_server.tasks.running_task import RunningTask
 from workspace_server.tasks.table import Table
@@ -32,7 +32,7 @@ async def test_task_that_runs_is_not_forgotten_whatever_the_time() -> None:
 
 def test_nothing_but_time_makes_room() -> None:
     table = Table()
-    for number in range(tables.MAX_TASKS):
+    for number in range(MAX_TASKS):
         assert not table.is_full
         table.add(record(f"k{number}"), now=0.0, left_s=60.0 + number)
     assert table.is_full

@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from typing import Final
 
 from protocol.errors import Reason, Refusal
+from workspace_server.budgets import MAX_SCRIPTS
 
-RUNNING: Final = 8
 WAIT_S: Final = 30.0
 
 
@@ -22,7 +22,7 @@ class Slots:
         wait_s: longest wait for a slot, in seconds.
     """
 
-    def __init__(self, running: int = RUNNING, wait_s: float = WAIT_S) -> None:
+    def __init__(self, running: int = MAX_SCRIPTS, wait_s: float = WAIT_S) -> None:
         self.limit = running
         self.running = 0
         self.waiting = 0
@@ -38,7 +38,7 @@ class Slots:
         """
         slots = _nested.get() or self
         if not await slots._wait_for_slot():
-            text = f"{slots.limit} scripts are running and none ended within {slots._wait_s:g} s"
+            text = f"{slots.limit} scripts run (fixed limit) and none ended within {slots._wait_s:g} s"
             yield Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=1000)
             return
         slots.running += 1

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from protocol.errors import Reason
+from workspace_server.budgets import MAX_SESSION_PROCESSES
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 
-MAX_SESSIONS: Final = 32
 IDLE_S: Final = 600.0
 
 MakeSupervisor = Callable[[], SessionSupervisor]
@@ -102,7 +102,7 @@ class ProcessPerSession:
     """A process for every client session. Idle ones are ended, the longest idle first if there are many."""
 
     def __init__(
-        self, make: MakeSupervisor, idle_s: float = IDLE_S, max_sessions: int = MAX_SESSIONS
+        self, make: MakeSupervisor, idle_s: float = IDLE_S, max_sessions: int = MAX_SESSION_PROCESSES
     ) -> None:
         self._make = make
         self._idle_s = idle_s
@@ -143,7 +143,7 @@ class ProcessPerSession:
         if len(self._processes) >= self._max_sessions:
             idle = [(one.idle_since, name) for name, one in self._processes.items() if not one.calls]
             if not idle:
-                text = f"{self._max_sessions} sessions use it at this moment"
+                text = f"{self._max_sessions} sessions use it at this moment (fixed limit)"
                 raise Unavailable(text, reason=Reason.OVERLOADED)
             self._end(min(idle)[1])
         process = self._processes[key] = _ClientProcess(self._make())

@@ -245,3 +245,4 @@ class Recorder:
                 contents_before=time_s - limits.contents_age_s,
             )
         retention.shrink(database, limits.size)
+        database.execute("PRAGMA shrink_memory")  # else its cache of pages stays: 2 MiB

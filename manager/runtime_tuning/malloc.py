@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,10 @@ from manager.budgets import MAX_FREED_BYTES
 LARGEST: Final = 4 * 1024 * 1024
 """Largest piece, in bytes, that is taken from that memory."""
 LOOK_S: Final = 5.0
+QUIET_S: Final = 0.1
+"""A process that uses less processor time between two looks is quiet: nobody waits for the trim."""
+_QUIET_GROWTH: Final = 1024 * 1024
+"""Bytes of growth that are worth a trim in a quiet process."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
 
@@ -49,10 +54,13 @@ def resident_bytes() -> int:
 
 
 class FreedMemory:
-    """Returns freed memory when the process has grown by `MAX_FREED_BYTES` and holds no large body any more.
+    """Returns freed memory when the process has grown and holds no large body any more.
+
+    It has grown enough by `MAX_FREED_BYTES` while it works, by `_QUIET_GROWTH` while it does next to nothing.
 
     Args:
         in_use: the bytes of large bodies that are held.
+        worked_s: the processor time that the process has used, in seconds.
     """
 
     def __init__(
@@ -60,19 +68,24 @@ class FreedMemory:
         in_use: Callable[[], int],
         resident: Callable[[], int] = resident_bytes,
         trim: Callable[[], object] = return_freed_memory,
+        worked_s: Callable[[], float] = time.process_time,
     ) -> None:
         self._in_use = in_use
         self._resident = resident
         self._trim = trim
+        self._worked_s = worked_s
+        self._worked_before = 0.0
         self._least: int | None = None
         """The memory that is surely used: the least since the last time that some was returned."""
 
     def look(self) -> None:
         """Return freed memory if it is worth while."""
-        resident = self._resident()
+        resident, worked = self._resident(), self._worked_s()
+        enough = _QUIET_GROWTH if worked - self._worked_before < QUIET_S else MAX_FREED_BYTES
+        self._worked_before = worked
         if self._least is None or resident < self._least:
             self._least = resident
-        elif resident - self._least >= MAX_FREED_BYTES and not self._in_use():
+        elif resident - self._least >= enough and not self._in_use():
             self._trim()
             self._least = self._resident()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -269,3 +270,28 @@ def test_a_batch_that_cannot_be_encoded_is_lost_and_the_next_is_not(tmp_path: Pa
     one.flush()
     assert [call.tool for call in all_calls(tmp_path)] == ["next"]
     assert (one.lost, one.problem) == (1, None)
+
+
+class _Mallinfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc: `uordblks` is what is given out."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc tells")
+def test_a_look_at_the_size_frees_the_pages_that_the_database_keeps(tmp_path: Path) -> None:
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = _Mallinfo
+    one = recorder(tmp_path)
+    for number in range(module.SWEEP_CALLS - 1):
+        one.record(ended(f"tool-{number % 50}", session=f"{number // 100:032}"))
+    one.flush()
+    kept = mallinfo().uordblks
+    one._next_sweep = 0.0
+    one.flush()
+    assert kept - mallinfo().uordblks > 1_000_000

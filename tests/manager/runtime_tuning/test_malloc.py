@@ -46,15 +46,19 @@ class Process:
         self.in_use = 0
         self.resident = self.used = 50 * MIB
         self.trims = 0
-        self.freed = malloc.FreedMemory(lambda: self.in_use, lambda: self.resident, self.trim)
+        self.worked_s = 0.0
+        self.freed = malloc.FreedMemory(
+            lambda: self.in_use, lambda: self.resident, self.trim, lambda: self.worked_s
+        )
 
     def trim(self) -> None:
         self.trims += 1
         self.resident = self.used
 
-    def grown_to(self, mib: int) -> int:
-        """How often memory was returned after the process has grown to so many MiB."""
+    def grown_to(self, mib: int, worked_s: float = 1.0) -> int:
+        """How often memory was returned after the process has worked and has grown to so many MiB."""
         self.resident = mib * MIB
+        self.worked_s += worked_s
         self.freed.look()
         return self.trims
 
@@ -78,3 +82,14 @@ def test_memory_that_is_used_is_not_looked_for_again() -> None:
     assert [process.grown_to(90) for _ in range(3)] == [1, 1, 1]
     assert process.grown_to(60) == 1
     assert process.grown_to(70) == 2, "what was used is free again, and it grew anew"
+
+
+def test_a_quiet_process_returns_the_little_that_it_has_freed() -> None:
+    process = Process()
+    assert process.grown_to(50) == 0
+    assert process.grown_to(53) == 0, "it works"
+    process.in_use = MIB
+    assert process.grown_to(53, worked_s=0.01) == 0, "a large body is held"
+    process.in_use = 0
+    assert process.grown_to(53, worked_s=0.01) == 1
+    assert process.grown_to(50, worked_s=0.01) == 1, "there is nothing to return"

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Awaitable
+from collections import Counter
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 from aiohttp import ClientSession, TCPConnector
@@ -58,8 +60,8 @@ class Found:
     times: list[Sample] = field(default_factory=list)
     rounds: int = 0
     calls: int = 0
-    refused: int = 0
-    """Calls, handshakes and ends of sessions; a busy machine can be too slow for them."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Calls, handshakes and ends of sessions by reason; a busy machine can be too slow for them."""
     starts: int = 0
     idle_mb: tuple[float, float] = (0.0, 0.0)
     """The manager's memory before the first session and after the last one."""
@@ -80,8 +82,10 @@ class Found:
         """The slopes and quarters as Markdown tables."""
         done = (
             f"{self.rounds:,} rounds, {self.rounds * SESSIONS:,} sessions, {self.calls:,} calls, "
-            f"{self.starts:,} starts of workspace servers, {self.refused:,} refusals."
+            f"{self.starts:,} starts of workspace servers, {self.refused.total():,} refusals."
         )
+        reasons = [f"{count:,} x {reason}" for reason, count in self.refused.most_common()]
+        done += f" Refusals: {'; '.join(reasons)}." if reasons else ""
         rows = [
             (f"{program}: {one.name}", *one[1:])
             for program, samples in self.samples.items()
@@ -144,14 +148,14 @@ async def _round(http: ClientSession, address: str, project: Path, found: Found)
             # on a busy machine a round can take longer than a session may be idle
             is_expired = response.status == 404 and time.monotonic() - began > IDLE_S
             assert response.status < 300 or is_expired, response.status
-            found.refused += is_expired
+            if is_expired:
+                found.refused["a session had ended before its client ended it"] += 1
     return [one for one in times if one is not None]
 
 
 async def _session(http: ClientSession, address: str, project: Path, found: Found) -> SessionClient:
     client = await SessionClient.connect(http, address)
-    if _is_refused(await client.handshake(project)):
-        found.refused += 1
+    _count(await client.handshake(project), found)
     return client
 
 
@@ -159,15 +163,36 @@ async def _timed(call: Awaitable[Answer], found: Found) -> float | None:
     """The seconds of a call; None if it was refused."""
     began = time.perf_counter()
     answer = await call
-    if _is_refused(answer):
-        found.refused += 1
+    if _count(answer, found):
         return None
     assert answer.payload == {"value": 42}
     return time.perf_counter() - began
 
 
-def _is_refused(answer: Answer) -> bool:
-    return "error" in answer.message or bool(answer.result.get("isError"))
+def _count(answer: Answer, found: Found) -> bool:
+    """Count an answer that is a refusal, by its reason; returns whether it is one."""
+    reason = refusal_reason(answer.status, answer.message)
+    if reason is not None:
+        found.refused[reason] += 1
+    return reason is not None
+
+
+def refusal_reason(status: int, message: Mapping[str, Any]) -> str | None:
+    """Why a call was refused: the reason's word, else the begin of the text; None if it was not."""
+    if "error" in message:
+        error = message["error"]
+        return _reason(error.get("data"), f"HTTP {status}: {error['message']}")
+    result = message["result"]
+    if not result.get("isError"):
+        return None
+    return _reason(
+        result.get("structuredContent"), " ".join(one.get("text", "") for one in result["content"])
+    )
+
+
+def _reason(data: object, text: str) -> str:
+    word = data.get("reason") if isinstance(data, dict) else None
+    return word if isinstance(word, str) else text[:80]
 
 
 async def _sample(home: ManagerHome, project: Path, manager: int, at: float, found: Found) -> None:

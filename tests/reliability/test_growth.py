@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 
 from scripts.reliability.growth import Sample, quarter_medians, trends, warm
-from scripts.reliability.soak import WAIT_MS, WORK_US, Found
+from scripts.reliability.soak import WAIT_MS, WORK_US, Found, refusal_reason
 
 MEMORY = "memory, MiB"
 
@@ -59,3 +62,22 @@ def test_a_manager_whose_memory_grows_does_not_hold() -> None:
     growing = samples(*(50 + minute for minute in range(9)))
     assert not Found(samples={"manager": growing}, times=times(1, 1)).holds
     assert Found(samples={"manager": samples(*[50.0] * 9)}, times=times(1, 1)).holds
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"result": {"content": []}}, None),
+        ({"error": {"code": -32001, "message": "session not found"}}, "HTTP 404: session not found"),
+        ({"error": {"message": "too many", "data": {"reason": "overloaded"}}}, "overloaded"),
+        ({"result": {"isError": True, "content": [], "structuredContent": {"reason": "offline"}}}, "offline"),
+        ({"result": {"isError": True, "content": [{"type": "text", "text": "no"}]}}, "no"),
+    ],
+)
+def test_refusals_of_a_soak_are_counted_by_reason(message: dict[str, Any], reason: str | None) -> None:
+    assert refusal_reason(404, message) == reason
+
+
+def test_the_table_of_a_soak_names_the_reasons_of_its_refusals() -> None:
+    found = Found(refused=Counter({"overloaded": 3, "offline": 1}))
+    assert "4 refusals. Refusals: 3 x overloaded; 1 x offline." in found.text()

@@ -283,15 +283,36 @@ class _Mallinfo(ctypes.Structure):
     ]  # fmt: skip
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc tells")
-def test_a_look_at_the_size_frees_the_pages_that_the_database_keeps(tmp_path: Path) -> None:
+def given_out() -> int:
+    """The bytes that malloc has given out."""
     mallinfo = ctypes.CDLL(None).mallinfo2
     mallinfo.restype = _Mallinfo
+    return int(mallinfo().uordblks)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc tells")
+def test_a_look_at_the_size_frees_the_pages_that_the_database_keeps(tmp_path: Path) -> None:
     one = recorder(tmp_path)
     for number in range(module.SWEEP_CALLS - 1):
         one.record(ended(f"tool-{number % 50}", session=f"{number // 100:032}"))
     one.flush()
-    kept = mallinfo().uordblks
+    kept = given_out()
     one._next_sweep = 0.0
     one.flush()
-    assert kept - mallinfo().uordblks > 1_000_000
+    assert kept - given_out() > 1_000_000
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc tells")
+def test_batches_of_every_size_take_no_memory_for_good(tmp_path: Path) -> None:
+    one = recorder(tmp_path)
+    one.record(ended())
+    one.flush()
+    before = given_out()
+    for size in range(1, 130):
+        for _ in range(size):
+            one.record(ended())
+        one.flush()
+    one._next_sweep = 0.0
+    one.flush()
+    assert given_out() - before < 1_000_000
+    assert len(all_calls(tmp_path)) == 1 + sum(range(1, 130))

@@ -54,7 +54,7 @@ LAYERS = (
     ("manager.disk_lookups",),
     ("manager.blocked_loop", "manager.budgets", "manager.client_overrides", "manager.documentation", "manager.exit_codes", "manager.folder",
      "manager.installation", "manager.late_modules", "manager.log", "manager.paths", "manager.runtime_tuning",
-     "manager.settings", "manager.systemd"),
+     "manager.server_command", "manager.settings", "manager.systemd"),
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 

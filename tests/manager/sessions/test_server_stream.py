@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from manager.budgets import MAX_SESSION_EVENTS
 from manager.sessions.event_ids import EventId
-from manager.sessions.replay import MAX_EVENTS, Replay
+from manager.sessions.replay import Replay
 from manager.sessions.server_stream import MAX_PENDING, ServerStream
 from manager.sessions.stream import Stream
 from support.http.event_sinks import Recorder
@@ -104,7 +105,7 @@ async def test_only_its_own_events_are_resumed(last: EventId | None, followed: i
 async def test_a_gap_in_the_replay_is_detected() -> None:
     server_stream = server_stream_of("2025-06-18")
     async with listener(server_stream) as sink:
-        for number in range(MAX_EVENTS + 5):
+        for number in range(MAX_SESSION_EVENTS + 5):
             server_stream.notify("u", b'{"method":"n","params":%d}' % number)
             await sink.count(number + 1)
     assert server_stream.resume_point(EventId("e.0", 4)) is None

@@ -7,8 +7,9 @@ import json
 
 import pytest
 
+from manager.budgets import MAX_SESSION_EVENT_BYTES
 from manager.sessions.event_ids import parse
-from manager.sessions.replay import MAX_BYTES, Replay
+from manager.sessions.replay import Replay
 from manager.sessions.stream import Stream
 from support.http.event_sinks import Recorder
 
@@ -135,7 +136,7 @@ async def test_a_response_too_large_to_replay_is_delivered_or_lost() -> None:
     """47112: nobody waits for an id that never comes."""
     stream = stream_of()
     sink = await connected(stream)
-    large = b'{"jsonrpc":"2.0","id":7,"result":"' + b"x" * MAX_BYTES + b'"}'
+    large = b'{"jsonrpc":"2.0","id":7,"result":"' + b"x" * MAX_SESSION_EVENT_BYTES + b'"}'
     stream.put(large, answers=True)
     assert sink.messages == [json.loads(large)]
     again = Recorder()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from manager.budgets import MAX_SESSION_EVENTS
 from manager.routing.state.session_table import Session
 from manager.sessions.event_ids import EventId, parse
-from manager.sessions.replay import MAX_AGE_S, MAX_EVENTS
+from manager.sessions.replay import MAX_AGE_S
 from manager.sessions.streams import Streams
 from support.clock import ManualClock
 from support.http.event_sinks import Recorder
@@ -56,7 +57,7 @@ async def test_a_dropped_response_is_lost_at_once() -> None:
     stream.put(b"{}", answers=True)
     stream.end()
     assert streams.request_stream(session, EventId(stream.name, 0)) is stream
-    for _ in range(MAX_EVENTS):
+    for _ in range(MAX_SESSION_EVENTS):
         await other.send(b"{}")
     assert streams.request_stream(session, EventId(stream.name, 0)) is None
     assert streams.request_stream(session, EventId(stream.name, 1)) is stream

@@ -103,10 +103,20 @@ class _Search:
         elif name in _EVALUATE:
             self._arguments(words[1:], depth)
             self.is_decided = self.is_decided and None not in words
+        elif name == "alias":
+            self._aliases(words[1:], depth)
         elif name in _DIRECT:
             self._wrapped(name, words[1:], depth)
         elif name in _LATER:
             self._anywhere(words[1:], depth)
+
+    def _aliases(self, words: Sequence[str | None], depth: int) -> None:
+        """A shell puts the text of an alias in the place of its name, in later lines."""
+        for word in words:
+            if word is None:
+                self.is_decided = False
+            elif "=" in word:
+                self.text(word.partition("=")[2], depth + 1)
 
     def _shell(self, words: Sequence[str | None], depth: int) -> None:
         """A shell runs the text in its arguments, a script, or what it reads."""

@@ -24,6 +24,7 @@ FOUND = [
     "nice rm x", "setsid rm x", "stdbuf -oL rm x", "ssh host rm x", "ssh host 'cd /; rm x'", "watch 'rm x'", "trap 'rm x' EXIT",
     "doas rm x", "xargs -a list env rm", "parallel rm ::: a b", "flock /tmp/l rm x", "r\\\nm x", "# note \\\nrm x", "docker run image rm x", "su -c 'rm x'",
     "env '-Srm x'", "env -S'rm x'", "env --split-string='rm x'", "parallel ::: 'rm x'", "script '-crm x' /dev/null", "flock x --command='rm x'",
+    "alias q=rm\nq x", "alias a=ls 'q=true; rm -f'\nq x",
 ]  # fmt: skip
 
 
@@ -40,6 +41,7 @@ def test_a_program_is_found_anywhere(text: str) -> None:
         "$x file", "r${y}m file", '"$x" file', "$(cat name) file", "`cat name` file", "/bin/r? file", "{rm,-rf,x}",
         "env $x", "sudo $x", "xargs $x", "eval $x", 'eval "$x"', 'bash -c "$x"', "echo x | bash", "bash < file", "bash <<E\nls\nE",
         "curl example.org | sh", "sh -s", "find . -exec $x {} +", "$'\\x72m' x", "timeout 5 $x",
+        'alias "q=$x"', "alias q='$x'",
     ],
 )  # fmt: skip
 def test_what_only_the_shell_knows_is_undecided(text: str) -> None:

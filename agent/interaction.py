@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 
 class Box(StrEnum):
@@ -26,16 +26,41 @@ class Tone(StrEnum):
     ERROR = "error"
 
 
+class Effect(StrEnum):
+    """What an answer to an approval does."""
+
+    ONCE = "once"
+    """Allows what was asked about."""
+    ALWAYS = "always"
+    """Allows it and others like it, until the session ends."""
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the usual answers to a question: what would be typed, and what it means in words."""
+
+    answer: str
+    text: str
+    effect: Effect
+
+
+YES: Final = Choice("y", "Allow once", Effect.ONCE)
+NO: Final = Choice("n", "Reject", Effect.NO)
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question for one line of text.
 
     `hidden`: what is typed is not shown. `initial`: text that can be edited. Answers are never remembered.
+    `choices`: the usual answers, for those who show buttons; others may be typed as well.
     """
 
     prompt: str
     hidden: bool = False
     initial: str = ""
+    choices: tuple[Choice, ...] = ()
 
 
 class Interaction(Protocol):

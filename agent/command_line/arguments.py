@@ -13,7 +13,7 @@ USAGE_EXIT: Final = 2
 STDIN: Final = "-"
 """In the place of the text of a turn: read it from standard input."""
 _LONGEST: Final = 8 * 1024 * 1024
-VERBS: Final = ("session", "serve", "config", "list")
+VERBS: Final = ("session", "serve", "acp", "config", "list")
 
 
 class Arguments(argparse.Namespace):
@@ -43,8 +43,8 @@ def read_arguments(words: Sequence[str]) -> Arguments:
     )
     parser.add_argument(
         "verb", nargs="?", default="session", choices=VERBS,
-        help="session (default); serve: offer the tools over WebSockets; config: choose provider and model; "
-        "list: the tools",
+        help="session (default); serve: offer the tools over WebSockets; acp: work in an editor; "
+        "config: choose provider and model; list: the tools",
     )  # fmt: skip
     parser.add_argument("--provider", metavar="P", help="the provider, instead of default_provider")
     parser.add_argument("--model", metavar="M", help="the model, instead of the configured one")

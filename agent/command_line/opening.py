@@ -20,13 +20,22 @@ if TYPE_CHECKING:
 
 
 def agent_of(
-    screen: Screen, start: Start, arguments: Arguments, allowed: Sequence[str] | None = None
+    screen: Screen,
+    start: Start,
+    arguments: Arguments,
+    allowed: Sequence[str] | None = None,
+    workspace: Path | None = None,
 ) -> Agent:
-    """The agent in the current folder, with the chosen provider and model. See `Agent` for `allowed`."""
+    """The agent with the chosen provider and model, in the current folder or another one.
+
+    See `Agent` for `allowed`.
+    """
     from agent.assembly import Agent, Folders  # noqa: PLC0415  takes as long to load as the prompt
 
     folders = Folders(arguments.config_dir, arguments.state_dir, arguments.runtime_dir)
-    agent = Agent(screen, start.settings, folders, Path.cwd(), allowed=allowed, providers=start.providers)
+    agent = Agent(
+        screen, start.settings, folders, workspace or Path.cwd(), allowed=allowed, providers=start.providers
+    )
     if allowed is None:
         agent.session.choose(start.provider)
     if start.provider != MANUAL:

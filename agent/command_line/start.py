@@ -38,10 +38,16 @@ class Start(NamedTuple):
         return state_line(name, asks=self.settings.human_in_loop)
 
 
-def read_start(screen: Screen, arguments: Arguments) -> Start | None:
-    """Read the settings and choose; None if there is no such provider. Problems are shown."""
+def read_start(screen: Screen, arguments: Arguments, workspace: Path | None = None) -> Start | None:
+    """Read the settings and choose; None if there is no such provider. Problems are shown.
+
+    Args:
+        screen: where problems are shown.
+        arguments: the command line.
+        workspace: the folder to work in; by default the current one.
+    """
     loaded = load(config_file(arguments))
-    providers = configured(loaded.settings, arguments.config_dir, Path.cwd())
+    providers = configured(loaded.settings, arguments.config_dir, workspace or Path.cwd())
     for problem in (*loaded.problems, *providers.problems):
         screen.notice(problem, Tone.WARNING)
     settings = with_preferred_models(loaded.settings, providers)

@@ -8,7 +8,10 @@ import json
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from agent.command_line.arguments import USAGE_EXIT, Arguments, text_of
 from agent.command_line.exit_codes import CANCELLED, TERMINATED
@@ -19,6 +22,10 @@ from agent.screen.choice import one_shot_screen, session_screen
 from agent.screen.interrupts import Interrupts
 from agent.screen.nowhere import is_gone, write_nowhere
 from agent.settings.settings import MANUAL
+
+if TYPE_CHECKING:
+    from agent.assembly import Agent
+    from agent.screen.screen import Screen
 
 _NO_MODEL: Final = "no model is chosen yet: enter /model NAME; else the first question asks {} for its models"
 
@@ -137,6 +144,20 @@ async def _serve(arguments: Arguments) -> int:
         await agent.close()
 
 
+async def _acp(arguments: Arguments) -> int:
+    from agent.acp.serve import serve_editor  # noqa: PLC0415  an extra
+
+    def make(screen: Screen, workspace: Path) -> Agent | None:
+        start = read_start(screen, arguments, workspace)
+        if start is None:
+            return None
+        # an editor cannot ask for a password
+        settings = msgspec.structs.replace(start.settings, sudo="refuse")
+        return agent_of(screen, start._replace(settings=settings), arguments, workspace=workspace)
+
+    return await serve_editor(make)
+
+
 async def _config(arguments: Arguments) -> int:
     from agent.command_line.wizard import configure  # noqa: PLC0415
 
@@ -151,5 +172,6 @@ async def _config(arguments: Arguments) -> int:
 
 
 _VERBS: Final[Mapping[str, Callable[[Arguments], Coroutine[Any, Any, int]]]] = {
-    "session": _session, "serve": _serve, "config": _config, "list": _list,
+    "session": _session, "serve": _serve, "acp": _acp, "config": _config,
+    "list": _list,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from agent.guard.allowances import Allowances
 from agent.guard.audit import Audit
 from agent.guard.box_lines import call_lines, compact, is_cut, question_lines
 from agent.guard.risk import SHELL_TOOL, Risk, risk_of
-from agent.interaction import Box, Interaction, Question, Tone
+from agent.interaction import NO, YES, Box, Choice, Effect, Interaction, Question, Tone
 from agent.messages import Call, Tool
 from agent.schema_check import InvalidSchema, problems_with
 from agent.settings.settings import AgentSettings
@@ -51,6 +51,9 @@ class AskingGuard:
         audit: where decisions are recorded; None for nowhere.
         mode: the mode, where the settings do not choose it.
         allowed: names of tools that may run in one-shot mode.
+
+    Attributes:
+        hints: whether the person is yet to be told what else can be typed.
     """
 
     def __init__(
@@ -68,7 +71,7 @@ class AskingGuard:
         self._allowed = frozenset(allowed)
         self._allowances = Allowances()
         self._approved: tuple[str, Mapping[str, Any]] | None = None
-        self._has_hinted = False
+        self.hints = True
 
     def toggle(self) -> bool:
         """Switch between asking and not asking, for this session; whether it asks now."""
@@ -104,7 +107,7 @@ class AskingGuard:
             approved = asked_for in self._allowed
         else:
             self._interaction.box(Box.GUARD, question_lines(question))
-            approved = _is_yes(await self._interaction.ask(Question(NO_PROMPT)))
+            approved = _is_yes(await self._interaction.ask(Question(NO_PROMPT, choices=(YES, NO))))
         verdict = Verdict.ALLOWED if approved else Verdict.DENIED
         self._record(asked_for, Decision(verdict, arguments), 0.0, "asked by its server")
         return approved
@@ -133,7 +136,8 @@ class AskingGuard:
             reason = risk.reason or (_CUT if is_cut(arguments) else "")
             self._interaction.box(Box.GUARD, call_lines(tool.name, arguments, reason))
             self._hint(tool, risk)
-            answer = await self._interaction.ask(Question(NO_PROMPT if reason else YES_PROMPT))
+            prompt = NO_PROMPT if reason else YES_PROMPT
+            answer = await self._interaction.ask(Question(prompt, choices=_choices(risk)))
             word = None if answer is None else answer.strip().lower()
             if word == "e":
                 arguments = await self._edited(tool, arguments)
@@ -161,13 +165,23 @@ class AskingGuard:
 
     def _hint(self, tool: Tool, risk: Risk) -> None:
         """Say once a session what else can be answered."""
-        if not self._has_hinted:
-            self._has_hinted = True
-            self._interaction.notice(_HINT.format("this command" if risk.is_command else "the tool"))
+        if self.hints:
+            self.hints = False
+            self._interaction.notice(_HINT.format(_allowed_by(risk)))
 
     def _record(self, tool: str, decision: Decision, seconds: float, ending: str) -> None:
         if self._audit is not None:
             self._audit.write(tool, decision.verdict, decision.arguments, seconds, ending)
+
+
+def _allowed_by(risk: Risk) -> str:
+    """What an allowance for the session covers."""
+    return "this command" if risk.is_command else "the tool"
+
+
+def _choices(risk: Risk) -> tuple[Choice, ...]:
+    always = Choice("a", f"Allow {_allowed_by(risk)} for this session", Effect.ALWAYS)
+    return (YES, always, NO)
 
 
 def _names_meant(name: str | None, arguments: Mapping[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
-from agent.interaction import Box, Interaction, Question, Tone
+from agent.interaction import NO, Box, Choice, Effect, Interaction, Question, Tone
 from agent.manager_client.running_call import RunningCall
 from host.form_fields import Field, InvalidLine, fields
 from host.printable import printable, printable_lines
@@ -17,6 +17,8 @@ _MAX_LINES: Final = 200
 _LONGEST_LINE: Final = 2_000
 _DECLINE: Final = "/decline"
 _CANCEL: Final = "/cancel"
+_OPEN: Final = "Open this page in the browser? (y/[n]): "
+_OPENS: Final = Choice("y", "Open the page", Effect.ONCE)
 _Result = Mapping[str, Any]
 
 
@@ -101,7 +103,7 @@ class Elicitation:
         self._interaction.box(
             Box.GUARD, [_asks(call), *_lines(params.get("message")), f"Page:  {printable(url)}"]
         )
-        answer = await self._interaction.ask(Question("Open this page in the browser? (y/[n]): "))
+        answer = await self._interaction.ask(Question(_OPEN, choices=(_OPENS, NO)))
         if answer is None or answer.strip().lower() not in {"y", "yes"}:
             return {"action": "decline"}
         await asyncio.to_thread(self._open_page, url)

@@ -91,6 +91,12 @@ class SavedSessions:
             self._id, self._identity = session_id, self._files.identity(session_id)
         return decoded(content)
 
+    def reserve(self) -> str:
+        """Begin a new session, and choose its id before it is saved."""
+        with self._lock:
+            self._id, self._identity = self._new_id(self._clock()), None
+            return self._id
+
     async def keep(self, messages: Sequence[Message]) -> None:
         """Save the history. An empty one ends the session: what follows is a new one. Never raises."""
         self._saves += 1
@@ -108,12 +114,15 @@ class SavedSessions:
             now = self._clock()
             content = encoded(Heading(self._workspace, title_of(messages), now), messages, LARGEST)
             if not self._id or self._files.identity(self._id) not in {None, self._identity}:
-                self._id = f"{datetime.fromtimestamp(now):%Y%m%d-%H%M%S}-{self._chance()}"
+                self._id = self._new_id(now)
             try:
                 self._files.write(self._id, content)
             except (UnsafePathError, OSError) as error:
                 self._tell(f"this session is not saved: {worded(error)}")
             self._identity = self._files.identity(self._id)
+
+    def _new_id(self, now: float) -> str:
+        return f"{datetime.fromtimestamp(now):%Y%m%d-%H%M%S}-{self._chance()}"
 
     def _tell(self, text: str) -> None:
         if not self._was_told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -13,6 +14,8 @@ from manager.cli.agent_process import become, command_line, is_installed
 from manager.cli.output.manager_access import user_paths
 
 _EXTRA: Final = "lm-tools-bridge[agent]"
+_ACP_LIBRARY: Final = "acp"
+_ACP_EXTRA: Final = "lm-tools-bridge[acp]"
 _PROVIDERS: Final = ("ollama", "openai", "azure", "anthropic", "gemini", "mistral", "openrouter", "manual")
 
 
@@ -63,6 +66,19 @@ def serve(
 
 
 @agent.command()
+@click.pass_obj
+def acp(options: dict[str, Any]) -> None:
+    """Work in an editor that speaks the Agent Client Protocol, such as Zed.
+
+    The editor starts this, and talks to it over standard input and output: one JSON object per line. Ends
+    when standard input closes.
+    """
+    if find_spec(_ACP_LIBRARY) is None:
+        raise _not_installed("the part of the agent for editors", _ACP_EXTRA)
+    run("acp", options)
+
+
+@agent.command()
 @click.option(
     "--import",
     "imported",
@@ -88,15 +104,16 @@ def list_(options: dict[str, Any], /, **_: bool) -> None:
 def run(verb: str, options: dict[str, Any], *more: str) -> NoReturn:
     """Replace this process with the agent."""
     if not is_installed():
-        raise Failure(
-            "the terminal agent is not installed",
-            f"install it with: uv tool install '{_EXTRA}' (or pipx, or pip)",
-            reason="not_installed",
-        )
+        raise _not_installed("the terminal agent", _EXTRA)
     try:
         become(command_line(user_paths(), verb, [*more, *_words(options)]))
     except OSError as error:
         raise Failure(f"{sys.executable} cannot be run: {error}", "install the program again") from error
+
+
+def _not_installed(what: str, extra: str) -> Failure:
+    step = f"install it with: uv tool install '{extra}' (or pipx, or pip)"
+    return Failure(f"{what} is not installed", step, reason="not_installed")
 
 
 def _words(options: dict[str, Any]) -> list[str]:

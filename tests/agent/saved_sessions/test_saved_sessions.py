@@ -89,6 +89,15 @@ async def test_a_session_is_one_file_and_goes_on_in_it_after_it_is_resumed(desk:
     assert len(resumed.load(resumed.entries()[0].id)) == 6
 
 
+async def test_a_session_is_saved_under_the_id_that_was_reserved(desk: Desk) -> None:
+    first, second = desk.open(), desk.open()
+    ids = [first.reserve(), second.reserve()]
+    await first.keep(HISTORY)
+    await second.keep(HISTORY)
+    assert ids == [file.name.removesuffix(".jsonl") for file in desk.files]
+    assert desk.open().load(ids[0]) != ()
+
+
 async def test_two_agents_that_resume_the_same_session_lose_nothing(desk: Desk) -> None:
     await desk.open().keep(HISTORY)
     first, second = desk.open(), desk.open()

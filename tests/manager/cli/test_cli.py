@@ -61,7 +61,10 @@ def test_every_verb_explains_itself(run: Any, verb: str) -> None:
     assert "Usage:" in result.stdout
 
 
-WITHOUT_JSON = {"connect": "its standard output is the MCP protocol"}
+WITHOUT_JSON = {
+    "connect": "its standard output is the MCP protocol",
+    "agent acp": "its standard output is the Agent Client Protocol",
+}
 """Commands without --json, each with the reason."""
 
 

@@ -72,6 +72,7 @@ VERBS: dict[str, list[tuple[str, ...]]] = {
     "demo": [],
     "agent": [],
     "agent serve": [],
+    "agent acp": [],
     "agent config": [],
     "agent list": [],
 }
@@ -86,6 +87,7 @@ ELSEWHERE = {
     "demo": "takes as long as all the others",
     "agent": "has tests at a terminal of its own",
     "agent serve": "the same",
+    "agent acp": "speaks the Agent Client Protocol, not to people",
     "agent config": "the same",
     "agent list": "the same",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from acp.schema import (
@@ -15,7 +15,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
-PromptBlock = (
+PromptBlock: TypeAlias = (
     TextContentBlock
     | ImageContentBlock
     | AudioContentBlock
@@ -41,7 +41,7 @@ def prompt_text(blocks: Sequence[PromptBlock]) -> str:
 def _text(block: PromptBlock) -> str:
     match block:
         case TextContentBlock():
-            return block.text
+            return str(block.text)
         case ResourceContentBlock():
             return _place(block.uri)
         case EmbeddedResourceContentBlock(resource=TextResourceContents() as resource):

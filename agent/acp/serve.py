@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from typing import Any, cast
 
 from acp import run_agent
 
@@ -36,7 +37,7 @@ async def serve_editor(make: MakeAgent) -> int:
     agent = EditorAgent(make)
     try:
         # with what the library calls unstable: session/close
-        await run_agent(agent, LineTransport(reader, writer), use_unstable_protocol=True)  # type: ignore[arg-type]
+        await run_agent(cast(Any, agent), LineTransport(reader, writer), use_unstable_protocol=True)
     finally:
         await agent.close()
     return 0

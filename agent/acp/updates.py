@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from acp import (
     start_tool_call,
@@ -32,7 +32,9 @@ from agent.interaction import Tone
 from agent.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
 from host.printable import printable
 
-Update = AgentMessageChunk | AgentThoughtChunk | UserMessageChunk | ToolCallStart | ToolCallProgress
+Update: TypeAlias = (
+    AgentMessageChunk | AgentThoughtChunk | UserMessageChunk | ToolCallStart | ToolCallProgress
+)
 
 
 class Looks(Protocol):

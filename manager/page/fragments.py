@@ -19,10 +19,10 @@ def parts(view: PageView) -> dict[str, str]:
     return {
         "needs": _needs(view.needs),
         "manager": _manager(view.manager),
+        "health": health_html(view.health),
         "projects": _projects(view.projects),
         "calls": _calls(view.calls),
         "clients": _clients(view.clients),
-        "health": health_html(view.health),
     }
 
 

@@ -13,6 +13,8 @@ from manager.status_reading.workspaces import merged_workspaces
 
 MOST_ROWS: Final = 50
 """Most rows of a table; the verbs show all."""
+MOST_ENDED: Final = 10
+"""Most calls that have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +108,4 @@ def _calls(answers: Mapping[str, Mapping[str, Any]], roots: Mapping[str, str]) -
     ]
     running.sort(key=lambda one: -(one.get("ms") or 0))
     ended.sort(key=lambda one: one.get("ageSec") or 0)
-    return running + ended
+    return running + ended[:MOST_ENDED]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manager.page.fragments import page, parts
-from manager.page.view import page_view
+from manager.page.view import MOST_ENDED, page_view
 from support.http.html_elements import HOSTILE, Elements
 
 
@@ -80,3 +80,10 @@ def test_parts_at_rest_do_not_change() -> None:
     now = {**status("tame"), "uptimeSec": 61, "rssBytes": 50_000_001}
     later = {**now, "uptimeSec": 62, "rssBytes": 50_000_002}
     assert parts(page_view(now, {})) == parts(page_view(later, {}))
+
+
+def test_few_calls_that_ended_are_shown_below_those_that_run() -> None:
+    ended = [{"tool": f"ended-{number}", "outcome": "ok", "ageSec": number} for number in range(50)]
+    calls = {"app": {"running": [{"tool": "long", "ms": 5000}], "ended": ended}}
+    shown = [row["tool"] for row in page_view({}, calls).calls]
+    assert shown == ["long", *(f"ended-{number}" for number in range(MOST_ENDED))]

@@ -77,6 +77,8 @@ async def test_the_page_shows_a_project_as_soon_as_it_is_there(
     await greeted(manager, make_project(tmp_path / "shop"))
     await playwright.expect(tab.locator("#projects")).to_contain_text("shop")
     await playwright.expect(tab.locator("#clients")).to_contain_text("tester")
+    await playwright.expect(tab.locator("#health svg")).to_have_count(3)  # no call, so no percentile
+    await playwright.expect(tab.locator("#health")).to_contain_text("Open files")
 
 
 async def test_buttons_work_only_in_a_page_that_the_verb_opened(

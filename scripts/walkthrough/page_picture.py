@@ -28,7 +28,7 @@ from scripts.benchmarks.own_manager import Manager, bound_session, manager, post
 from support.projects.script_tools import write_tool  # noqa: E402
 
 DOCS: Final = ROOT / "docs"
-SIZE: Final = {"width": 1000, "height": 1050}
+SIZE: Final[Any] = {"width": 1000, "height": 1050}
 PROJECTS: Final[Mapping[str, Mapping[str, str]]] = {
     "blog": {"search": "false"},
     "shop": {"stock": "python3"},
@@ -45,7 +45,7 @@ _MASK: Final = """folder => {
 def fill(one: Manager, folder: Path) -> None:
     """Open the projects, trust the first one, and call tools for a while."""
     write_tool(Path(one.environ["LMTB_CONFIG_DIR"]) / "tools", "word_count", description="Counts words.")
-    sessions = []
+    sessions: list[str] = []
     for name, servers in PROJECTS.items():
         root = project(folder / name)
         entries = {server: {"command": program} for server, program in servers.items()}

@@ -109,7 +109,8 @@ class SessionLoop:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-                raise
+            if (here := asyncio.current_task()) is not None and here.cancelling():
+                raise  # the session ends, perhaps in the moment in which the turn ended
             screen.notice("cancelled")
         except Exception as error:  # noqa: BLE001  a fault in one input does not end the session
             screen.notice(f"failed: {type(error).__name__}: {error}", Tone.ERROR)

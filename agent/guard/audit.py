@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +24,10 @@ MAX_VALUE: Final = 500
 """Characters of one argument that are kept."""
 _LONGEST_SECRET: Final = 500
 """Characters behind the kept ones in which the end of a secret is looked for."""
+MOST_MEMBERS: Final = 50
+"""Members of an object, and items of a list, that are kept."""
+MOST_BYTES: Final = 8 * 1024 * 1024
+"""Size of the file; a full one is kept once, as `NAME.1`."""
 _IN_TEXT: Final = re.compile(
     r"(?i)((?:\b|_)(?:password|passwd|passphrase|secret|token|api[_-]?key|authorization|cookie)\w*[\"']?\s*[=:]\s*"
     r"(?:bearer\s+|basic\s+)?|--?(?:password|token|secret|api-?key)[= ]\s*|\b(?:bearer|basic)\s+)"
@@ -77,7 +82,7 @@ class Audit:
 
     def _append(self, line: str) -> None:
         try:
-            append_line(self._file, line)
+            append_line(self._file, line, MOST_BYTES)
         except (OSError, UnsafePathError) as error:
             if not self._has_failed:
                 self._has_failed = True
@@ -88,11 +93,11 @@ def without_secrets(value: Any) -> Any:
     """A JSON value for the record: secrets hidden by names and inside texts, long texts cut."""
     if isinstance(value, Mapping):
         return {
-            str(key): HIDDEN if is_secret_name(str(key)) else without_secrets(one)
-            for key, one in value.items()
+            str(key)[:MAX_VALUE]: HIDDEN if is_secret_name(str(key)) else without_secrets(one)
+            for key, one in islice(value.items(), MOST_MEMBERS)
         }
     if isinstance(value, list | tuple):
-        return [without_secrets(one) for one in value[:50]]
+        return [without_secrets(one) for one in value[:MOST_MEMBERS]]
     return _scrubbed(value) if isinstance(value, str) else value
 
 

@@ -124,11 +124,8 @@ async def askpass_channel(password: str) -> AsyncIterator[AskpassChannel]:
 def _listening_socket(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        before = os.umask(0o177)
-        try:
-            listening.bind(str(path))
-        finally:
-            os.umask(before)
+        listening.bind(str(path))
+        path.chmod(0o600)  # nobody else can enter its folder; a umask would be that of all threads
         listening.listen(4)
         listening.setblocking(False)
     except BaseException:

@@ -78,7 +78,7 @@ class ServerRequests:
             return jsonrpc.error(
                 request.id, jsonrpc.METHOD_NOT_FOUND, f"the agent does not answer {request.method}"
             )
-        if len(self._open) > MAX_OPEN:
+        if len(self._of) > MAX_OPEN:
             return jsonrpc.error(request.id, jsonrpc.INVALID_REQUEST, "too many questions are open")
         with nullcontext() if call is None else call.paused():
             async with self._turn:

@@ -38,6 +38,8 @@ _IN_ADDRESS: Final = re.compile(r"(?<=://)[^\s/@:]+:[^\s/@]+(?=@)")
 _BEARER: Final = re.compile(r"(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9+/=_\-.~]{8,}")
 _ASSIGNED: Final = re.compile(r"""([A-Za-z_][A-Za-z0-9_-]{2,40})(["']?\s*[=:]\s*["']?)([^\s"',;&]{6,})""")
 _MEMBER: Final = re.compile(r'"([^"\\]{1,80})"\s*:\s*"((?:[^"\\]|\\.)*)"?')
+_OF_NUMBERS: Final = re.compile(r"(?i)pass|secret")
+"""Names whose numbers are secrets, too."""
 _WORD: Final = re.compile(rf"[A-Za-z0-9+_=\-]{{{_SHORTEST},}}")
 
 
@@ -101,10 +103,12 @@ class Redactor:
         return f"{found[1]}{found[2]}{self._hide()}"
 
     def _is_secret(self, name: str, value: Any) -> bool:
-        """Whether a member is hidden. Numbers and flags are no secrets, as in `"maxTokens": 100`."""
+        """Whether a member is hidden. Flags are no secrets, and few numbers are, as in `"maxTokens": 100`."""
         if name.lower() in self._keys:
             return True
-        return is_secret_name(name) and value not in (None, "") and not isinstance(value, int | float)
+        if isinstance(value, bool) or value in (None, "") or not is_secret_name(name):
+            return False
+        return not isinstance(value, int | float) or _OF_NUMBERS.search(name) is not None
 
     def _hide(self) -> str:
         self.hidden += 1

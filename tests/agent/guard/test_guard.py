@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.approval import Decision, Verdict
-from agent.guard.audit import MAX_VALUE, Audit, without_secrets
+from agent.guard.audit import MAX_VALUE, MOST_MEMBERS, Audit, without_secrets
 from agent.guard.guard import AskingGuard, Mode
 from agent.guard.risk import SHELL_TOOL
 from agent.interaction import Box
@@ -261,6 +261,12 @@ def test_a_record_of_a_long_hostile_text_takes_no_time() -> None:
     shown = without_secrets({"text": "_token" * 5_000})["text"]
     assert time.process_time() - began < 1
     assert shown.endswith("… (29500 more)")
+
+
+def test_arguments_with_very_many_members_make_a_short_line() -> None:
+    shown = without_secrets({f"name-{number}" + "x" * 10_000: number for number in range(10_000)})
+    assert len(shown) == MOST_MEMBERS
+    assert max(map(len, shown)) == MAX_VALUE
 
 
 def test_a_secret_at_the_edge_of_what_is_recorded_is_hidden() -> None:

@@ -68,6 +68,13 @@ def test_members_with_the_name_of_a_secret_are_hidden() -> None:
     }
 
 
+def test_a_password_of_digits_is_hidden_and_a_count_or_a_flag_is_not() -> None:
+    value = {"password": 123456, "client_secret": 7.5, "maxTokens": 100, "passwordRequired": True}
+    assert Redactor().value(value) == {
+        "password": HIDDEN, "client_secret": HIDDEN, "maxTokens": 100, "passwordRequired": True,
+    }  # fmt: skip
+
+
 def test_configured_members_are_hidden_in_any_case() -> None:
     assert Redactor(["Patient"]).value({"patient": {"name": "Ann"}, "id": 1}) == {"patient": HIDDEN, "id": 1}
 

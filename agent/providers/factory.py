@@ -20,7 +20,8 @@ from agent.providers.dialects.ollama import OllamaChat
 from agent.providers.dialects.openai import AzureChat, OpenAiChat
 from agent.providers.dialects.root_schema import plain_root
 from agent.providers.dialects.schema_changes import Converted
-from agent.providers.http_provider import Deadlines, Endpoint, HttpProvider
+from agent.providers.endpoint import Deadlines, Endpoint
+from agent.providers.http_provider import HttpProvider
 from agent.providers.result_messages import UserResults
 from agent.providers.text_protocol import TextProtocol
 from agent.settings.settings import AgentSettings

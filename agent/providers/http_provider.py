@@ -11,17 +11,17 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
 import msgspec
 from yarl import URL
 
-from agent.keys.lookup import Key, KeyLookup, KeyWish
+from agent.keys.lookup import Key, KeyLookup
 from agent.model_events import ModelEvent, ModelRequest, ModelWindow, ProviderFailure
 from agent.providers.dialects.call_ids import CallIds
 from agent.providers.dialects.dialect import Dialect, ReplyError, encoded
+from agent.providers.endpoint import Deadlines, Endpoint
 from agent.providers.failures import LONGEST_WAIT_S, RETRYABLE, Failures, out_of_credit, retry_after
 from agent.providers.framing import Documents, Form
 from agent.providers.model_list import PATHS, model_names
@@ -33,41 +33,6 @@ _LARGEST_REPLY: Final = 64 * 1024 * 1024
 _WINDOW_S: Final = 3.0
 _MODELS_S: Final = 10.0
 Pause = Callable[[float], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a provider is.
-
-    Attributes:
-        name: the provider's name.
-        kind: its dialect's name.
-        base: its address, without a path of the dialect.
-        key: which key it wants; `needs_key` tells whether it cannot do without.
-        key_hint: what a person does to give it a key.
-    """
-
-    name: str
-    kind: str
-    base: str
-    key: KeyWish
-    needs_key: bool
-    key_hint: str
-
-    @property
-    def shown_base(self) -> str:
-        """The address as it may be shown."""
-        url = URL(self.base)
-        return str(url.with_user(None).with_query(None)).rstrip("/") if url.absolute else self.base
-
-
-@dataclass(frozen=True, slots=True)
-class Deadlines:
-    """Longest times in seconds: to connect, until a streamed reply begins, and of the whole reply."""
-
-    connect_s: float = 5
-    first_byte_s: float = 60
-    answer_s: float = 300
 
 
 class _Again(Exception):

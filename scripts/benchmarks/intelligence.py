@@ -14,16 +14,16 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
 from aiohttp import ClientSession
 
 from protocol import headers, names
 from scripts.benchmarks.plan import Missing, Plan
+from scripts.benchmarks.processes import cpu_ns, descendants, process_tree
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.sharing import REVISION, initialize, pss, request, running_manager
 from scripts.benchmarks.table import table
@@ -64,17 +64,17 @@ async def _measured(plan: Plan) -> Section:
         root = project(folder / "proj")
         async with Bare.started(root) as bare:
             _note(spent, "bare, first", await _first(bare.references, "everywhere"))
-            async with Agent.connected(folder, root) as (agent, others, processes):
+            async with Agent.connected(folder, root) as (agent, others, manager):
                 _note(spent, "ours, first", await _first(agent.references, "everywhere"))
                 for symbol in ("everywhere", "seldom"):
                     for _ in range(CALLS):
-                        await _timed(spent, f"bare, {symbol}", bare.references)
-                        await _timed(spent, f"ours, {symbol}", agent.references_at)
-                        await _timed(spent, f"by name, {symbol}", agent.references)
-                memory["1"] = pss(processes())
+                        await _timed(spent, f"bare, {symbol}", bare.references, [bare.pid])
+                        await _timed(spent, f"ours, {symbol}", agent.references_at, process_tree(manager))
+                        await _timed(spent, f"by name, {symbol}", agent.references, process_tree(manager))
+                memory["1"] = pss(_servers(manager))
                 for other in await others():
                     await other.references("seldom")
-                memory[str(AGENTS)] = pss(processes())
+                memory[str(AGENTS)] = pss(_servers(manager))
                 memory["bare"] = pss([bare.pid])
     wrong = {who: len(spent.pop(f"{who}, wrong", [])) for who in ("bare", "ours", "by name")}
     middle = {name: statistics.median(values) * 1000 for name, values in spent.items()}
@@ -94,6 +94,13 @@ def _section(
             for uses, symbol in ((FEW, "seldom"), (FILES, "everywhere"))
         ),
     ]
+    rows += [
+        (
+            f"processors, with {uses} uses",
+            *(middle[f"{who}, {symbol}, processors"] for who in ("bare", "ours", "by name")),
+        )
+        for uses, symbol in ((FEW, "seldom"), (FILES, "everywhere"))
+    ]
     rows.append((f"answers of {asked} that were not complete", *wrong.values()))
     text = table(("`references`, ms", "bare server", "ours, by position", "ours, by name"), rows)
     mib = 2**20
@@ -109,17 +116,24 @@ def _section(
     return Section("intelligence", text, {"ms": middle, "memory": memory, "wrong": wrong}, figures)
 
 
+def _servers(manager: int) -> list[int]:
+    """The language servers below a manager."""
+    return [one.pid for one in descendants(manager) if one.name() == "ty"]
+
+
 def _note(spent: dict[str, list[float]], name: str, seconds: float) -> None:
     spent.setdefault(name, []).append(seconds)
 
 
-async def _timed(spent: dict[str, list[float]], name: str, ask: Any) -> None:
-    """Note the seconds of one answer; of one that is not complete, that it is wrong."""
+async def _timed(spent: dict[str, list[float]], name: str, ask: Any, pids: Sequence[int]) -> None:
+    """Note the seconds of one answer, and those of the processors in these processes; or that it is wrong."""
     who, _, symbol = name.partition(", ")
-    began = time.perf_counter()
+    busy, began = cpu_ns(pids), time.perf_counter()
     found = await ask(symbol)
+    took = time.perf_counter() - began
     if found == (FILES if symbol == "everywhere" else FEW):
-        _note(spent, name, time.perf_counter() - began)
+        _note(spent, name, took)
+        _note(spent, f"{name}, processors", (cpu_ns(pids) - busy) / 1e9)
     else:
         _note(spent, f"{who}, wrong", 1.0)
 
@@ -219,19 +233,15 @@ class Agent:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, folder: Path, root: Path) -> AsyncIterator[tuple[Agent, Any, Any]]:
-        """A client, a function for `AGENTS` - 1 more, and one for the processes of language servers."""
+    async def connected(cls, folder: Path, root: Path) -> AsyncIterator[tuple[Agent, Any, int]]:
+        """A client, a function for `AGENTS` - 1 more, and the manager's process."""
         async with running_manager(folder) as (manager, address), ClientSession() as http:
             http.headers["Accept"] = "application/json, text/event-stream"
 
             async def others() -> list[Agent]:
                 return [await cls._shaken(http, address, root) for _ in range(AGENTS - 1)]
 
-            def processes() -> list[int]:
-                family = psutil.Process(manager.pid).children(recursive=True)
-                return [one.pid for one in family if one.name() == "ty"]
-
-            yield await cls._shaken(http, address, root), others, processes
+            yield await cls._shaken(http, address, root), others, manager.pid
 
     @classmethod
     async def _shaken(cls, http: ClientSession, address: str, root: Path) -> Agent:

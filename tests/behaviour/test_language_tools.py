@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -77,6 +78,28 @@ async def test_diagnostics_follow_edits_of_others(project: Project) -> None:
         assert f"file: {project.root.name}/b.py" in text
         (project.root / "b.py").write_text(FILES["b.py"])
         assert "diagnostics: 0/0\nfreshness: ty: fresh" in await text_of(client, "lm_getDiagnostics")
+
+
+def git(root: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.hooksPath=/dev/null")
+    subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
+
+
+async def test_a_checkout_of_2000_files_is_seen_by_the_next_answers(gateway: Gateway) -> None:
+    project = gateway.project("checkout", **FILES)
+    git(project.root, "init", "-q", "-b", "main")
+    for text, branch in (("", "first"), ("# Stack\n# wrong\n", "second")):
+        for number in range(2_000):
+            (project.root / f"m{number}.py").write_text(text)
+        git(project.root, "checkout", "-q", "-b", branch)
+        git(project.root, "add", ".")
+        git(project.root, "commit", "-q", "-m", branch)
+    stack = {"filePath": "a.py", "line": 1, "character": 7, "limit": 1}
+    for branch, count in (("first", 0), ("second", 2_000), ("first", 0)):
+        git(project.root, "checkout", "-q", branch)
+        assert f"count: 1/{2 + count}\n" in await text_of(project.modern, "lm_references", **stack)
+        text = await text_of(project.modern, "lm_getDiagnostics", maxResults=1)
+        assert f"diagnostics: {min(count, 1)}/{count}" in text
 
 
 async def test_the_official_client_gets_text_and_structure(project: Project) -> None:

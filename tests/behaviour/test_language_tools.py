@@ -102,6 +102,14 @@ async def test_a_checkout_of_2000_files_is_seen_by_the_next_answers(gateway: Gat
         assert f"diagnostics: {min(count, 1)}/{count}" in text
 
 
+async def test_an_unknown_severity_is_refused_with_its_place(project: Project) -> None:
+    asked = {"severities": ["error", "fatal"]}
+    refused = (await project.modern.call("lm_getDiagnostics", asked)).result
+    assert refused["isError"]
+    (error,) = refused["structuredContent"]["error"]["details"]["errors"]
+    assert error["pointer"] == "/severities/1"
+
+
 async def test_the_official_client_gets_text_and_structure(project: Project) -> None:
     async with mcp.Client(project.url, read_timeout_seconds=30) as client:
         answer = await client.call_tool("lm_references", {"symbol": "Stack/push"})

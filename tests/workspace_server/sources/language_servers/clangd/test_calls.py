@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -111,6 +112,15 @@ async def test_a_limit_cuts_the_entries_and_says_so(clangd: Clangd) -> None:
     result = await clangd.at("symbolReferences", 1, 5, limit=2)
     assert result.structured["counts"] == {"total": 6, "shown": 2, "truncated": True}
     assert len(result.structured["entries"]) == 2
+
+
+async def test_implementations_have_the_form_of_references(clangd: Clangd) -> None:
+    clangd.answers("textDocument/implementation", [clangd.location(0, 4, 9), clangd.location(4, 4, 8)])
+    result = await clangd.at("symbolImplementations", 1, 5, limit=1)
+    assert result.structured["kind"] == "symbolImplementations"
+    assert result.structured["counts"] == {"total": 2, "shown": 1, "truncated": True}
+    assert [one["location"]["startLine"] for one in result.structured["entries"]] == [1]
+    assert result.text.split("\n---\n")[1:] == ["p/a.cpp#1\nint twice(int value) {"]
 
 
 async def test_an_answer_of_an_unfinished_index_says_so_in_both_channels(clangd: Clangd) -> None:
@@ -379,6 +389,23 @@ async def test_a_request_without_a_result_is_an_error_with_a_code(
 
     clangd.server.answers["textDocument/references"] = fail
     assert (await clangd.at("symbolReferences", 1, 5)).structured["error"]["code"] == code
+
+
+class NeverStarted(InMemoryServers):
+    """Servers that do not come."""
+
+    async def named(self, name: str) -> Any:
+        await asyncio.Event().wait()
+
+
+async def test_a_clangd_that_does_not_come_is_an_error_with_a_code(
+    clangd: Clangd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workspace_server.sources.language_servers.clangd.client.START_S", 0.05)
+    clangd.servers = NeverStarted()
+    result = await clangd.at("symbolReferences", 1, 5)
+    assert result.is_error
+    assert result.text.startswith("[CLANGD_START_TIMEOUT] clangd did not start")
 
 
 async def test_calls_do_not_start_clangd_where_that_is_switched_off(clangd: Clangd) -> None:

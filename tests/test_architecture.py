@@ -260,7 +260,7 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
         "from manager.listener.aiohttp_server import LazyAiohttpServer\nbefore = set(sys.modules)\n"
         "async def main():\n"
         "    status, control = (lambda: {}), LazyAiohttpServer(lambda: daemon.control_runner(None, None, status, status))\n"
-        "    port = daemon.Runner(lambda: daemon.make_app(None, status, status), daemon.AdmissionRules.for_ports([1]))\n"
+        "    port = daemon.Runner(lambda: daemon.port_app(None, status, status, None), daemon.AdmissionRules.for_ports([1]))\n"
         "    port._aiohttp.protocol(), control.protocol()\n"
         "    await control.close()\n    await port.cleanup()\n"
         "asyncio.run(main())\nprint(*(set(sys.modules) - before))"

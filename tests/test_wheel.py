@@ -25,7 +25,7 @@ from manager.paths import Paths
 from support.processes.manager_process import environment, left_behind
 from support.processes.wheel import ROOT, build_wheel, pip
 
-PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server")
+PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
 pytestmark = pytest.mark.timeout(180)
 
 

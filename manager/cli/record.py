@@ -107,8 +107,7 @@ def status(as_json: bool) -> None:
         facts.insert(0, Fact("calls", f"{coverage.calls:,}{since}"))
         facts.append(Fact("kept contents", f"of {coverage.contents:,} calls"))
         facts.append(Fact("size", f"{coverage.bytes / 1e6:.1f} MB"))
-    facts.append(Fact("file", str(user_paths().calls_file)))
-    say(FactList(facts))
+    say(FactList(facts), "in the file", f"  {user_paths().calls_file}")  # alone, to be copied whole
 
 
 @record.command()

@@ -27,6 +27,7 @@ CODES = {
     "approval_required": 47120,
     "approval_denied": 47121,
     "question_unanswered": 47122,
+    "call_stopped": 47123,
     "tool_not_found": -32602,
     "invalid_arguments": -32602,
     "invalid_cwd": -32602,

@@ -25,6 +25,12 @@ NOT_RUN: Final = {
     "lmtb agent serve": "serves until it is stopped; tests/agent/test_agent_scripts.py runs it",
 }
 SPECIAL: Final = {
+    "lmtb calls show": ["1"],
+    "lmtb calls export -o": ["calls.jsonl"],
+    "lmtb record on": ["--contents", "--for", "1h"],
+    "lmtb record purge": ["--yes"],
+    "lmtb replay": ["1"],
+    "lmtb replay --send": ["1", "--yes"],
     "lmtb trust": ["--yes"],
     "lmtb tools why": ["datetime"],
     "lmtb tools enable": ["datetime"],

@@ -60,6 +60,7 @@ EXPECTED = {
     "/page/changes": {"GET"},
     "/page/session": {"POST"},
     "/page/action": {"POST"},
+    "/page/project": {"GET"},
 }
 ROUTES = [(method, path) for path, methods in EXPECTED.items() for method in sorted(methods)]
 UNKNOWN = (
@@ -102,7 +103,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         return apps[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("manager.daemon.make_app", kept)
+        patch.setattr("manager.listener.pages.make_app", kept)
         async with running_manager(tmp_path_factory.mktemp("admission")) as manager:
             await exchange(
                 manager.port, request("GET", "/", f"127.0.0.1:{manager.port}", "Connection: close")

@@ -20,6 +20,7 @@ from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
 from manager.supervision.instance import Instance
 from manager.upstream.pool import Pool
+from protocol.call_pattern import PatternValues
 
 
 class PathRecorder:
@@ -47,9 +48,11 @@ class PathRecorder:
         begin, end, credentials = RouteCache.begin, RouteCache.end, Instance.credentials
         relay_directly, answer = McpRoutes.relay_directly, Writer.answer
 
-        def cached(cache: RouteCache, route: CachedRoute, identity: bytes, now: float) -> ForwardedCall:
+        def cached(
+            cache: RouteCache, route: CachedRoute, values: PatternValues, session: str | None, now: float
+        ) -> ForwardedCall:
             self.steps.append("cached")
-            return begin(cache, route, identity, now)
+            return begin(cache, route, values, session, now)
 
         def written(cache: RouteCache, call: ForwardedCall, answered_at: float) -> None:
             self.steps.append("written")

@@ -125,9 +125,9 @@ async def test_a_flood_of_diagnostics_is_neither_kept_nor_in_the_way(tmp_path: P
         )
         longest = 0.0
         while not answering.done():
-            began = time.monotonic()
+            began = time.thread_time()  # of the processor: other tests wait for it, too
             await asyncio.sleep(0.005)
-            longest = max(longest, time.monotonic() - began)
+            longest = max(longest, time.thread_time() - began)
         assert await answering == []
         assert longest < 1
     assert psutil.Process().memory_info().rss - before < 100 * 2**20

@@ -51,19 +51,19 @@ class Load:
 
     def call_until_stopped(self) -> None:
         """Call, until the manager is gone."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        while not self.stopped.wait(PAUSE_S):
-            trace = f"00-{random.getrandbits(128):032x}-{random.getrandbits(64):016x}-01"
-            params = {"name": "calculator", "arguments": {"expression": "6*7"}}
-            body = stateless.body_of("tools/call", params, 7, traceparent=trace)
-            fields = {"Content-Type": "application/json", **stateless.headers_of(body, None)}
-            fields["Accept"] = "application/json, text/event-stream"
-            try:
-                connection.request("POST", self.path, json.dumps(body), fields)
-                if b'"result"' in connection.getresponse().read():
-                    self.answered[trace] = time.monotonic()
-            except (OSError, http.client.HTTPException):
-                return
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+            while not self.stopped.wait(PAUSE_S):
+                trace = f"00-{random.getrandbits(128):032x}-{random.getrandbits(64):016x}-01"
+                params = {"name": "calculator", "arguments": {"expression": "6*7"}}
+                body = stateless.body_of("tools/call", params, 7, traceparent=trace)
+                fields = {"Content-Type": "application/json", **stateless.headers_of(body, None)}
+                fields["Accept"] = "application/json, text/event-stream"
+                try:
+                    connection.request("POST", self.path, json.dumps(body), fields)
+                    if b'"result"' in connection.getresponse().read():
+                        self.answered[trace] = time.monotonic()
+                except (OSError, http.client.HTTPException):
+                    return
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pytest
 from workspace_server.sources.editor import window as windows
 from workspace_server.sources.editor.window import Window
 
-ROOT = Path("/work/mono/proj")
+ROOT = Path("/code/mono/proj")
 
 
 def health(*folders: Any, **members: Any) -> bytes:
@@ -29,24 +29,24 @@ def test_a_window_with_the_folder_is_one_of_the_project() -> None:
 
 
 def test_a_window_with_a_folder_above_is_one_too() -> None:
-    found = read(health("/work/mono"))
-    assert found is not None and (found.folder, found.above) == (Path("/work/mono"), 1)
+    found = read(health("/code/mono"))
+    assert found is not None and (found.folder, found.above) == (Path("/code/mono"), 1)
 
 
 def test_the_nearest_folder_of_a_window_counts() -> None:
-    found = read(health("/work", "/work/mono"))
-    assert found is not None and found.folder == Path("/work/mono")
+    found = read(health("/code", "/code/mono"))
+    assert found is not None and found.folder == Path("/code/mono")
 
 
-@pytest.mark.parametrize("folder", ["/", "/work/mono/proj/src", "/work/mono/pro", "/elsewhere", ""])
+@pytest.mark.parametrize("folder", ["/", "/code/mono/proj/src", "/code/mono/pro", "/elsewhere", ""])
 def test_other_folders_are_none_of_the_project(folder: str) -> None:
     assert read(health(folder)) is None
 
 
 def test_a_window_of_the_home_folder_is_not_one_of_every_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/work/mono")
-    assert read(health("/work/mono")) is None
-    assert read(health("/work/mono"), root=Path("/work/mono")) is not None
+    monkeypatch.setenv("HOME", "/code/mono")
+    assert read(health("/code/mono")) is None
+    assert read(health("/code/mono"), root=Path("/code/mono")) is not None
 
 
 def test_a_window_that_names_another_port_is_not_believed() -> None:

@@ -27,22 +27,17 @@ class ContentRule(NamedTuple):
     until: int | None
 
 
-class ActiveProjects:
+class ActiveProjects(frozenset[str]):
     """The projects whose contents are recorded now; an empty one is false.
 
-    It is replaced as a whole, never changed, so any thread may read it.
+    It is replaced as a whole, never changed, so any thread may read it. Every call asks whether it is empty,
+    which a set answers without a call of Python.
     """
 
-    __slots__ = ("_projects",)
-
-    def __init__(self, projects: Iterable[str] = ()) -> None:
-        self._projects = frozenset(projects)
-
-    def __bool__(self) -> bool:
-        return bool(self._projects)
+    __slots__ = ()
 
     def __contains__(self, project: object) -> bool:
-        return project in self._projects or ALL in self._projects
+        return super().__contains__(project) or super().__contains__(ALL)
 
 
 class Deadlines:

@@ -168,7 +168,8 @@ class Launcher:
             if check.done() and check.exception() is None:
                 return None
             if ended.done():
-                return FailedStart(f"start failed: exited with code {ended.result()}", ended.result())
+                code = ended.result()
+                return FailedStart(f"start failed: {instance.process.ending.words(code)}", code)
             return FailedStart("start failed: did not answer in time")
         finally:
             for task in (check, ended):

@@ -24,6 +24,7 @@ from typing import IO, Final
 from host.oom import end_before_others
 from host.open_files import restore_limit
 from host.pidfd import open_pidfd
+from host.process_ending import Ending
 from manager.supervision import environment
 from manager.supervision.server_log import open_log
 from protocol import names
@@ -112,6 +113,7 @@ class Process:
         self._pidfd = open_pidfd(pid) if pidfd is None else pidfd
         self._poller: select.poll | None = None
         self.exit_code: int | None = None
+        self.ending = Ending()
         self._gone = False
 
     @classmethod

@@ -241,7 +241,7 @@ class Supervisor:
             self.lifecycle.forgive()
         self._wake.set()
         if not was_requested:
-            self.figures.last_error = f"exited with code {self.last_exit}"
+            self.figures.last_error = instance.process.ending.words(code)
             self._log.warning("workspace.exited", pid=instance.pid, code=self.last_exit)
             await self.output.refresh()
         await self._launcher.forget(instance)

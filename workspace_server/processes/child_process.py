@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
+from host.process_ending import Ending
 from protocol import names
 from workspace_server import log
 from workspace_server.processes import marked_processes
@@ -53,6 +54,7 @@ class ChildProcess:
         marker: value of `LMTB_CHILD` in the environment of the process and of everything it starts.
         stderr: the end of its standard error.
         returncode: exit code, negative for a signal; None while the process runs.
+        ending: says in words how it ended.
     """
 
     def __init__(self, spawned: Spawned, name: str, marker: str) -> None:
@@ -60,6 +62,7 @@ class ChildProcess:
         self.marker = marker
         self.stderr = StderrTail()
         self.returncode: int | None = None
+        self.ending = Ending()
         self._name = name
         self._popen = spawned.popen
         self._stdin = None if spawned.stdin is None else WriteEnd(spawned.stdin)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final
 
 from host import redaction
@@ -25,14 +23,6 @@ def exit_reason(child: ChildProcess, hidden: Iterable[str] = ()) -> str | None:
         return None
     words = "".join(child.stderr.lines(1)).strip()[:MAX_WORDS]
     if not words:
-        return _ending(code)
+        return child.ending.words(code)
     shown = redaction.mask(words, hidden)
-    return f"{_ending(code)}; its last line on standard error was: {shown}"
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    with suppress(ValueError):
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"was ended by signal {-code}"
+    return f"{child.ending.words(code)}; its last line on standard error was: {shown}"

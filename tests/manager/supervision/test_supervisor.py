@@ -193,7 +193,7 @@ async def test_a_killed_server_is_replaced_for_the_next_caller(workspace: Superv
     )
     assert supervisor.last_exit == -9
     assert supervisor.lifecycle.restarts == 1
-    assert supervisor.figures.last_error == "exited with code -9"
+    assert supervisor.figures.last_error == "was ended by SIGKILL"
     await until(lambda: len(workspace.processes()) == 1)
     assert [row.pid for row in await workspace.stored_instances()] == [second.pid]
 

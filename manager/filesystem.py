@@ -37,7 +37,7 @@ _PROBLEM_OF_ERRNO: Final = {
     errno.ENAMETOOLONG: CwdProblemKind.TOO_LONG,
 }
 _PROBLEM_OF_NO_ANSWER: Final = {
-    NoAnswer.TIMED_OUT: CwdProblemKind.UNREADABLE,
+    NoAnswer.TIMED_OUT: CwdProblemKind.SILENT,
     NoAnswer.BUSY: CwdProblemKind.BUSY,
 }
 
@@ -147,7 +147,7 @@ class FolderExaminer:
         self._lookups = DiskLookups(deadline_s=deadline_s, max_hanging=max_hanging)
 
     async def examine(self, paths: Sequence[str]) -> FolderFacts | CwdProblem:
-        """Like `examine`. Problems besides: `unreadable` if the disk does not answer in time, `busy`."""
+        """Like `examine`. Problems besides: `no_answer` if the disk does not answer in time, `busy`."""
         wanted = tuple(paths)
         found = await self._lookups.run(("examine", wanted), lambda: examine(wanted))
         return CwdProblem(_PROBLEM_OF_NO_ANSWER[found]) if isinstance(found, NoAnswer) else found

@@ -26,6 +26,8 @@ class CwdProblemKind(StrEnum):
     UNREADABLE = "unreadable"
     MALFORMED = "malformed"
     TOO_LONG = "too_long"
+    SILENT = "no_answer"
+    """Nothing is known about this cwd: the disk did not say in time."""
     BUSY = "busy"
     """Nothing is known about this cwd: too many other folders hang."""
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from manager.budgets import MAX_HANGING_LOOKUPS
+from manager.disk_lookups import DEADLINE_S
 from manager.folder import CwdProblem, CwdProblemKind
 from protocol import names
-from protocol.errors import Reason, Refusal
+from protocol.errors import RETRY_STEP, Reason, Refusal
 
 BUSY_RETRY_MS: Final = 2000
 LEFT_RETRY_MS: Final = 1000
@@ -43,6 +44,15 @@ def refused_cwd(problem: CwdProblem, text: str) -> Refusal:
         )
         return Refusal(
             Reason.OVERLOADED, message, delivered="no", retry_after_ms=BUSY_RETRY_MS, details=details
+        )
+    if problem.kind is CwdProblemKind.SILENT:
+        return Refusal(
+            Reason.INVALID_CWD,
+            f"cwd gave no answer within {DEADLINE_S:g} s: {shown}",
+            f"{RETRY_STEP}; if it stays so, check that the disk of this folder answers",
+            delivered="no",
+            retry_after_ms=BUSY_RETRY_MS,
+            details=details,
         )
     next_step = f"pass the folder of that file: {problem.folder}" if problem.folder else None
     return Refusal(Reason.INVALID_CWD, f"cwd is {_WORDS[problem.kind]}: {shown}", next_step, details=details)

@@ -34,7 +34,7 @@ SHOWN_WORKSPACES: Final = 10
 MAX_CACHED_FOLDERS: Final = 1024
 """Entries in the cache of ambient folders. They come with every request; an entry is valid `ROOT_CHECK_S`."""
 
-_UNKNOWN_STATE: Final = (CwdProblemKind.UNREADABLE, CwdProblemKind.BUSY)
+_UNKNOWN_STATE: Final = (CwdProblemKind.UNREADABLE, CwdProblemKind.SILENT, CwdProblemKind.BUSY)
 _NEVER: Final = (float("-inf"), None)
 
 

@@ -348,17 +348,17 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     hanging.release.set()
 
 
-UNREADABLE = CwdProblem(CwdProblemKind.UNREADABLE)
+SILENT = CwdProblem(CwdProblemKind.SILENT)
 
 
-async def test_hanging_folder_is_unreadable_and_holds_up_nobody_else(disk: Hanging, tmp_path: Path) -> None:
+async def test_hanging_folder_gives_no_answer_and_holds_up_nobody_else(disk: Hanging, tmp_path: Path) -> None:
     examiner = FolderExaminer(deadline_s=0.2)
     hung = [asyncio.ensure_future(examiner.examine([f"/hung/{n}"])) for n in range(20)]
     await asyncio.sleep(0)
     fine = await examiner.examine([str(tmp_path)])
     assert isinstance(fine, FolderFacts)
     assert not any(task.done() for task in hung)
-    assert await asyncio.gather(*hung) == [UNREADABLE] * 20
+    assert await asyncio.gather(*hung) == [SILENT] * 20
 
 
 async def test_hanging_folder_holds_one_thread_however_often_it_is_asked_for(
@@ -367,7 +367,7 @@ async def test_hanging_folder_holds_one_thread_however_often_it_is_asked_for(
     examiner = FolderExaminer(deadline_s=0.05)
     hung = str(folder(tmp_path / "hung"))
     for _ in range(3):
-        assert await asyncio.gather(*(examiner.examine([hung]) for _ in range(5))) == [UNREADABLE] * 5
+        assert await asyncio.gather(*(examiner.examine([hung]) for _ in range(5))) == [SILENT] * 5
     assert disk.looks == 1
     disk.release.set()
     async with asyncio.timeout(10):
@@ -378,7 +378,7 @@ async def test_hanging_folder_holds_one_thread_however_often_it_is_asked_for(
 async def test_folder_is_called_busy_if_too_many_others_hang(disk: Hanging, tmp_path: Path) -> None:
     examiner = FolderExaminer(deadline_s=SLOW_S + 0.1, max_hanging=2)
     answers = await asyncio.gather(*(examiner.examine([f"/hung/{n}"]) for n in range(2)))
-    assert answers == [UNREADABLE] * 2
+    assert answers == [SILENT] * 2
     assert await examiner.examine([str(tmp_path)]) == CwdProblem(CwdProblemKind.BUSY)
     assert disk.looks == 2
 
@@ -427,7 +427,7 @@ async def test_fault_of_the_examination_reaches_the_caller(monkeypatch: pytest.M
 
 
 def test_answer_after_the_loop_is_gone_is_dropped(disk: Hanging) -> None:
-    assert asyncio.run(FolderExaminer(deadline_s=0.05).examine(["/hung"])) == UNREADABLE
+    assert asyncio.run(FolderExaminer(deadline_s=0.05).examine(["/hung"])) == SILENT
     disk.release.set()
     for thread in threading.enumerate():
         if thread.name == "folder":

@@ -47,7 +47,10 @@ async def test_a_disk_that_hangs_delays_its_own_callers_only(
         assert (await good.call("calculator", SUM)).payload == {"value": 42}
         answered += 1
     assert answered > 1
-    assert (await shaking).refusal["reason"] in {"invalid_cwd", "overloaded"}
+    refusal = (await shaking).refusal
+    assert refusal["reason"] in {"invalid_cwd", "overloaded"}
+    assert refusal["details"]["problem"] in {"no_answer", "busy"}
+    assert refusal["retryAfterMs"] == 2000
     for answer in await asyncio.gather(*callers):
         assert answer.refusal["reason"] in {"invalid_cwd", "overloaded", "workspace_not_set"}
     assert time.monotonic() - began < within(REFUSED_S)

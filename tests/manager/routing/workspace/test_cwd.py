@@ -53,6 +53,7 @@ def test_problems_have_stable_names() -> None:
         "malformed",
         "too_long",
         "busy",
+        "no_answer",
     }
 
 

@@ -31,7 +31,7 @@ from manager.filesystem import FolderExaminer
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
-from manager.page.access import Access
+from manager.page.acting.access import Access
 from manager.paths import Paths
 from manager.recorder.recorder import Limits, Recorder
 from manager.recorder.redaction import hidden_keys

@@ -15,8 +15,8 @@ from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
-from manager.page.access import Access
-from manager.page.command import ServerCommand
+from manager.page.acting.access import Access
+from manager.page.acting.command import ServerCommand
 from manager.page.routes import Page, access_routes
 from manager.paths import Paths
 

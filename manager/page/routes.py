@@ -11,14 +11,14 @@ from manager.admin.history import Moment
 from manager.admin.request_body import read_body
 from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
-from manager.page.access import Access
-from manager.page.actions import Means, act
-from manager.page.command import ServerCommand
-from manager.page.fragments import page
-from manager.page.html import ASSET_PATHS
-from manager.page.live import LivePages
-from manager.page.project_fragments import project_page, unknown_project
-from manager.page.projects import Projects
+from manager.page.acting.access import Access
+from manager.page.acting.actions import Means, act
+from manager.page.acting.command import ServerCommand
+from manager.page.drawing.html import ASSET_PATHS
+from manager.page.overview.fragments import page
+from manager.page.overview.live import LivePages
+from manager.page.project.fragments import project_page, unknown_project
+from manager.page.project.questions import Projects
 from manager.routing.request_heads.admission import AdmissionRefusal
 from protocol import sse
 

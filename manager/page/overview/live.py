@@ -13,9 +13,9 @@ import msgspec
 from manager.admin.history import Moment
 from manager.admin.services import Services
 from manager.log import logger
-from manager.page.fragments import parts
-from manager.page.health import read_health
-from manager.page.view import PageView, page_view
+from manager.page.overview.fragments import parts
+from manager.page.overview.health import read_health
+from manager.page.overview.view import PageView, page_view
 from manager.status_reading.responses import objects
 from protocol.errors import Refusal
 

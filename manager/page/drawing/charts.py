@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from manager.admin.history import MOST_MOMENTS
-from manager.page.html import text
+from manager.page.drawing.html import text
 
 _STEP: Final = 2
 _WIDTH: Final = (MOST_MOMENTS - 1) * _STEP

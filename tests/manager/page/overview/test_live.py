@@ -11,7 +11,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from manager.admin.control_plane import ControlPlane
-from manager.page.live import EVERY_S, MOST_ASKED, MOST_CPU, LivePages
+from manager.page.overview.live import EVERY_S, MOST_ASKED, MOST_CPU, LivePages
 from support.processes.timeouts import GUARD_S
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from manager.page.access import (
+from manager.page.acting.access import (
     IDLE_S,
     MOST_SESSIONS,
     MOST_TICKETS,

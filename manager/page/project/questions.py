@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from manager.admin.services import Services
-from manager.page.command import ServerCommand
-from manager.page.project import (
+from manager.page.acting.command import ServerCommand
+from manager.page.project.selection import (
     Project,
     ProjectView,
     Waiting,

@@ -6,8 +6,8 @@ import re
 
 from host.open_files import OpenFiles
 from manager.admin.history import MOST_MOMENTS, Moment
-from manager.page.charts import chart
-from manager.page.health import Health, health_html, read_health
+from manager.page.drawing.charts import chart
+from manager.page.overview.health import Health, health_html, read_health
 
 
 def points(svg: str) -> list[list[str]]:

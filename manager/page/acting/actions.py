@@ -9,7 +9,7 @@ import msgspec
 
 from manager.admin.services import Services
 from manager.folder import CwdProblem
-from manager.page.command import CHANGES, ServerCommand
+from manager.page.acting.command import CHANGES, ServerCommand
 from manager.replacement import Unusable
 from manager.status_reading.responses import objects
 from protocol.errors import Refusal

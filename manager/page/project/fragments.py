@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from manager.page.html import button, document, facts, lines, state, table, text
-from manager.page.needs import Action
-from manager.page.project import ProjectView, Waiting
+from manager.page.drawing.html import Action, button, document, facts, lines, state, table, text
+from manager.page.project.selection import ProjectView, Waiting
 from manager.status_reading.responses import first_sentence
 from manager.status_reading.source_problems import DOWN, source_step
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from manager.page.fragments import page, parts
-from manager.page.view import MOST_ENDED, page_view
+from manager.page.overview.fragments import page, parts
+from manager.page.overview.view import MOST_ENDED, page_view
 from support.http.html_elements import HOSTILE, Elements
 
 

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from manager.admin.control_plane import ControlPlane
-from manager.page.command import ServerCommand
-from manager.page.projects import Projects
+from manager.page.acting.command import ServerCommand
+from manager.page.project.questions import Projects
 from support.clients.page_client import opened, posted
 from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project, manager_paths

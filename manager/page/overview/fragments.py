@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from host.terminal.quantities import duration, latency, size
 from host.terminal.tones import MARKS
-from manager.page.health import health_html
-from manager.page.html import button, document, facts, lines, link, state, table, text
-from manager.page.needs import Action, Need
-from manager.page.view import ManagerFacts, PageView
+from manager.page.drawing.html import Action, button, document, facts, lines, link, state, table, text
+from manager.page.overview.health import health_html
+from manager.page.overview.needs import Need
+from manager.page.overview.view import ManagerFacts, PageView
 
 
 def parts(view: PageView) -> dict[str, str]:

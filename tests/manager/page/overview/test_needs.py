@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from host.terminal.tones import Tone
-from manager.page.needs import needs
+from manager.page.overview.needs import needs
 
 
 def status(**members: Any) -> dict[str, Any]:

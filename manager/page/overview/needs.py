@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from host.terminal.tones import Tone
+from manager.page.drawing.html import Action
 from manager.status_reading.own_servers import running_twice
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import DOWN, source_problems
@@ -15,19 +16,6 @@ from manager.status_reading.workspaces import merged_workspaces
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _REPLACED: Final = frozenset({"changed", "other_version"})
 _URGENCY: Final = (Tone.BAD, Tone.WARN, Tone.BUSY, Tone.GOOD, Tone.OFF)
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """What a button does: the name of an action, its label, and its members (`actions.py`).
-
-    `about` completes the label for those who hear it and do not see the row.
-    """
-
-    name: str
-    label: str
-    members: tuple[tuple[str, str], ...] = ()
-    about: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from manager.page import command
-from manager.page.command import ServerCommand
+from manager.page.acting import command
+from manager.page.acting.command import ServerCommand
 from support.processes.manager_in_process import make_project, manager_paths
 
 

@@ -6,15 +6,28 @@ Nothing is inline but markup: no style, no script.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Final
 
 from host.printable import printable
 from host.terminal.tones import MARKS, Tone, tone_of
-from manager.page.needs import Action
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 _TITLE: Final = "LM Tools Bridge"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a button does: the name of an action, its label, and its members (`acting/actions.py`).
+
+    `about` completes the label for those who hear it and do not see the row.
+    """
+
+    name: str
+    label: str
+    members: tuple[tuple[str, str], ...] = ()
+    about: str = ""
 
 
 def document(title: str, sections: Mapping[str, str], *, changes: str | None = None) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from manager.page.health import Health
-from manager.page.needs import Need, needs
+from manager.page.overview.health import Health
+from manager.page.overview.needs import Need, needs
 from manager.status_reading.responses import objects
 from manager.status_reading.workspaces import merged_workspaces
 

@@ -10,8 +10,8 @@ from typing import Any
 from host.open_files import OpenFiles, open_files
 from host.terminal.quantities import latency, size
 from manager.admin.history import EVERY_S, Moment
-from manager.page.charts import chart
-from manager.page.html import facts, state, text
+from manager.page.drawing.charts import chart
+from manager.page.drawing.html import facts, state, text
 from manager.status_reading.responses import objects
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from manager.page.project import (
+from manager.page.project.fragments import project_page
+from manager.page.project.selection import (
     MOST_TOOLS,
     Project,
     find_project,
@@ -15,7 +16,6 @@ from manager.page.project import (
     project_view,
     waiting_for_trust,
 )
-from manager.page.project_fragments import project_page
 from support.http.html_elements import HOSTILE, Elements
 
 SHOP = Project("shop-1", "/home/ann/my shop", "ready", is_running=True)

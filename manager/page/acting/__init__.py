@@ -1,0 +1,1 @@
+"""What buttons of the page do, and who may press them."""

@@ -1,0 +1,1 @@
+"""Draws HTML and SVG, and escapes every value."""

@@ -36,8 +36,8 @@ class NoAnswer(Enum):
 class _Lane:
     """A share of the threads: at most so many that run, and so many that hang."""
 
-    def __init__(self, max_hanging: int) -> None:
-        self._turn = asyncio.Semaphore(MAX_RUNNING_LOOKUPS)
+    def __init__(self, max_running: int, max_hanging: int) -> None:
+        self._turn = asyncio.Semaphore(max_running)
         self._hanging = 0
         self._max_hanging = max_hanging
 
@@ -65,9 +65,15 @@ class DiskLookups:
     use. Belongs to one event loop; needs no closing.
     """
 
-    def __init__(self, *, deadline_s: float = DEADLINE_S, max_hanging: int = MAX_HANGING_LOOKUPS) -> None:
+    def __init__(
+        self,
+        *,
+        deadline_s: float = DEADLINE_S,
+        max_running: int = MAX_RUNNING_LOOKUPS,
+        max_hanging: int = MAX_HANGING_LOOKUPS,
+    ) -> None:
         self._deadline_s = deadline_s
-        self._known, self._unknown = _Lane(max_hanging), _Lane(max_hanging)
+        self._known, self._unknown = (_Lane(max_running, max_hanging) for _ in range(2))
         self._quick: set[Hashable] = set()
         self._running: dict[Hashable, asyncio.Task[Any]] = {}
 

@@ -6,7 +6,6 @@ Lines come from the log files, so that they can be read when nothing runs.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import select
@@ -15,7 +14,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -24,10 +23,10 @@ from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
 from manager.routing.workspace.workspace_id import workspace_id
+from manager.status_reading.log_entry import formatted, parsed
 
 POLL_S: Final = 0.2
 _READ: Final = 1024 * 1024
-_SHOWN_FIRST: Final = ("timestamp", "level", "event")
 _LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -95,7 +94,7 @@ class _Wanted:
     least: int
 
     def has(self, line: str) -> bool:
-        entry = _parsed(line)
+        entry = parsed(line)
         level = entry.get("level")
         if level in _LEVELS and _LEVELS.index(str(level)) < self.least:
             return False
@@ -198,23 +197,6 @@ def _pause() -> None:
 
 def _show(line: str, *, as_json: bool) -> None:
     if as_json:
-        print_line(_parsed(line) or {"text": line})
+        print_line(parsed(line) or {"text": line})
     else:
         say(formatted(line))
-
-
-def formatted(line: str) -> str:
-    """A line of a log as people read it."""
-    fields = _parsed(line)
-    if not fields:
-        return line
-    head = " ".join(str(fields.pop(name, "-")) for name in _SHOWN_FIRST)
-    return " ".join([head, *(f"{name}={value}" for name, value in fields.items())])
-
-
-def _parsed(line: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

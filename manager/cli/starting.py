@@ -13,9 +13,9 @@ from host.command_line import Failure, say
 from host.printable import printable
 from host.terminal.waiting import waiting
 from manager import exit_codes
-from manager.cli.log import formatted
 from manager.cli.service import systemctl
 from manager.client import Control, ManagerFault, NoManager
+from manager.status_reading.log_entry import formatted
 from manager.stdio_bridge.manager_start import UNIT, ManagerStarter
 
 _PAUSE_S: Final = 0.02

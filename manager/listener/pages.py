@@ -17,6 +17,7 @@ from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
 from manager.page.acting.access import Access
 from manager.page.acting.command import ServerCommand
+from manager.page.calls.lookups import CallLookups
 from manager.page.routes import Page, access_routes
 from manager.paths import Paths
 
@@ -51,7 +52,8 @@ def port_app(
 ) -> web.Application:
     """Make the port's application: diagnosis for programs, the page for browsers."""
     command = ServerCommand(paths, lambda: services.status().path)
-    page = Page(services, status, access, command, lambda: measures.history.moments)
+    lookups = CallLookups(paths.calls_file, paths.logs_dir)
+    page = Page(services, status, access, command, lambda: measures.history.moments, lookups=lookups)
     app = make_app(services, status, measures.snapshot, page.show)
     page.add_to(app)
     return app

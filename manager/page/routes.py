@@ -14,6 +14,8 @@ from manager.http import lazy_aiohttp as web
 from manager.page.acting.access import Access
 from manager.page.acting.actions import Means, act
 from manager.page.acting.command import ServerCommand
+from manager.page.calls.lookups import CallLookups
+from manager.page.calls.routes import CallPages
 from manager.page.drawing.html import ASSET_PATHS
 from manager.page.overview.fragments import page
 from manager.page.overview.live import LivePages
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 MAX_BODY: Final = 16 * 1024
 BODY_S: Final = 10.0
@@ -45,11 +47,14 @@ class Page:
         access: Access,
         command: ServerCommand,
         moments: Callable[[], Sequence[Moment]],
+        *,
+        lookups: CallLookups,
     ) -> None:
         self._means = Means(services, command)
         self._projects = Projects(services, status, command)
         self._access = access
         self._live = LivePages(services, status, moments)
+        self._calls = CallPages(lookups, lambda: status().get("recorder"), _html)
         self._cookie = f"lmtb-page-{services.port}"
 
     async def show(self, _: web.Request) -> web.Response:
@@ -69,6 +74,7 @@ class Page:
         assets = [web.get(path, _asset(name), allow_head=False) for name, path in ASSET_PATHS.items()]
         return [
             *assets,
+            *self._calls.routes(),
             web.get("/page/project", self._show_project, allow_head=False),
             web.get("/page/changes", self._changes, allow_head=False),
             web.post("/page/session", self._open_session),

@@ -7,7 +7,8 @@ chooses the labels that match, which are few, and reads only the blocks in which
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,8 @@ from manager.recorder.tables import (
 
 _CALL: Final = ",".join(("id", *CALL_COLUMNS))
 _LABEL: Final = ",".join(("id", *LABEL_COLUMNS))
+_STEPS: Final = 20_000
+"""Instructions of SQLite, a millisecond or so, between two looks at the clock."""
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -118,6 +121,15 @@ class CallLog:
     def close(self) -> None:
         """Close the database."""
         self._database.close()
+
+    def limit(self, seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        """End every query that still runs after so many seconds, with SQLITE_INTERRUPT.
+
+        Args:
+            now: monotonic seconds.
+        """
+        end = now() + seconds
+        self._database.set_progress_handler(lambda: now() > end, _STEPS)
 
     # -- calls ----------------------------------------------------------------------------------------------
 

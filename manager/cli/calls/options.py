@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -17,17 +15,10 @@ from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
 from manager.recorder.call_filter import Filter
 from manager.recorder.call_log import CallLog
+from manager.recorder.moments import moment_of, seconds_of
 
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_LENGTH: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
-
-
-def seconds_of(text: str) -> float | None:
-    """The seconds in a text such as `90`, `30s`, `5m`, `2h` or `3d`; None if it is something else."""
-    found = _LENGTH.fullmatch(text.strip())
-    return None if found is None else float(found[1]) * _UNITS[found[2]]
 
 
 class Length(click.ParamType[float]):
@@ -52,15 +43,12 @@ class Moment(click.ParamType[int]):
         """The milliseconds of a text."""
         if isinstance(value, int):
             return value
-        seconds = seconds_of(str(value))
-        if seconds is not None:
-            return round((time.time() - seconds) * 1000)
-        try:
-            return round(datetime.fromisoformat(str(value)).timestamp() * 1000)
-        except ValueError:
+        moment = moment_of(str(value), time.time())
+        if moment is None:
             self.fail(
                 f"{value!r} is neither a length such as 2h nor a time such as 2026-05-01T14:30", param, ctx
             )
+        return moment
 
 
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (

@@ -15,12 +15,12 @@ from host.command_line import Failure, json_option, print_json, print_line, say
 from host.terminal.views import Note
 from manager.cli.calls import views
 from manager.cli.calls.options import explained, filter_of, filter_options, open_log
-from manager.cli.calls.server_output import output_during
-from manager.cli.log import formatted
 from manager.cli.output.manager_access import user_paths
 from manager.recorder.call_filter import Filter
 from manager.recorder.call_log import Call, CallLog
+from manager.recorder.server_output import output_during
 from manager.recorder.statistics import tool_figures
+from manager.status_reading.log_entry import formatted
 
 POLL_S: Final = 0.25
 _NONE: Final = "no calls yet; they are recorded while the manager runs"

@@ -12,6 +12,7 @@ function enableButtons() {
   const mayAct = sessionStorage.getItem(PROOF) !== null;
   for (const button of document.querySelectorAll("button[data-action]")) button.disabled = !mayAct;
   document.getElementById("access").hidden = mayAct;
+  for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = false;
 }
 
 async function send(path, message) {
@@ -54,6 +55,17 @@ function focusButton({ action, tool, source }) {
 }
 
 document.addEventListener("click", async (event) => {
+  const copy = event.target.closest("button[data-copy]");
+  if (copy === null) return;
+  try {
+    await navigator.clipboard.writeText(copy.parentElement.querySelector("code").textContent);
+    say("The command is copied.");
+  } catch {
+    say("The browser does not allow copying: select the command and copy it.");
+  }
+});
+
+document.addEventListener("click", async (event) => {
   const button = event.target.closest("button[data-action]");
   if (button === null || button.disabled) return;
   button.disabled = true;
@@ -74,7 +86,8 @@ document.addEventListener("click", async (event) => {
 const address = document.querySelector("main").dataset.changes;
 if (address === undefined) {
   document.addEventListener("visibilitychange", () => {
-    if (document.visibilityState === "visible") readAgain().catch(() => say("The manager does not answer."));
+    const hasForm = document.querySelector("main form") !== null; // what is typed there would be lost
+    if (document.visibilityState === "visible" && !hasForm) readAgain().catch(() => say("The manager does not answer."));
   });
 } else {
   const changes = new EventSource(address);

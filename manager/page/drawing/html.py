@@ -15,6 +15,7 @@ from host.terminal.tones import MARKS, Tone, tone_of
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 _TITLE: Final = "LM Tools Bridge"
+_SITE: Final = '<nav aria-label="Pages of this site"><a href="/page/calls">Recorded calls</a></nav>'
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def document(title: str, sections: Mapping[str, str], *, changes: str | None = N
         '<meta name="color-scheme" content="light dark">'
         f'<link rel="stylesheet" href="{ASSET_PATHS["page.css"]}">'
         f'<script src="{ASSET_PATHS["page.js"]}" defer></script></head>'
-        f'<body><header><h1><a href="/">{_TITLE}</a></h1><p id="connection" role="status">'
+        f'<body><header><h1><a href="/">{_TITLE}</a></h1>{_SITE}<p id="connection" role="status">'
         "<noscript>Without scripts this page does not change by itself: reload it.</noscript></p></header>"
         f"<main{live}>{body}</main>"
         '<footer><p id="access">Buttons work in a page that <code>lmtb ui</code> opened.</p></footer>'
@@ -68,9 +69,21 @@ def lines(values: Iterable[object]) -> str:
 
 def state(value: object) -> str:
     """A state with its mark and colour."""
-    tone = tone_of(str(value or "")) or Tone.OFF
+    return toned(value, tone_of(str(value or "")) or Tone.OFF)
+
+
+def toned(value: object, tone: Tone) -> str:
+    """A word with the mark and colour of a tone."""
     mark = f'<span aria-hidden="true">{MARKS[tone]}</span>'
     return f'<span class="state {tone.value}">{mark} {text(value)}</span>'
+
+
+def copyable(command: str) -> str:
+    """A command: one click selects all of it, and a button copies it where scripts run."""
+    return (
+        f'<span class="command"><code>{text(command)}</code> '
+        '<button type="button" data-copy hidden>Copy</button></span>'
+    )
 
 
 def link(path: str, label: object) -> str:

@@ -8,7 +8,18 @@ from urllib.parse import urlencode
 
 from host.terminal.quantities import duration, latency, size
 from host.terminal.tones import MARKS
-from manager.page.drawing.html import Action, button, document, facts, lines, link, state, table, text
+from manager.page.drawing.html import (
+    Action,
+    button,
+    copyable,
+    document,
+    facts,
+    lines,
+    link,
+    state,
+    table,
+    text,
+)
 from manager.page.overview.health import health_html
 from manager.page.overview.needs import Need
 from manager.page.overview.view import ManagerFacts, PageView
@@ -41,7 +52,7 @@ def _need(need: Need) -> str:
     project = f"<strong>{text(need.project)}</strong> " if need.project else ""
     return (
         f'<li class="{need.tone.value}"><p><span aria-hidden="true">{MARKS[need.tone]}</span> '
-        f"{project}{text(need.text)}</p>{lines(need.words)}<p><code>{text(need.next_step)}</code> "
+        f"{project}{text(need.text)}</p>{lines(need.words)}<p>{copyable(need.next_step)} "
         f"{button(need.action) if need.action else ''}</p></li>"
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from manager.page.drawing.html import Action, button, document, facts, lines, state, table, text
+from manager.page.drawing.html import Action, button, copyable, document, facts, lines, state, table, text
 from manager.page.project.selection import ProjectView, Waiting
 from manager.status_reading.responses import first_sentence
 from manager.status_reading.source_problems import DOWN, source_step
@@ -60,7 +60,7 @@ def _trust(waiting: Waiting | None) -> str:
     return (
         f'<h2>Waits for your trust</h2>{problem}<ul class="needs">{shown}</ul>'
         "<p>Until then, nothing of it runs. Trust it at a terminal with: "
-        f"<code>{text(waiting.command)}</code></p>"
+        f"{copyable(waiting.command)}</p>"
     )
 
 
@@ -107,7 +107,7 @@ def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:
     yield f"<p>{text(source.get('error'))}</p>"
     written = source.get("stderr")
     yield lines(written[-_STDERR_LINES:] if isinstance(written, list) else ())
-    yield f"<p><code>{text(source_step(source, root))}</code></p>"
+    yield f"<p>{copyable(source_step(source, root))}</p>"
 
 
 def _tools(view: ProjectView) -> str:

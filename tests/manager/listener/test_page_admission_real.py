@@ -61,6 +61,9 @@ EXPECTED = {
     "/page/session": {"POST"},
     "/page/action": {"POST"},
     "/page/project": {"GET"},
+    "/page/calls": {"GET"},
+    "/page/call": {"GET"},
+    "/page/calls/figures": {"GET"},
 }
 ROUTES = [(method, path) for path, methods in EXPECTED.items() for method in sorted(methods)]
 UNKNOWN = (

@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from manager.client import Control
+from manager.recorder.ended_call import CallDetails
+from manager.recorder.recorder import Limits, Recorder
 from support.processes.manager_in_process import RunningManager, make_project
 from support.projects.script_tools import write_tool
+from support.recorded_calls import ended
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -170,6 +173,65 @@ async def test_the_pages_are_usable_by_keyboard_and_screen_reader(
     await tab.locator("#projects a").click()
     found = await axe.Axe().run(tab)
     assert found.response["violations"] == []
+
+
+def fill(manager: RunningManager) -> None:
+    """Three recorded calls of a tool with a hostile name, one of which failed, with contents."""
+    limits = Limits(10**8, 1e6, 1e6)
+    writer = Recorder(manager.paths.calls_file, limits)
+    for outcome in ("ok", "ok", "error"):
+        told = CallDetails(result=bytearray(json.dumps({"result": {"text": HOSTILE}}).encode()))
+        client = json.dumps({"name": HOSTILE, "version": HOSTILE}).encode()
+        arguments = json.dumps({"x": HOSTILE}).encode()
+        writer.record(
+            ended(
+                HOSTILE, client=client, workspace=HOSTILE, outcome=outcome, arguments=arguments, details=told
+            )
+        )
+    writer.flush()
+
+
+async def test_recorded_calls_are_filtered_and_opened_without_scripts(
+    manager: RunningManager, browser: Any
+) -> None:
+    fill(manager)
+    context = await browser.new_context(viewport={"width": 360, "height": 640}, java_script_enabled=False)
+    page = await context.new_page()
+    await page.goto(f"{manager.base}/")
+    await page.get_by_role("link", name="Recorded calls").click()
+    await playwright.expect(page.locator("#recorded tbody tr")).to_have_count(3)
+    await page.get_by_label("Only errors").check()
+    await page.get_by_role("button", name="Show").click()
+    await playwright.expect(page.locator("#recorded tbody tr")).to_have_count(1)
+    box = await page.locator("main").bounding_box()
+    assert box["x"] + box["width"] <= 360
+    await page.locator("#recorded tbody a").first.click()
+    await playwright.expect(page.locator("#replay")).to_contain_text("lmtb replay 3")
+    assert await page.get_by_role("button", name="Copy").count() == 0, "there is no script that copies"
+
+
+async def test_hostile_names_of_recorded_calls_are_text_and_the_pages_are_accessible(
+    manager: RunningManager, browser: Any, tab: Any
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.async_playwright", reason="axe is not installed")
+    fill(manager)
+    await tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await tab.goto(f"{manager.base}/page/calls")
+    await playwright.expect(tab.locator("#recorded")).to_contain_text("onerror")
+    await tab.locator("#recorded tbody a").first.click()
+    await playwright.expect(tab.locator("#contents")).to_contain_text("onerror")
+    await tab.locator("#replay button").first.click()
+    await playwright.expect(tab.locator("#connection")).to_contain_text("copied")
+    assert await tab.evaluate("navigator.clipboard.readText()") == "lmtb replay 3"
+    for path in ("/page/calls", "/page/calls/figures", "/page/call?id=3"):
+        await tab.goto(manager.base + path)
+        assert await tab.locator("img").count() == 0
+        assert "owned" not in await tab.title()
+        await tab.route("**/*", _without_policy)
+        await tab.reload()
+        found = await axe.Axe().run(tab)
+        assert found.response["violations"] == []
+        await tab.unroute("**/*")
 
 
 async def _without_policy(route: Any) -> None:

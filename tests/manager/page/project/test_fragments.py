@@ -31,7 +31,7 @@ def rendered(*tools: dict[str, Any], **members: Any) -> str:
 
 
 def buttons(html: str) -> list[str]:
-    return re.findall(r"<button[^>]*>([^<]*)</button>", html)
+    return re.findall(r"<button[^>]*data-action[^>]*>([^<]*)</button>", html)
 
 
 def test_the_cost_is_that_of_the_listed_tools() -> None:
@@ -90,7 +90,8 @@ def test_what_waits_for_trust_is_shown_as_a_difference_with_the_command() -> Non
     waiting = waiting_for_trust(SHOP.root, {"changes": [change], "problem": None})
     html = project_page(project_view(SHOP, {}, waiting))
     assert "<pre>-args = 1\n+args = 2</pre>" in html
-    assert "lmtb trust &#x27;/home/ann/my shop&#x27;" in html
+    command = "<code>lmtb trust &#x27;/home/ann/my shop&#x27;</code>"
+    assert f'<span class="command">{command} <button type="button" data-copy hidden>' in html
 
 
 def test_nothing_is_said_of_trust_where_nothing_waits() -> None:

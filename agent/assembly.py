@@ -33,6 +33,7 @@ from agent.settings.settings import AgentSettings, default
 from agent.slash_commands.lmtb import answer_of
 from agent.slash_commands.session import Session
 from agent.tool_source import ToolSource
+from host.own_token import own_headers
 
 if TYPE_CHECKING:
     import aiohttp
@@ -236,7 +237,7 @@ class Agent:
             endpoint = manager_endpoint(self._folders.config_dir / "config.toml", os.environ)
         return ManagerSource(
             endpoint, str(self._workspace), elicitation, self._session(), tool_s=settings.tool_s,
-            may_move=may_move,
+            may_move=may_move, own_headers=own_headers(self._folders.runtime_dir),
         )  # fmt: skip
 
     def _local_tools(self, settings: AgentSettings) -> ToolSource:

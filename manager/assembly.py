@@ -17,6 +17,7 @@ from manager.admin.control_plane import ControlPlane
 from manager.admin.measures import Measures
 from manager.admin.services import StartedBy
 from manager.admin.status import Status
+from manager.admin.token_control import TokenControl
 from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
 from manager.answers.handshake import Handshakes
@@ -31,6 +32,7 @@ from manager.filesystem import FolderExaminer
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
+from manager.log import logger
 from manager.page.acting.access import Access
 from manager.paths import Paths
 from manager.recorder.recorder import Limits, Recorder
@@ -48,6 +50,8 @@ from manager.supervision.environment import SECRETS
 from manager.supervision.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
+from manager.tokens.gate import TokenGate
+from manager.tokens.own_token import ensure_own_token, remove_own_token
 from protocol.internal.launch import Folders
 
 
@@ -66,6 +70,8 @@ class Parts:
     status: Status
     measures: Measures
     access: Access
+    tokens: TokenGate
+    token_control: TokenControl
     installation: Installation
     buffers: ByteBudget
     close_recorder: Callable[[], None]
@@ -122,6 +128,7 @@ def assemble(
     dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
     server_discover = ServerDiscover(workspaces, catalog, adaptation)
     clients = RecentClients()
+    tokens = _tokens(settings, paths)
     upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, registered_servers)
     lists.before_list = upstream_subscriptions.listen_first
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)
@@ -156,6 +163,8 @@ def assemble(
         ),
         Measures(workspaces, session_manager, forwarder.admission.buffers, recorder),
         Access(time.monotonic, lambda: secrets.token_urlsafe(24)),
+        tokens,
+        TokenControl(tokens, session_manager),
         installation,
         forwarder.admission.buffers,
         recorder.close if recorder is not None else lambda: None,
@@ -173,6 +182,20 @@ def _started_recorder(settings: Settings, paths: Paths) -> Recorder:
     recorder = Recorder(paths.calls_file, limits)
     recorder.start()
     return recorder
+
+
+def _tokens(settings: Settings, paths: Paths) -> TokenGate:
+    own = None
+    if settings.require_token:
+        own = ensure_own_token(paths.runtime_dir)
+        hide(own)
+    else:
+        remove_own_token(paths.runtime_dir)
+    gate = TokenGate(paths.tokens_file, required=settings.require_token, own=own)
+    gate.load()
+    if gate.problem is not None:
+        logger().error("tokens.unusable", why=gate.problem, until_then="no token is valid")
+    return gate
 
 
 def _home() -> Path | None:

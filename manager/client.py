@@ -171,11 +171,17 @@ class McpAnswer(NamedTuple):
 class McpClient:
     """A stateless MCP client of the manager for one folder, which it sends as `?cwd=`.
 
-    `capabilities` are those that it declares with each request.
+    `capabilities` are those that it declares with each request, `own_headers` what `host.own_token` reads.
     """
 
     def __init__(
-        self, address: str, cwd: str, version: str, capabilities: Mapping[str, object] | None = None
+        self,
+        address: str,
+        cwd: str,
+        version: str,
+        capabilities: Mapping[str, object] | None = None,
+        *,
+        own_headers: Mapping[str, str] | None = None,
     ) -> None:
         from urllib.parse import quote, urlsplit  # noqa: PLC0415 - only verbs that call pay for it
 
@@ -185,6 +191,7 @@ class McpClient:
         self._target = f"{parts.path}?cwd={quote(os.fsencode(cwd), safe='/')}"
         self._version = version
         self._capabilities = capabilities or {}
+        self._own_headers = own_headers or {}
 
     def request(self, method: str, params: Mapping[str, object]) -> McpAnswer:
         """Send a request and return its response; notifications before it are dropped.
@@ -230,6 +237,7 @@ class McpClient:
             "Accept": "application/json, text/event-stream",
             headers.VERSION: LATEST_MODERN,
             headers.METHOD: method,
+            **self._own_headers,
         }
         if method in names.NAMED_PARAM:
             head[headers.NAME] = headers.encode_value(str(params[names.NAMED_PARAM[method]]))

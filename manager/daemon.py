@@ -46,7 +46,6 @@ from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
 from manager.supervision.environment import SECRETS
 from manager.supervision.leftover_files import remove_leftover_files
-from manager.supervision.workspaces import Workspaces
 
 if TYPE_CHECKING:
     pass
@@ -173,7 +172,7 @@ class Daemon:
         self.own(parts.measures.run(), "measures")
         self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
         self.own(parts.installation.run(), "installation")
-        self.own(self._housekeep(parts.session_manager, parts.workspaces), "housekeeping")
+        self.own(self._housekeep(parts), "housekeeping")
         files = OwnFiles(self._paths, lock, parts.store, parts.workspaces, control)
         self.own(files.look_after(), "own files")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
@@ -203,11 +202,11 @@ class Daemon:
     ) -> ControlListener | None:
         if sys.platform == "win32":
             return None
-        plane, take = parts.control, parts.measures.snapshot
+        plane, take, tokens = parts.control, parts.measures.snapshot, parts.token_control
         control = ControlListener(
             self._paths.control_socket,
             plane,
-            lambda renewals: control_runner(plane, renewals, status, take, parts.access),
+            lambda renewals: control_runner(plane, renewals, status, take, parts.access, tokens=tokens),
         )
         stack.push_async_callback(control.close)
         await control.open()
@@ -219,8 +218,9 @@ class Daemon:
         rules = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit)
 
         app = partial(port_app, parts.control, status, parts.measures, parts.access, self._paths)
-        limits, check = connection_limits(self._settings), same_user_check()
-        runner = Runner(app, rules, limits=limits, peer_check=check, buffers=parts.buffers)
+        limits, buffers, tokens = connection_limits(self._settings), parts.buffers, parts.tokens
+        check = same_user_check()
+        runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, tokens=tokens)
         return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner
 
     # -- run ----------------------------------------------------------------------------------------------
@@ -258,12 +258,14 @@ class Daemon:
             with contextlib.suppress(NotImplementedError):  # not on every platform's loop
                 loop.add_signal_handler(number, self.ask_to_stop, number.name)
 
-    async def _housekeep(self, session_manager: SessionManager, workspaces: Workspaces) -> None:
+    async def _housekeep(self, parts: Parts) -> None:
+        session_manager, workspaces = parts.session_manager, parts.workspaces
         idle_s = self._settings.workspace_idle_s
         pause = min(HOUSEKEEPING_S, systemd.watchdog_interval() or HOUSEKEEPING_S)
         while True:
             systemd.notify(WATCHDOG=1)
             await session_manager.housekeep()
+            await parts.token_control.end_revoked()
             await workspaces.stop_idle(session_manager.active_workspaces(idle_s))
             serving = {one.id for one in workspaces if one.supervisor.is_serving}
             session_manager.notifier.notify_recovered(serving)

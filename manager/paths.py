@@ -51,6 +51,11 @@ class Paths(NamedTuple):
         return self.state_dir / "calls.sqlite3"
 
     @property
+    def tokens_file(self) -> Path:
+        """The digests of tokens."""
+        return self.state_dir / "tokens.json"
+
+    @property
     def logs_dir(self) -> Path:
         """The folder of log files."""
         return self.state_dir / "logs"

@@ -56,6 +56,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Meta(description="Fork workspace servers from a preloaded process of 40 MB (Linux only)."),
     ] = True
+    require_token: Annotated[
+        bool,
+        Meta(description="Ask every connection for a token of lmtb token create, also those of your user."),
+    ] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="Lowest level that is logged.")
     ] = "info"

@@ -47,6 +47,7 @@ LAYERS = (
     ("manager.forwarding",),
     ("manager.supervision", "manager.http"),
     ("manager.status_reading", "manager.upstream"),
+    ("manager.tokens",),
     ("manager.routing",),
     ("manager.acquisition",),
     ("manager.filesystem", "manager.lock", "manager.log_file", "manager.log_rotation", "manager.port", "manager.replacement",

@@ -72,6 +72,7 @@ class ManagerSource:
         absent_s: float = ABSENT_S,
         start: Callable[[], Awaitable[Started]] | None = start_manager,
         may_move: bool | None = None,
+        own_headers: Mapping[str, str] = {},
     ) -> None:
         self._endpoint = endpoint
         self._may_move = endpoint == DEFAULT if may_move is None else may_move
@@ -83,7 +84,9 @@ class ManagerSource:
         self._is_current = False
         self._listing = asyncio.Lock()
         self._problem = "not connected yet"
-        self._transport = Transport(http, address_of(endpoint, discovery=discovery), cwd)
+        self._transport = Transport(
+            http, address_of(endpoint, discovery=discovery), cwd, own_headers if is_loopback(endpoint) else {}
+        )
         self._session = Session(self._transport, version or _installed(), self._changed)
         self._rpc = Rpc(self._session, self._transport, absent_s)
         self._questions = ServerRequests(self._session, elicitation.answer)

@@ -27,12 +27,15 @@ class Transport:
         http: the HTTP session of the agent; not closed here.
         address: where requests go; may be changed.
         cwd: the folder that the agent works in.
+        own_headers: by which a program of the user passes where the manager requires tokens.
     """
 
-    def __init__(self, http: aiohttp.ClientSession, address: str, cwd: str) -> None:
+    def __init__(
+        self, http: aiohttp.ClientSession, address: str, cwd: str, own_headers: Mapping[str, str] = {}
+    ) -> None:
         self.address = address
         self._http = http
-        self._headers = client_headers(cwd)
+        self._headers = {**client_headers(cwd), **own_headers}
 
     @asynccontextmanager
     async def send(

@@ -11,12 +11,13 @@ from typing import Any, Final
 import click
 
 from host.command_line import Failure, is_json, json_option, print_json, say
+from host.own_token import own_headers
 from host.printable import printable
 from host.terminal.waiting import waiting
 from manager import __version__, exit_codes
 from manager.cli import input_forms
 from manager.cli.completion import suggestions
-from manager.cli.output.manager_access import current_folder, explained, mcp_address
+from manager.cli.output.manager_access import current_folder, explained, mcp_address, user_paths
 from manager.client import McpAnswer, McpClient
 from protocol.errors import Reason
 from protocol.inbound import MISSING_CAPABILITY
@@ -74,7 +75,8 @@ def _tool_failure(result: Mapping[str, Any]) -> Failure:
 def _called(name: str, arguments: Mapping[str, object], cwd: Path | None) -> dict[str, Any]:
     """The result of the call. At a terminal, the tool's input requests are answered there."""
     capabilities = input_forms.CAPABILITIES if _can_ask() else None
-    client = McpClient(mcp_address(), current_folder(cwd), __version__, capabilities)
+    own = own_headers(user_paths().runtime_dir)
+    client = McpClient(mcp_address(), current_folder(cwd), __version__, capabilities, own_headers=own)
     params: dict[str, object] = {"name": name, "arguments": arguments}
     answers: dict[str, object] = {}
     for _ in range(MAX_ROUNDS):

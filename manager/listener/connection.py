@@ -23,6 +23,7 @@ from manager.route_cache.cached_call import CachedCall
 from manager.routing.request_heads.reader import ClientHead
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
+from manager.tokens.gate import Guest
 
 _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Python 3.11
 
@@ -30,7 +31,7 @@ _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Pyt
 class ClientConnection(HttpConnection[ClientHead]):
     """One connection; `cached_call.Line` for its cached calls."""
 
-    __slots__ = ("_cached_call", "_context", "_delegated", "_framing", "_is_peer_admitted")
+    __slots__ = ("_cached_call", "_context", "_delegated", "_framing", "_guest", "_is_peer_admitted")
 
     _framing: Framing  # of the last request
 
@@ -40,6 +41,7 @@ class ClientConnection(HttpConnection[ClientHead]):
         self._cached_call: CachedCall | None = None
         self._delegated: DelegatedRequest | None = None
         self._is_peer_admitted = False
+        self._guest: Guest | None = None  # where each request needs a token
 
     @property
     def keep_alives(self) -> KeepAlives:
@@ -79,6 +81,8 @@ class ClientConnection(HttpConnection[ClientHead]):
         if cached is not None and cached.is_under_way:
             cached.fall_back()
         delegated, self._delegated = self._delegated, None
+        if self._guest is not None:
+            self._guest.leave()
         super().connection_lost(exc)
         if delegated is not None:
             delegated.server.connection_lost(exc)
@@ -114,6 +118,8 @@ class ClientConnection(HttpConnection[ClientHead]):
         cache = self._context.route_cache
         if cache is None or self.parser.buffer or self._room is not None:
             return False
+        if not self._is_peer_admitted:  # each request needs a token, so none is sent unparsed
+            return False
         session, group = cache.lookup(metadata, named_session)
         if group is None:
             return False
@@ -137,18 +143,28 @@ class ClientConnection(HttpConnection[ClientHead]):
     # -- requests that aiohttp serves -----------------------------------------------------------------------
 
     def take_over(self, read: ReadHead[ClientHead]) -> bool:
-        """Refuse a peer of another user; delegate requests of other routes to aiohttp."""
+        """Refuse a peer of another user, or a request that lacks a token; delegate other routes."""
         context = self._context
         if not self._is_peer_admitted:
-            refusal = context.refuse_peer(self.transport)
+            refusal = self._refuse_peer(read)
             if refusal is not None:
                 self.refuse(refusal, read.head.parsed)
                 return True
-            self._is_peer_admitted = True  # the peer of a connection never changes
         if read.head.metadata is not None and context.serve is not None:
             return False
         self._delegate(read.length)
         return True
+
+    def _refuse_peer(self, read: ReadHead[ClientHead]) -> AdmissionRefusal | None:
+        if self._guest is None:
+            judged = self._context.judge_peer(self.transport, self.abort)
+            if judged is None:
+                self._is_peer_admitted = True  # the peer of a connection never changes
+                return None
+            if isinstance(judged, AdmissionRefusal):
+                return judged
+            self._guest = judged
+        return self._guest.refuse(read.head.parsed, read.session)
 
     def _delegate(self, length: int | None) -> None:
         self.move(Event.DELEGATED)

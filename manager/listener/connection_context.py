@@ -13,10 +13,11 @@ from http_server.server_context import ServerContext
 from manager.http.faults import log_fault
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
-from manager.listener.peer_identity import OTHER_USER, PeerCheck
+from manager.listener.peer_identity import PeerCheck, judge
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.reader import ClientHead
+from manager.tokens.gate import Guest, TokenGate
 
 _CHECK_FAILED: Final = AdmissionRefusal(500, "Internal Server Error")
 
@@ -34,6 +35,7 @@ class ConnectionContext:
         serve: answers a request at an MCP route; None where aiohttp serves all routes.
         route_cache: of calls.
         keep_alives: sends comments on event streams that are silent.
+        tokens: decides about connections that need one; None where none does.
     """
 
     server: ServerContext[ClientHead]
@@ -44,12 +46,14 @@ class ConnectionContext:
     serve: Callable[[HttpRequest], None] | None
     route_cache: RouteCache | None
     keep_alives: KeepAlives
+    tokens: TokenGate | None = None
 
-    def refuse_peer(self, transport: asyncio.BaseTransport) -> AdmissionRefusal | None:
-        """Return why the peer of a connection is not served; None where it is."""
+    def judge_peer(
+        self, transport: asyncio.BaseTransport, end: Callable[[], None]
+    ) -> AdmissionRefusal | Guest | None:
+        """Decide about the peer of a connection, once; see `peer_identity.judge`."""
         try:
-            is_admitted = self.peer_check is None or self.peer_check(transport)
+            return judge(self.peer_check, self.tokens, transport, end)
         except Exception as fault:  # noqa: BLE001  if the check fails, nobody is served
             log_fault(fault)
             return _CHECK_FAILED
-        return None if is_admitted else OTHER_USER

@@ -19,6 +19,7 @@ from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.reader import ClientHeadReader
+from manager.tokens.gate import TokenGate
 
 
 class Connections(OpenConnections):
@@ -28,6 +29,7 @@ class Connections(OpenConnections):
         rules: of admission.
         log: of refusals.
         peer_check: whether the peer of a connection is served; None to serve all.
+        tokens: decides about connections that need one; None where none does.
         buffers: the bytes of large requests and responses; without a limit where None is given.
     """
 
@@ -38,12 +40,15 @@ class Connections(OpenConnections):
         log: RefusalLog,
         peer_check: PeerCheck | None = None,
         buffers: ByteBudget | None = None,
+        *,
+        tokens: TokenGate | None = None,
     ) -> None:
         super().__init__(limits)
         self.buffers = buffers or ByteBudget()
         self.rules = rules
         self.log = log
         self.peer_check = peer_check
+        self.tokens = tokens
 
     def factory(
         self,
@@ -70,5 +75,6 @@ class Connections(OpenConnections):
             serve=serve,
             route_cache=route_cache,
             keep_alives=KeepAlives(loop),
+            tokens=self.tokens,
         )
         return lambda: ClientConnection(context)

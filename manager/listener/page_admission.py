@@ -17,7 +17,7 @@ from manager.http import lazy_aiohttp as web
 from manager.http.faults import log_fault
 from manager.listener.connection import ClientConnection
 from manager.listener.connections import Connections
-from manager.listener.peer_identity import OTHER_USER, PeerCheck
+from manager.listener.peer_identity import OTHER_USER, judge
 from manager.routing.request_heads.admission import (
     ANSWER_HEADERS,
     AdmissionRefusal,
@@ -25,6 +25,7 @@ from manager.routing.request_heads.admission import (
     refusal_body,
     refuse,
 )
+from manager.tokens.gate import Guest
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
@@ -74,11 +75,17 @@ def _connection(request: web.Request) -> ClientConnection | None:
     return protocol if isinstance(protocol, ClientConnection) else None
 
 
-def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> AdmissionRefusal | None:
+def _peer_refusal(
+    request: web.Request, facts: RequestHead, connections: Connections
+) -> AdmissionRefusal | None:
     """Check the peer where `ClientConnection` has not; a closed connection is refused."""
-    if peer_check is None or _connection(request) is not None:
+    if _connection(request) is not None or (connections.peer_check is None and connections.tokens is None):
         return None
-    return None if request.transport is not None and peer_check(request.transport) else OTHER_USER
+    transport = request.transport
+    if transport is None:
+        return OTHER_USER
+    judged = judge(connections.peer_check, connections.tokens, transport, transport.abort)
+    return judged.refuse(facts, None) if isinstance(judged, Guest) else judged
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
@@ -92,7 +99,7 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
 async def _answer(request: web.Request, handler: Handler, connections: Connections) -> web.StreamResponse:
     try:
         facts = RequestHead(request.method, request.raw_path, request.raw_headers)
-        refusal = refuse(facts, connections.rules) or _peer_refusal(request, connections.peer_check)
+        refusal = refuse(facts, connections.rules) or _peer_refusal(request, facts, connections)
         if refusal is not None:
             connections.log.note(refusal)
             return refusal_response(request, refusal)

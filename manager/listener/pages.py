@@ -12,6 +12,7 @@ from manager.admin.measures import Measures, TakeSnapshot
 from manager.admin.renewals import Renewals
 from manager.admin.routes import diagnosis_routes, make_app
 from manager.admin.services import Services
+from manager.admin.token_control import TokenControl
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
@@ -93,9 +94,12 @@ def control_runner(
     status: Callable[[], dict[str, Any]],
     measures: TakeSnapshot,
     access: Access,
+    *,
+    tokens: TokenControl,
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
     app = make_control_app(services, renewals)
     app.add_routes(diagnosis_routes(status, measures))
     app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/"))
+    app.add_routes(tokens.routes())
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

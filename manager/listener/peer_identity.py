@@ -1,4 +1,4 @@
-"""Decides whether the peer of a connection is served: only processes of the manager's own user."""
+"""Decides whether the peer of a connection is served: processes of the manager's own user, or tokens."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final
 from host.peer_uid import tcp_peer_uid
 from manager.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal
+from manager.tokens.gate import Guest, TokenGate
 
 PeerCheck = Callable[[asyncio.BaseTransport], bool]
 """Return whether the peer of a connection may be served; called once for each connection."""
@@ -42,6 +43,26 @@ class SameUser:
         local, remote = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         uid = self._peer_uid(local[:2], remote[:2]) if local and remote else None
         return uid == self._own_uid if uid is not None else not self._lookup_works
+
+
+def judge(
+    peer_check: PeerCheck | None,
+    tokens: TokenGate | None,
+    transport: asyncio.BaseTransport,
+    end: Callable[[], None],
+) -> AdmissionRefusal | Guest | None:
+    """Decide about the peer of a connection.
+
+    Args:
+        end: ends the connection.
+
+    Returns:
+        None if all its requests are served, a guest if each needs a token, or why it is not served.
+    """
+    is_own = peer_check is None or peer_check(transport)
+    if tokens is not None and tokens.asks(is_own=is_own):
+        return tokens.guest(end, is_own=is_own)
+    return None if is_own else OTHER_USER
 
 
 def lookup_works(peer_uid: PeerUid, own_uid: int) -> bool:

@@ -21,6 +21,7 @@ from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.admission import AdmissionRules
+from manager.tokens.gate import TokenGate
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -41,9 +42,10 @@ class Runner:
         limits: Limits = Limits(),  # noqa: B008  a frozen value
         peer_check: PeerCheck | None = None,
         buffers: ByteBudget | None = None,
+        tokens: TokenGate | None = None,
     ) -> None:
         """`make_app` is called once, in a thread, for the first request that aiohttp serves."""
-        self.connections = Connections(rules, limits, RefusalLog(), peer_check, buffers)
+        self.connections = Connections(rules, limits, RefusalLog(), peer_check, buffers, tokens=tokens)
         self._aiohttp = LazyAiohttpServer(lambda: port_runner(make_app(), self.connections))
 
     async def listen(

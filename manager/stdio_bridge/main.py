@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 
+from host.own_token import own_headers
 from manager.client import Control
 from manager.paths import Paths
 from manager.stdio_bridge.bridge import Bridge
@@ -25,7 +26,12 @@ async def _serve(paths: Paths, folder: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     output = Output(_STDOUT)
-    connection = ManagerConnection(Control(paths.control_socket), ManagerStarter(paths), folder_query(folder))
+    connection = ManagerConnection(
+        Control(paths.control_socket),
+        ManagerStarter(paths),
+        folder_query(folder),
+        lambda: own_headers(paths.runtime_dir),
+    )
     bridge = Bridge(connection, output.write)
     ends = {
         asyncio.create_task(work, name=name)

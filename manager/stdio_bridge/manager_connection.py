@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -52,13 +52,26 @@ class _RunningManager:
     pid: object
     target: bytes
     pool: Pool
+    head: Sequence[Header]
 
 
 class ManagerConnection:
     """Sends requests to one user's manager, for one workspace folder."""
 
-    def __init__(self, control: Control, starter: ManagerStarter, query: str) -> None:
-        """`query` is the query of the endpoint's URL, e.g. `cwd=/home/me/project`; it may be empty."""
+    def __init__(
+        self,
+        control: Control,
+        starter: ManagerStarter,
+        query: str,
+        own_headers: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """Make the connection; it is opened for the first message.
+
+        Args:
+            query: that of the endpoint's URL, e.g. `cwd=/home/me/project`; it may be empty.
+            own_headers: reads the header fields by which a program of this user passes.
+        """
+        self._own_headers = own_headers
         self._control = control
         self._starter = starter
         self._query = query
@@ -105,7 +118,9 @@ class ManagerConnection:
         if manager is None:
             return None
         try:
-            return await manager.pool.request(message.method, manager.target, message.head, message.body)
+            return await manager.pool.request(
+                message.method, manager.target, (*message.head, *manager.head), message.body
+            )
         except UpstreamFailure as failure:
             self._is_stale = True
             if failure.blame is Blame.MAYBE_DELIVERED:
@@ -133,9 +148,16 @@ class ManagerConnection:
             return self._manager
         # the former pool stays open: that manager may be answering its last calls
         parts = urlsplit(address)
-        pool = Pool(parts.hostname or "127.0.0.1", parts.port or 80, verify=_is_manager, max_idle=_MOST_IDLE)
+        head = [(name.encode(), value.encode()) for name, value in self._own_headers().items()]
+        pool = Pool(
+            parts.hostname or "127.0.0.1",
+            parts.port or 80,
+            verify=_is_manager,
+            max_idle=_MOST_IDLE,
+            verify_headers=head,
+        )
         target = f"{parts.path}?{self._query}" if self._query else parts.path
-        return _RunningManager(address, pid, target.encode(), pool)
+        return _RunningManager(address, pid, target.encode(), pool, head)
 
     async def _try_to_start(self) -> str | None:
         """Start a manager if none answers; returns why none can be started, None otherwise."""

@@ -53,12 +53,13 @@ class Pool:
         max_idle: int = 256,
         owner_of: Callable[[Address, Address], int | None] = tcp_peer_uid,
         on_out_of_step: Callable[[], None] = lambda: None,
+        verify_headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
         self._host = host
         self._port = port
         self._host_field = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode("ascii")
         self._verify_path = verify_path
-        self._identity_request = request_head(b"GET", verify_path, self._host_field, (), 0)
+        self._identity_request = request_head(b"GET", verify_path, self._host_field, verify_headers, 0)
         self._verify = verify
         self._owner_of = owner_of
         self._connect_timeout = connect_timeout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -49,6 +49,7 @@ class Plan(msgspec.Struct, frozen=True):
         may_write: decides on a tool that does not say that it only reads.
         ignored: places that are not compared.
         hidden_keys: names of members that were hidden when the calls were recorded.
+        own_headers: header fields for the user's own manager.
     """
 
     address: str
@@ -56,6 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
     may_write: Callable[[str], bool]
     ignored: Sequence[str] = ()
     hidden_keys: Sequence[str] = ()
+    own_headers: Mapping[str, str] = {}
 
 
 def send(calls: Sequence[RecordedCall], plan: Plan) -> list[Replayed]:
@@ -78,13 +80,23 @@ def send(calls: Sequence[RecordedCall], plan: Plan) -> list[Replayed]:
 
 
 async def _send(calls: Sequence[RecordedCall], plan: Plan) -> list[Replayed]:
-    from mcp import Client  # noqa: PLC0415  0.8 s that only this verb should pay
-
     # it logs, with a traceback, what is told here in a sentence
     logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
-    async with Client(plan.address) as client:
+    async with _client(plan) as client:
         readers = await _reading_tools(client)
         return [await _replay(client, call, plan, readers) for call in calls]
+
+
+def _client(plan: Plan) -> Client:
+    from mcp import Client  # noqa: PLC0415  0.8 s that only this verb should pay
+
+    if not plan.own_headers:
+        return Client(plan.address)
+    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
+    from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: PLC0415
+
+    http = create_mcp_http_client(headers=dict(plan.own_headers))
+    return Client(streamable_http_client(plan.address, http_client=http))
 
 
 async def _replay(client: Client, call: RecordedCall, plan: Plan, readers: dict[str, bool]) -> Replayed:

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from host.command_line import Failure, confirm, is_json, json_option, print_json, say
+from host.own_token import own_headers
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Kind, Note, Table
 from manager.cli.calls.options import open_log
@@ -157,7 +158,8 @@ def _replayed(
     done = []
     for project, of_project in groupby(calls, key=lambda call: call.project):
         target = address or _project_address(project)
-        plan = Plan(target, rename, may_write, ignored, keys)
+        own = {} if address else own_headers(paths.runtime_dir)
+        plan = Plan(target, rename, may_write, ignored, keys, own)
         done += send(list(of_project), plan)
     return done
 

@@ -23,9 +23,10 @@ _STATE: Final = (
     "tasks",
     "trust",
     "locks",
+    "tokens.json*",
     "workspace.toml.last-good*",
 )
-_RUNTIME: Final = ("manager.lock", "control.sock", "internal", "run")
+_RUNTIME: Final = ("manager.lock", "own-token", "control.sock", "internal", "run")
 _PROGRAM: Final = "lm-tools-bridge"
 
 

@@ -31,6 +31,8 @@ SPECIAL: Final = {
     "lmtb record purge": ["--yes"],
     "lmtb replay": ["1"],
     "lmtb replay --send": ["1", "--yes"],
+    "lmtb token create": ["laptop"],
+    "lmtb token revoke": ["laptop"],
     "lmtb trust": ["--yes"],
     "lmtb tools why": ["datetime"],
     "lmtb tools enable": ["datetime"],

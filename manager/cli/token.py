@@ -1,0 +1,154 @@
+"""The verb token: makes, lists and revokes tokens, by which programs elsewhere use this manager."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+import msgspec
+
+from host.command_line import Failure, json_option, print_json, say
+from host.printable import printable
+from host.terminal.views import Column, Kind, Note, Table
+from manager.cli.calls.options import Length
+from manager.cli.output.manager_access import user_paths
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.tokens.own_token import new_token
+from manager.tokens.token import SCOPES, Token, digest_of
+from manager.tokens.token_file import MOST_TOKENS, TokenFileError, change_tokens, read_tokens
+
+_NAME: Final = 60
+"""Most characters of a name."""
+_COLUMNS: Final = (
+    Column("TOKEN", Kind.TEXT),
+    Column("SCOPES", Kind.TEXT),
+    Column("CREATED", Kind.NAME),
+    Column("EXPIRES", Kind.NAME),
+)
+
+
+@click.group()
+def token() -> None:
+    """Make tokens for programs whose user the manager cannot see: in containers, behind forwarded ports.
+
+    Programs of your user need none, unless the setting require_token is on.
+    """
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(tuple(SCOPES)),
+    multiple=True,
+    help="What it allows: mcp (call tools; the default), read (page and status), act (buttons). Repeatable.",
+)
+@click.option("--expires", type=Length(), help="Valid for this time, such as 30d; default: until revoked.")
+@json_option
+def create(*, name: str, scopes: Sequence[str], expires: float | None, as_json: bool) -> None:
+    """Make a token and print it. It is shown only now: the manager keeps its digest."""
+    if not name.strip() or len(name) > _NAME or printable(name) != name:
+        raise click.UsageError(f"NAME is 1 to {_NAME} visible characters")
+    secret, now = new_token(), round(time.time() * 1000)
+    end = None if expires is None else now + round(expires * 1000)
+    made = Token(name, digest_of(secret), tuple(dict.fromkeys(scopes)) or ("mcp",), now, end)
+
+    def added(found: tuple[Token, ...]) -> list[Token]:
+        if any(one.name == name for one in found):
+            raise Failure(
+                f"there is a token {name}", f"revoke it first: lmtb token revoke {name}", reason="exists"
+            )
+        if len(found) >= MOST_TOKENS:
+            raise Failure(f"there are {MOST_TOKENS} tokens", "revoke one first", reason="too_many")
+        return [*found, made]
+
+    with _explained():
+        change_tokens(user_paths().tokens_file, added)
+    _tell_manager()
+    if as_json:
+        print_json({"token": secret, **_row(made)})
+        return
+    say(secret)
+    say(Note("It is shown only now. Send it as the header: Authorization: Bearer TOKEN"), err=True)
+
+
+@token.command("list")
+@json_option
+def list_tokens(*, as_json: bool) -> None:
+    """List the tokens, without what is secret of them."""
+    with _explained():
+        found = read_tokens(user_paths().tokens_file)
+    if as_json:
+        print_json({"tokens": [_row(one) for one in found]})
+    elif found:
+        say(Table(_COLUMNS, [_cells(one) for one in found]))
+    else:
+        say("there are no tokens; make one with: lmtb token create NAME")
+
+
+@token.command()
+@click.argument("name", required=False)
+@click.option("--all", "everything", is_flag=True, help="Revoke all tokens.")
+@json_option
+def revoke(*, name: str | None, everything: bool, as_json: bool) -> None:
+    """Revoke a token: its connections and sessions end at once."""
+    if everything == (name is not None):
+        raise click.UsageError("give a NAME, or --all")
+    gone: list[Token] = []
+
+    def rest(found: tuple[Token, ...]) -> list[Token]:
+        gone[:] = [one for one in found if everything or one.name == name]
+        if not gone and not everything:
+            raise Failure(
+                f"there is no token {name}", "list them with: lmtb token list", reason="no_such_token"
+            )
+        return [one for one in found if one not in gone]
+
+    with _explained():
+        change_tokens(user_paths().tokens_file, rest)
+    told = _tell_manager()
+    connections, sessions = (told.get(member, 0) for member in ("connections", "sessions"))
+    if as_json:
+        print_json({"revoked": [one.name for one in gone], "connections": connections, "sessions": sessions})
+    else:
+        count = f"{len(gone)} token{'s' if len(gone) != 1 else ''}"
+        say(f"revoked {count}; ended connections: {connections}, sessions: {sessions}")
+
+
+def _tell_manager() -> dict[str, Any]:
+    """Let a running manager read the file again; {} if none runs."""
+    try:
+        return Control(user_paths().control_socket).post("/tokens/reload", {})
+    except NoManager:
+        return {}
+    except (ManagerFault, ControlRefusal) as error:
+        raise Failure(
+            f"the file is changed, but the running manager does not follow: {error}", "run: lmtb restart"
+        ) from error
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except TokenFileError as error:
+        raise Failure(str(error), "check with: lmtb doctor", reason="unusable") from error
+
+
+def _row(one: Token) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(one)
+    del found["digest"]
+    return found
+
+
+def _cells(one: Token) -> tuple[object, ...]:
+    expires = "never" if one.expires is None else _clock(one.expires)
+    return printable(one.name), ", ".join(one.scopes), _clock(one.created), expires
+
+
+def _clock(at_ms: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000))

@@ -203,11 +203,10 @@ class Daemon:
         if sys.platform == "win32":
             return None
         plane, take, tokens = parts.control, parts.measures.snapshot, parts.token_control
-        control = ControlListener(
-            self._paths.control_socket,
-            plane,
-            lambda renewals: control_runner(plane, renewals, status, take, parts.access, tokens=tokens),
+        make = partial(
+            control_runner, plane, status=status, measures=take, access=parts.access, tokens=tokens
         )
+        control = ControlListener(self._paths.control_socket, plane, make)
         stack.push_async_callback(control.close)
         await control.open()
         return control

@@ -215,7 +215,6 @@ class Daemon:
         self, parts: Parts, status: ReadStatus, listener: socket.socket, port: int
     ) -> tuple[list[asyncio.Server], Runner]:
         rules = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit)
-
         app = partial(port_app, parts.control, status, parts.measures, parts.access, self._paths)
         limits, buffers, tokens = connection_limits(self._settings), parts.buffers, parts.tokens
         check = same_user_check()

@@ -115,7 +115,8 @@ class TokenGate:
         allowance = self._wrong[is_own]
         if not allowance.has_some():
             return TOO_MANY_WRONG
-        digest, found = digest_of(shown), None
+        digest = digest_of(shown)
+        found: Token | None = None
         for one in (*self._own, *self._tokens):
             if hmac.compare_digest(one.digest, digest):
                 found = one

@@ -134,10 +134,10 @@ async def run(folder: Path, seconds: float) -> Found:
 
 async def _round(http: ClientSession, address: str, project: Path, found: Found) -> list[float]:
     """Open sessions, call, and end half of them; returns the seconds of each call that was answered."""
+    began = time.monotonic()
     opened = (_session(http, address, project, found) for _ in range(SESSIONS // 2))
     sessions = await asyncio.gather(*opened)
     clients = [*sessions, modern(http, address, project)]
-    began = time.monotonic()
     times: list[float | None] = []
     for _ in range(CALLS):
         times += await asyncio.gather(*(_timed(one.call("calculator", SUM), found) for one in clients))

@@ -23,8 +23,9 @@ def printable(text: object, *, lines: bool = False, width: int = 0) -> str:
     excess = len(text) - width if width else 0
     if excess > 0:
         text = text[:width]
-    if not (text.isascii() and text.isprintable()):
-        kept = "\n\t" if lines else ""
+    kept = "\n\t" if lines else ""
+    looked_at = text.replace("\n", "").replace("\t", "") if lines else text
+    if not (looked_at.isascii() and looked_at.isprintable()):
         text = "".join(one if _shows(one) or one in kept else _escape(one) for one in text)
     return f"{text} … ({excess} more characters)" if excess > 0 else text
 

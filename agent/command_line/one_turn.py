@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Mapping
+from typing import Final
 
-from agent.command_line.exit_codes import CODES
+from agent.command_line.exit_codes import CANCELLED
 from agent.conversation.conversation import Conversation
 from agent.outcomes import Ending
+
+CODES: Final[Mapping[Ending, int]] = {
+    Ending.COMPLETED: 0,
+    Ending.LIMIT_REACHED: 3,
+    Ending.REPEATED_CALLS: 3,
+    Ending.PROVIDER_FAILED: 4,
+    Ending.CANCELLED: CANCELLED,
+}
 
 
 async def one_turn(conversation: Conversation, text: str) -> int:

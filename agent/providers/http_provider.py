@@ -25,6 +25,9 @@ from agent.providers.endpoint import Deadlines, Endpoint
 from agent.providers.failures import LONGEST_WAIT_S, RETRYABLE, Failures, out_of_credit, retry_after
 from agent.providers.framing import Documents, Form
 from agent.providers.model_list import PATHS, model_names
+from agent.providers.paced_reading import PacedReading
+from agent.providers.reply_clock import ReplyClock
+from agent.providers.text_joining import joined_texts
 from host.backoff import backoff
 
 RETRIES: Final = 3
@@ -164,7 +167,7 @@ class HttpProvider:
     async def _attempt(
         self, request: ModelRequest, failures: Failures, key: Key | None
     ) -> AsyncGenerator[ModelEvent]:
-        clock = _Clock(self._deadlines, failures, streams=request.stream)
+        clock = ReplyClock(self._deadlines, failures, streams=request.stream)
         path = self.dialect.path(request.model, stream=request.stream)
         body = encoded(self.dialect.body(request))
         try:
@@ -189,20 +192,19 @@ class HttpProvider:
         request: ModelRequest,
         response: aiohttp.ClientResponse,
         form: Form,
-        clock: _Clock,
+        clock: ReplyClock,
         failures: Failures,
     ) -> AsyncGenerator[ModelEvent]:
         documents, reader = Documents(form), self.dialect.reader(CallIds(request.messages))
-        size = 0
+        reading, size = PacedReading(response), 0
         try:
-            while chunk := await clock.within(response.content.readany()):
+            while chunk := await clock.within(reading.next()):
                 clock.began()
                 size += len(chunk)
                 if size > _LARGEST_REPLY:
                     raise failures.unusable(f"the reply is larger than {_LARGEST_REPLY >> 20} MiB")
-                for document in documents.feed(chunk):
-                    for event in reader.read(document):
-                        yield event
+                for event in joined_texts(reader.read(document) for document in documents.feed(chunk)):
+                    yield event
         except ReplyError as error:
             raise failures.unusable(str(error)) from None
         except (aiohttp.ClientError, OSError):
@@ -216,7 +218,7 @@ class HttpProvider:
             yield event
 
     async def _refused(
-        self, response: aiohttp.ClientResponse, failures: Failures, clock: _Clock
+        self, response: aiohttp.ClientResponse, failures: Failures, clock: ReplyClock
     ) -> Exception:
         status = response.status
         if 300 <= status < 400:
@@ -245,34 +247,6 @@ class HttpProvider:
             return failures.unreachable("it is not an address")
         # a kept connection that the server closed meanwhile, or a server that fell
         return _Again(failures.unreachable("the connection was closed"), None)
-
-
-class _Clock:
-    """The deadlines of one attempt. Only the time that is spent waiting for the server can exceed them."""
-
-    def __init__(self, deadlines: Deadlines, failures: Failures, *, streams: bool) -> None:
-        now = asyncio.get_running_loop().time()
-        self._deadlines = deadlines
-        self._failures = failures
-        self._whole = now + deadlines.answer_s
-        # a reply that is not streamed begins when it is complete
-        self._first = now + deadlines.first_byte_s if streams else self._whole
-
-    def began(self) -> None:
-        """The first byte is there."""
-        self._first = self._whole
-
-    async def within(self, waiting: Awaitable[Any]) -> Any:
-        """The result of what is waited for. Raises ProviderFailure at the deadline."""
-        try:
-            async with asyncio.timeout_at(min(self._first, self._whole)):
-                return await waiting
-        except aiohttp.ConnectionTimeoutError:
-            raise
-        except TimeoutError:
-            if self._first < self._whole:
-                raise self._failures.first_byte_late(self._deadlines.first_byte_s) from None
-            raise self._failures.answer_late(self._deadlines.answer_s) from None
 
 
 def _joined(base: str, path: str) -> str:

@@ -20,7 +20,7 @@ def rows_of_block(markdown: str, columns: int) -> list[str]:
         rows.pop()
     while rows and not _text(rows[0]).strip():
         rows.pop(0)
-    return [_escaped(row) for row in rows]
+    return _escaped(rows)
 
 
 def _text(row: Sequence[Segment]) -> str:
@@ -32,13 +32,14 @@ def _rows(what: Any, columns: int) -> list[list[Segment]]:
     return console.render_lines(what, console.options.update(width=columns), pad=True)
 
 
-def _escaped(row: Sequence[Segment]) -> str:
-    from rich.segment import Segments  # noqa: PLC0415
+def _escaped(rows: Sequence[Sequence[Segment]]) -> list[str]:
+    """The rows with escape sequences for their colours; all at once, since each printing takes long."""
+    from rich.segment import Segment, Segments  # noqa: PLC0415
 
     console = _console()
     with console.capture() as captured:
-        console.print(Segments(row), end="")
-    return captured.get()
+        console.print(Segments([one for row in rows for one in (*row, Segment.line())]), end="")
+    return captured.get().split("\n")[:-1]
 
 
 @cache
@@ -47,9 +48,10 @@ def _console() -> Console:
 
     from rich.console import Console  # noqa: PLC0415  the first reply needs it, not the prompt
 
+    # with its size it does not ask the terminal for each row
     return Console(
         file=io.StringIO(), force_terminal=True, color_system="standard", markup=False, emoji=False,
-        highlight=False, legacy_windows=False, width=1000,
+        highlight=False, legacy_windows=False, width=1000, height=1000,
     )  # fmt: skip
 
 

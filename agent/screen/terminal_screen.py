@@ -7,16 +7,18 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agent.interaction import Box, Question, Tone
 from agent.screen import boxes
 from agent.screen.interrupts import Interrupts
 from agent.screen.line_editor import LineEditor
 from agent.screen.quiet_keys import QuietKeys
-from agent.screen.reply_box import ReplyBox
 from agent.screen.screen import Completions, Interrupted
 from host.printable import printable
+
+if TYPE_CHECKING:
+    from agent.screen.reply_box import ReplyBox
 
 _RESET: Final = "\x1b[0m"
 _COLOURS: Final[Mapping[Box, str]] = {
@@ -65,6 +67,7 @@ class TerminalScreen:
                 return
             self._end_thinking()
             from agent.screen.markdown_rows import rows_of_block  # noqa: PLC0415  not before the prompt
+            from agent.screen.reply_box import ReplyBox  # noqa: PLC0415
 
             self._reply = ReplyBox(_size, rows_of_block)
         self._write(self._reply.feed(text))

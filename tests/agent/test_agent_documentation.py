@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from agent.command_line.exit_codes import CODES
+from agent.command_line.one_turn import CODES
 from agent.outcomes import Ending
 from agent.settings.settings import FIELDS, default
 from agent.slash_commands.command_table import COMMANDS

@@ -99,6 +99,7 @@ class ModelServer:
         unknown: method and path of all other requests.
         url: its address, without a path.
         piece: number of bytes that are sent at once; None for an event at a time.
+        gap_s: seconds between two pieces.
         key: if set, requests without this key are refused with 401.
         models: if set, other models are refused with 404.
         listed: if set, the names in its list of models in the dialects of Ollama and OpenAI.
@@ -112,6 +113,7 @@ class ModelServer:
         self.unknown: list[str] = []
         self.url = ""
         self.piece = piece
+        self.gap_s = 0.0
         self.key = key
         self.models: frozenset[str] | None = None
         self.listed: list[str] | None = None
@@ -226,6 +228,8 @@ class ModelServer:
         try:
             for one in pieces:
                 await response.write(one)
+                if self.gap_s:
+                    await asyncio.sleep(self.gap_s)
             if isinstance(turn, Broken):
                 await self._break(request, turn)
         except (ConnectionError, asyncio.CancelledError):

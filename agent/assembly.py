@@ -107,7 +107,7 @@ class Agent:
         self.session = Session(
             screen, self.conversation, self.toolbox, self.guard, settings,
             folders.config_dir / "config.toml", partial(answer_of, workspace), self.saved,
-            self._schema_changes,
+            self._schema_changes, self.models,
         )  # fmt: skip
 
     async def prepare(self) -> None:
@@ -173,10 +173,11 @@ class Agent:
 
     def _new_provider(self, name: str, settings: AgentSettings) -> Provider:
         from agent.providers.factory import make_provider  # noqa: PLC0415  loads aiohttp
+        from agent.providers.retries import Retries  # noqa: PLC0415
 
         provider = make_provider(
             name, settings, self._session(), self._keys(), configurations=self._configured.providers,
-            on_wait=self._screen.activity,
+            retries=Retries(on_wait=self._screen.activity),
         )  # fmt: skip
         return self._logged(provider, settings)
 
@@ -188,19 +189,25 @@ class Agent:
         self._log = self._log or RequestLog(self._folders.state_dir / "logs")
         return LoggedProvider(provider, self._log, time.monotonic)
 
-    async def _model(self, name: str) -> str:
-        """A model for a provider whose settings name none."""
+    async def models(self, name: str) -> Sequence[str]:
+        """The models that a provider lists; empty if it lists none. Raises ProviderFailure."""
         from agent.providers.factory import make_plain_provider  # noqa: PLC0415  loads aiohttp
-        from agent.slash_commands.model_choice import choose_model  # noqa: PLC0415  rarely needed
 
         provider = make_plain_provider(
             name, self.session.settings, self._session(), self._keys(),
             configurations=self._configured.providers,
         )  # fmt: skip
         self._screen.activity(f"asking {name} for its models")
-        models = await provider.models()
-        self._screen.activity(None)
-        return await choose_model(self._screen, name, models, self.session.config_file)
+        try:
+            return await provider.models()
+        finally:
+            self._screen.activity(None)
+
+    async def _model(self, name: str) -> str:
+        """A model for a provider whose settings name none."""
+        from agent.slash_commands.model_choice import choose_model  # noqa: PLC0415  rarely needed
+
+        return await choose_model(self._screen, name, await self.models(name), self.session.config_file)
 
     def _schema_changes(self, schema: Mapping[str, Any]) -> Sequence[str]:
         """What the chosen provider is not given of a tool's schema."""

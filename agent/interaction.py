@@ -54,13 +54,15 @@ class Question:
     """A question for one line of text.
 
     `hidden`: what is typed is not shown. `initial`: text that can be edited. Answers are never remembered.
-    `choices`: the usual answers, for those who show buttons; others may be typed as well.
+    `choices`: the usual answers, for those who show buttons; others may be typed as well. `subject`: what the
+    question is about, for those who do not show the prompt; empty if the box before it says that.
     """
 
     prompt: str
     hidden: bool = False
     initial: str = ""
     choices: tuple[Choice, ...] = ()
+    subject: str = ""
 
 
 class Interaction(Protocol):

@@ -65,6 +65,20 @@ class ToolSource(Protocol):
 
 
 @runtime_checkable
+class RefusesCalls(Protocol):
+    """A source that knows of some calls before anybody is asked that it will not run them."""
+
+    def refusal(self, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
+        """What such a call gives; None if it may run."""
+        ...
+
+
+def refusal_of(source: ToolSource, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
+    """What a call gives that its source will not run whatever a person says; None for all others."""
+    return source.refusal(name, arguments) if isinstance(source, RefusesCalls) else None
+
+
+@runtime_checkable
 class LimitsCalls(Protocol):
     """A source that may limit the time of its calls itself, without the time in which a person is asked."""
 

@@ -104,7 +104,7 @@ class EditorScreen:
 
         If the editor says that the turn was cancelled, it is.
         """
-        asked, self._asked = self._asked, []
+        asked, self._asked = [*self._asked, *([question.subject] if question.subject else [])], []
         if not question.choices:
             self.notice(_NO_LINE.format(question.prompt.strip(" :")), Tone.WARNING)
             return None

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from agent.command_line.arguments import Arguments
 from agent.command_line.start import Start
+from agent.providers.configuration import configured
 from agent.screen.screen import Screen
-from agent.settings.settings import MANUAL
+from agent.settings.settings import MANUAL, AgentSettings
 from agent.slash_commands.command_table import completions
 
 if TYPE_CHECKING:
@@ -41,6 +42,21 @@ def agent_of(
     if start.provider != MANUAL:
         agent.conversation.choose(start.provider, start.model)
     return agent
+
+
+async def models_of(
+    screen: Screen, settings: AgentSettings, arguments: Arguments, name: str
+) -> Sequence[str]:
+    """The models that a provider lists, asked without a session. Raises ProviderFailure."""
+    from agent.assembly import Agent, Folders  # noqa: PLC0415
+
+    folders = Folders(arguments.config_dir, arguments.state_dir, arguments.runtime_dir)
+    providers = configured(settings, arguments.config_dir, Path.cwd())
+    agent = Agent(screen, settings, folders, Path.cwd(), allowed=(), saves=False, providers=providers)
+    try:
+        return await agent.models(name)
+    finally:
+        await agent.close()
 
 
 class Opening:

@@ -15,13 +15,15 @@ import msgspec
 
 from agent.command_line.arguments import USAGE_EXIT, Arguments, text_of
 from agent.command_line.exit_codes import CANCELLED, TERMINATED
-from agent.command_line.opening import Opening, agent_of
+from agent.command_line.opening import Opening, agent_of, models_of
 from agent.command_line.start import config_file, read_start
 from agent.interaction import Tone
 from agent.screen.choice import one_shot_screen, session_screen
 from agent.screen.interrupts import Interrupts
 from agent.screen.nowhere import is_gone, write_nowhere
+from agent.settings.file import load
 from agent.settings.settings import MANUAL
+from host.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from agent.assembly import Agent
@@ -94,6 +96,7 @@ async def _one_turn(arguments: Arguments) -> int:
         if arguments.resume:
             await agent.resume_last()
         await agent.prepare()
+        await _warn_of_unknown(agent, screen, arguments.allow)
         return await one_turn(agent.conversation, text)
     finally:
         await agent.close()
@@ -136,12 +139,26 @@ async def _serve(arguments: Arguments) -> int:
         return 2
     agent = agent_of(screen, start, arguments, arguments.allow)
     try:
+        await _warn_of_unknown(agent, screen, arguments.allow)
         return await offer(
             agent.toolbox.sources[0], port=arguments.port, origins=arguments.origin, allowed=arguments.allow,
             as_json=arguments.json,
         )  # fmt: skip
     finally:
         await agent.close()
+
+
+async def _warn_of_unknown(agent: Agent, screen: Screen, allowed: Sequence[str]) -> None:
+    """Say which allowed tools do not exist; nothing as long as not all tools can be listed."""
+    if not allowed:
+        return
+    await agent.toolbox.refresh()
+    if any(state.state != "ready" for state in agent.toolbox.states()):
+        return
+    known = {name for offer in agent.toolbox.offers for name in (offer.name, offer.tool.name)}
+    for name in allowed:
+        if name not in known:
+            screen.notice(f"--allow {name}: there is no such tool{did_you_mean(name, known)}", Tone.WARNING)
 
 
 async def _acp(arguments: Arguments) -> int:
@@ -163,8 +180,13 @@ async def _config(arguments: Arguments) -> int:
 
     interrupts = Interrupts(time.monotonic)
     screen, _ = session_screen(interrupts, lambda _: [])
+    file = config_file(arguments)
+
+    async def listed(name: str) -> Sequence[str]:
+        return await models_of(screen, load(file).settings, arguments, name)
+
     try:
-        return await configure(screen, config_file(arguments), arguments)
+        return await configure(screen, file, arguments, listed)
     except asyncio.CancelledError:
         return CANCELLED
     finally:

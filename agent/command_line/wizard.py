@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +14,12 @@ import msgspec
 from agent.command_line.arguments import Arguments
 from agent.command_line.ollmcpc import Imported, NotReadable, read_ollmcpc
 from agent.interaction import Question, Tone
+from agent.model_events import ProviderFailure
 from agent.screen.screen import Screen
 from agent.settings.file import NotEditable, load, save
 from agent.settings.settings import MANUAL, AgentSettings
 from agent.settings.workspace_file import add_servers
+from agent.slash_commands.model_choice import picked, show_models
 from host import private_files
 from host.disk_errors import worded
 from host.near_names import did_you_mean
@@ -28,7 +31,11 @@ _WORDS: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, 
 _FAULTS: Final = (NotEditable, private_files.LockTimeout, private_files.UnsafePathError, OSError)
 
 
-async def configure(screen: Screen, config_file: Path, arguments: Arguments) -> int:
+ModelsOf = Callable[[str], Awaitable[Sequence[str]]]
+"""The models that a provider lists; may raise ProviderFailure."""
+
+
+async def configure(screen: Screen, config_file: Path, arguments: Arguments, models_of: ModelsOf) -> int:
     """Import a file, print the settings, or ask for them; the exit code."""
     if arguments.imported is not None:
         return await _imported(screen, config_file, arguments.imported)
@@ -44,14 +51,16 @@ async def configure(screen: Screen, config_file: Path, arguments: Arguments) -> 
         answer = await screen.ask(Question(f"Take over {old}? ([y]/n): "))
         if answer is not None and answer.strip().lower() in _YES:
             return await _imported(screen, config_file, old)
-    changes = await _asked(screen, loaded.settings)
+    changes = await _asked(screen, loaded.settings, models_of)
     if changes is None:
         screen.notice(f"nothing was changed; the settings are in [agent] of {config_file}")
         return 1
     return await _saved(screen, config_file, changes)
 
 
-async def _asked(screen: Screen, settings: AgentSettings) -> dict[tuple[str, ...], Any] | None:
+async def _asked(
+    screen: Screen, settings: AgentSettings, models_of: ModelsOf
+) -> dict[tuple[str, ...], Any] | None:
     """What a person chooses; None if nobody answers."""
     known = (*settings.provider_names(), MANUAL)
     screen.notice(f"providers: {', '.join(known)}")
@@ -64,11 +73,12 @@ async def _asked(screen: Screen, settings: AgentSettings) -> dict[tuple[str, ...
     name = provider.lower()
     changes: dict[tuple[str, ...], Any] = {("default_provider",): name}
     if name != MANUAL:
+        models = await _listed(screen, name, models_of)
         model = await _answer(screen, f"Model of {name}", settings.model.get(name, ""))
         if model is None:
             return None
         if model:
-            changes["model", name] = model
+            changes["model", name] = picked(model, models)
         if name != "ollama":
             screen.notice(f"its key is looked up in the environment, then in: lmtb secrets set {name}")
     usual = "yes" if settings.human_in_loop else "no"
@@ -80,6 +90,18 @@ async def _asked(screen: Screen, settings: AgentSettings) -> dict[tuple[str, ...
         return None
     changes["human_in_loop",] = _WORDS[asks.lower()]
     return changes
+
+
+async def _listed(screen: Screen, name: str, models_of: ModelsOf) -> Sequence[str]:
+    """The models of a provider, which are shown; none if it does not tell them now, which is no fault."""
+    try:
+        models = await models_of(name)
+    except ProviderFailure as failure:
+        screen.notice(f"its models cannot be listed now: {failure.cause}")
+        return ()
+    if models:
+        show_models(screen, name, models)
+    return models
 
 
 async def _answer(screen: Screen, prompt: str, usual: str) -> str | None:

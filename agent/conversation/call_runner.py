@@ -8,11 +8,11 @@ from typing import Final
 
 from agent.approval import DENIED, Decision, Guard, Verdict
 from agent.conversation.repeated_calls import RepeatedCalls
-from agent.conversation.result_text import cut_text, result_text
 from agent.conversation.toolbox import Found, NotFound, Toolbox
 from agent.interaction import Box, Interaction
 from agent.messages import Call, Result
-from agent.tool_source import Outcome, limits_calls, text_outcome
+from agent.result_text import cut_text, result_text
+from agent.tool_source import Outcome, limits_calls, refusal_of, text_outcome
 from protocol.errors import Reason
 
 NO_SOURCES: Final = "Error: No MCP client configured"
@@ -74,6 +74,12 @@ class CallRunner:
         return repeats.suppressed(call)
 
     async def _decided(self, call: Call, found: Found, seconds: float, most: int) -> Result:
+        given = found.call.arguments or {}
+        if (refused := refusal_of(found.source, found.tool.name, given)) is not None:
+            # nobody is asked about what will not run
+            decision = Decision(Verdict.DENIED, given)
+            self._guard.finished(found.call, decision, seconds=0.0, failed=None)
+            return self._result(call, refused, most)
         decision = await self._guard.decide(found.call, found.tool)
         if not decision.runs:
             self._guard.finished(found.call, decision, seconds=0.0, failed=None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.messages import Tool
-from agent.tool_source import Outcome, SourceState, ToolSource, limits_calls
+from agent.tool_source import Outcome, SourceState, ToolSource, limits_calls, refusal_of
 
 
 class LateSource:
@@ -31,6 +31,10 @@ class LateSource:
     ) -> Outcome:
         """See `ToolSource`."""
         return await self._made().call(name, arguments, on_progress)
+
+    def refusal(self, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
+        """See `RefusesCalls`."""
+        return refusal_of(self._made(), name, arguments)
 
     def state(self) -> SourceState:
         """See `ToolSource`."""

@@ -76,4 +76,6 @@ def _reason(command: str) -> str:
         return f"the command holds {', '.join(dangerous)}"
     if not found.is_whole:
         return "the command cannot be parsed"
-    return "" if found.is_decided else "the command cannot be told before it runs"
+    if not found.is_decided:
+        return "the command cannot be told before it runs"
+    return f"{found.runs_code} runs code that is not looked into" if found.runs_code else ""

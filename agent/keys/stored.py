@@ -21,7 +21,7 @@ FOLDER: Final = "internal"
 SETTLE_S: Final = 3.0
 """A workspace server opens its channel about a second after it began."""
 _POLL_S: Final = 0.1
-_ANSWER_S: Final = 5.0
+ANSWER_S: Final = 5.0
 _LARGEST_FILE: Final = 4096
 _LARGEST_ANSWER: Final = 1024 * 1024
 
@@ -52,6 +52,7 @@ class StoredKeys:
         runtime_dir: the user's runtime folder.
         settle_s: how long to wait for a workspace server that is about to open its channel, the first time.
         pause: sleeps for a number of seconds.
+        answer_s: longest time of one answer, in seconds.
     """
 
     def __init__(
@@ -60,10 +61,12 @@ class StoredKeys:
         *,
         settle_s: float = SETTLE_S,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        answer_s: float = ANSWER_S,
     ) -> None:
         self._folder = runtime_dir / FOLDER
         self._polls = round(settle_s / _POLL_S)
         self._pause = pause
+        self._answer_s = answer_s
 
     async def find(self, wish: KeyWish) -> Key | None:
         """See `KeySource`."""
@@ -85,7 +88,7 @@ class StoredKeys:
         for left in range(polls, -1, -1):
             for file in sorted(self._folder.glob("*.json")):
                 with contextlib.suppress(_Unreachable):
-                    return await _asked(file, method, params)
+                    return await _asked(file, method, params, self._answer_s)
             if left:
                 await self._pause(_POLL_S)
         raise KeySourceFailed(
@@ -93,7 +96,7 @@ class StoredKeys:
         )
 
 
-async def _asked(file: Path, method: str, params: dict[str, str]) -> Any:
+async def _asked(file: Path, method: str, params: dict[str, str], answer_s: float) -> Any:
     """The result of one request on the channel that this file names.
 
     Raises:
@@ -103,7 +106,7 @@ async def _asked(file: Path, method: str, params: dict[str, str]) -> Any:
     address = _address(file)
     request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"auth": address.auth, **params}}
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with asyncio.timeout(answer_s):
             reader, writer = await asyncio.open_unix_connection(address.socket, limit=_LARGEST_ANSWER)
             try:
                 writer.write(msgspec.json.encode(request) + b"\n")

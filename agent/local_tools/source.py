@@ -71,6 +71,14 @@ class LocalTools:
         except TimeoutError:
             return text_outcome(f"Error: nothing was measured within {self._default_s:g} s", is_error=True)
 
+    def refusal(self, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
+        """See `RefusesCalls`: commands that become root, unless `sudo` in the settings allows them."""
+        command = arguments.get("command")
+        if self._sudo.allowed or name != RUN or not isinstance(command, str):
+            return None
+        root = becomes_root(command)
+        return None if root is Root.NO else _not_run(REFUSED.format(why=_WHY[root]))
+
     def state(self) -> SourceState:
         """See `ToolSource`."""
         if self._is_on:
@@ -83,11 +91,10 @@ class LocalTools:
     async def _run(self, arguments: Mapping[str, Any]) -> Outcome:
         command = str(arguments["command"])
         limit_s = min(float(arguments.get("timeout_s", self._default_s)), LONGEST_S)
-        root = becomes_root(command)
-        if root is not Root.NO and not self._sudo.allowed:
-            return _not_run(REFUSED.format(why=_WHY[root]))
+        if (refused := self.refusal(RUN, arguments)) is not None:
+            return refused
         try:
-            if root is Root.NO:
+            if becomes_root(command) is Root.NO:
                 return _ended(await run_command(command, self._workspace, limit_s, {}, None))
             return await self._run_as_root(command, limit_s)
         except (OSError, ValueError) as error:

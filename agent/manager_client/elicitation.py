@@ -15,6 +15,8 @@ from host.printable import printable, printable_lines
 MAX_FIELDS: Final = 50
 _MAX_LINES: Final = 200
 _LONGEST_LINE: Final = 2_000
+_MAX_CHOICES: Final = 12
+_MAX_NAME: Final = 80
 _DECLINE: Final = "/decline"
 _CANCEL: Final = "/cancel"
 _OPEN: Final = "Open this page in the browser? (y/[n]): "
@@ -85,7 +87,8 @@ class Elicitation:
 
     async def _value(self, field: Field) -> Any:
         while True:
-            line = await self._interaction.ask(Question(field.prompt))
+            question = Question(field.prompt, choices=_choices(field), subject=field.prompt.strip(" :"))
+            line = await self._interaction.ask(question)
             if line is None or line.strip() == _DECLINE:
                 return _Ended("decline")
             if line.strip() == _CANCEL:
@@ -108,6 +111,17 @@ class Elicitation:
             return {"action": "decline"}
         await asyncio.to_thread(self._open_page, url)
         return {"action": "accept"}
+
+
+def _choices(field: Field) -> tuple[Choice, ...]:
+    """What can be chosen where a field has few values, for those who show buttons; empty for free text."""
+    values = field.options if field.kind != "array" else ()
+    if field.kind == "boolean":
+        values = (("y", "Yes"), ("n", "No"))
+    if not values or len(values) > _MAX_CHOICES:
+        return ()
+    chosen = [Choice(value, printable(shown, width=_MAX_NAME), Effect.ONCE) for value, shown in values]
+    return (*chosen, Choice(_DECLINE, "Decline", Effect.NO))
 
 
 class _Ended:

@@ -12,7 +12,7 @@ from agent.manager_client.endpoint import DEFAULT, address_of, is_loopback
 from agent.manager_client.failures import AnswerLost, Refused, Undelivered
 from agent.manager_client.outcomes import decoded, failed_outcome, late_outcome, outcome_of, tools_of
 from agent.manager_client.progress import progress_text
-from agent.manager_client.rpc import Rpc
+from agent.manager_client.rpc import OnMessage, Rpc
 from agent.manager_client.running_call import RunningCall
 from agent.manager_client.server_requests import ServerRequests
 from agent.manager_client.server_stream import ServerStream
@@ -36,6 +36,8 @@ MAX_TOOLS: Final = 5_000
 ABSENT_S: Final = 15.0
 """Seconds that a call waits for a manager which is being restarted."""
 _LIST_ABSENT_S: Final = 3.0
+MOST_STARTS: Final = 2
+"""Managers that are started for one session: the first, and another if that one is gone."""
 _STEP: Final = "run lmtb up"
 
 
@@ -78,8 +80,10 @@ class ManagerSource:
         self._may_move = endpoint == DEFAULT if may_move is None else may_move
         self._discovery = discovery
         self._tool_s = tool_s
+        self._absent_s = absent_s
         self._start = start if is_loopback(endpoint) else None
         self._starting: asyncio.Task[Started] | None = None
+        self._starts = 0
         self._tools: tuple[Tool, ...] = ()
         self._is_current = False
         self._listing = asyncio.Lock()
@@ -133,7 +137,7 @@ class ManagerSource:
         try:
             async with limit:
                 try:
-                    answer = await self._rpc.request(names.TOOLS_CALL, params, on_message)
+                    answer = await self._call(params, on_message, on_progress)
                 finally:
                     await self._questions.end_of(running)
                 return outcome_of(decoded(answer))
@@ -141,6 +145,19 @@ class ManagerSource:
             return late_outcome(self._tool_s)
         except (Undelivered, Refused, AnswerLost) as failure:
             return failed_outcome(failure)
+
+    async def _call(
+        self, params: Mapping[str, Any], on_message: OnMessage, on_progress: Callable[[str], None]
+    ) -> bytes:
+        """The response to a call; a manager that is gone is started, since the call was not delivered."""
+        if self._may_start:
+            with suppress(Undelivered):
+                return await self._rpc.request(
+                    names.TOOLS_CALL, params, on_message, absent_s=min(_LIST_ABSENT_S, self._absent_s)
+                )
+            on_progress("the manager is gone; starting it again")
+            await self._started()
+        return await self._rpc.request(names.TOOLS_CALL, params, on_message)
 
     def state(self) -> SourceState:
         """See `ToolSource`."""
@@ -207,6 +224,8 @@ class ManagerSource:
                 break
             params = {"cursor": cursor}
         self._tools, self._problem = tuple(found[:MAX_TOOLS]), ""
+        if self._starting is not None and self._starting.done():
+            self._starting = None  # it was of use; if the manager is lost later, it may be started again
         return self._tools
 
     async def _list_request(self, params: Mapping[str, Any]) -> bytes:
@@ -234,11 +253,16 @@ class ManagerSource:
 
     # -- a manager that is not there -------------------------------------------------------------------
 
+    @property
+    def _may_start(self) -> bool:
+        return self._start is not None and self._starting is None and self._starts < MOST_STARTS
+
     async def _started(self) -> bool:
         """Whether a manager was started for us, or is being started and comes up soon enough."""
-        if self._start is None:
+        if self._start is None or (self._starting is None and not self._may_start):
             return False
         if self._starting is None:
+            self._starts += 1
             self._starting = asyncio.create_task(_awaited(self._start), name="start the manager")
         try:
             started = await asyncio.wait_for(asyncio.shield(self._starting), START_WAIT_S)

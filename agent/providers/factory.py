@@ -23,6 +23,7 @@ from agent.providers.dialects.schema_changes import Converted
 from agent.providers.endpoint import Deadlines, Endpoint
 from agent.providers.http_provider import HttpProvider
 from agent.providers.result_messages import UserResults
+from agent.providers.retries import Retries
 from agent.providers.text_protocol import TextProtocol
 from agent.settings.settings import AgentSettings
 from host.near_names import did_you_mean
@@ -51,7 +52,7 @@ def make_provider(
     *,
     configurations: Mapping[str, ProviderConfig] | None = None,
     environ: Mapping[str, str] = os.environ,
-    on_wait: Callable[[str], None] = lambda _: None,
+    retries: Retries = Retries(),  # noqa: B008  it is immutable
 ) -> Provider:
     """The provider with this name, in any case. Nothing is connected.
 
@@ -62,13 +63,13 @@ def make_provider(
         keys: where its key is looked up.
         configurations: all providers (`configuration.configured`); by default those of the settings.
         environ: variables that may hold its address.
-        on_wait: is told why, before a pause between two attempts.
+        retries: how requests are repeated.
 
     Raises:
         ProviderFailure: there is no such provider, it is disabled, or has no address.
     """
     provider = make_plain_provider(
-        name, settings, session, keys, configurations=configurations, environ=environ, on_wait=on_wait
+        name, settings, session, keys, configurations=configurations, environ=environ, retries=retries
     )
     if settings.tool_protocol == "text":
         return TextProtocol(provider)
@@ -85,7 +86,7 @@ def make_plain_provider(
     *,
     configurations: Mapping[str, ProviderConfig] | None = None,
     environ: Mapping[str, str] = os.environ,
-    on_wait: Callable[[str], None] = lambda _: None,
+    retries: Retries = Retries(),  # noqa: B008  it is immutable
 ) -> HttpProvider:
     """The provider without what the settings put around it; as `make_provider` otherwise."""
     known = configurations if configurations is not None else settings_only(settings)
@@ -105,7 +106,7 @@ def make_plain_provider(
         session,
         keys,
         Deadlines(settings.connect_s, settings.first_byte_s, settings.answer_limit(config.kind)),
-        on_wait=on_wait,
+        retries=retries,
     )
 
 

@@ -7,9 +7,8 @@ they would take the key elsewhere.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from typing import Any, Final
 
@@ -27,15 +26,14 @@ from agent.providers.framing import Documents, Form
 from agent.providers.model_list import PATHS, model_names
 from agent.providers.paced_reading import PacedReading
 from agent.providers.reply_clock import ReplyClock
+from agent.providers.retries import Retries
 from agent.providers.text_joining import joined_texts
-from host.backoff import backoff
 
 RETRIES: Final = 3
 _LARGEST_ERROR: Final = 64 * 1024
 _LARGEST_REPLY: Final = 64 * 1024 * 1024
 _WINDOW_S: Final = 3.0
 _MODELS_S: Final = 10.0
-Pause = Callable[[float], Awaitable[None]]
 
 
 class _Again(Exception):
@@ -56,9 +54,7 @@ class HttpProvider:
         session: for its connections; shared, and not closed here.
         keys: where its key is looked up, anew for each reply.
         deadlines: its longest times.
-        on_wait: is told why, before a pause between two attempts.
-        pause: sleeps for a number of seconds.
-        chance: a random number in [0, 1), which spreads the pauses.
+        retries: how requests are repeated.
     """
 
     def __init__(
@@ -69,9 +65,7 @@ class HttpProvider:
         keys: KeyLookup,
         deadlines: Deadlines,
         *,
-        on_wait: Callable[[str], None] = lambda _: None,
-        pause: Pause = asyncio.sleep,
-        chance: Callable[[], float] = random.random,
+        retries: Retries,
     ) -> None:
         self.name = endpoint.name
         self.dialect = dialect
@@ -79,9 +73,7 @@ class HttpProvider:
         self._session = session
         self._keys = keys
         self._deadlines = deadlines
-        self._on_wait = on_wait
-        self._pause = pause
-        self._chance = chance
+        self._retries = retries
         self._windows: dict[str, ModelWindow] = {}
 
     async def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent]:
@@ -100,7 +92,7 @@ class HttpProvider:
                 attempts += 1
                 if began or attempts > RETRIES:
                     raise again.failure from None
-                await self._wait(again, attempts)
+                await self._retries.pause(f"{self.name}: {again.failure.cause}", attempts, again.wait_s)
 
     async def context_window(self, model: str) -> ModelWindow | None:
         """See `WindowSource`."""
@@ -146,11 +138,6 @@ class HttpProvider:
         if found.key is not None and not _sendable(found.key.value):
             raise failures.bad_key(found.key.source_detail)
         return failures, found.key
-
-    async def _wait(self, again: _Again, attempts: int) -> None:
-        seconds = backoff(attempts, self._chance()) if again.wait_s is None else again.wait_s
-        self._on_wait(f"{self.name}: {again.failure.cause}; trying again in {seconds:.0f} s")
-        await self._pause(seconds)
 
     def _open(self, method: str, path: str, key: Key | None, body: bytes | None) -> Any:
         return self._session.request(

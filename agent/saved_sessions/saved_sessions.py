@@ -8,12 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 from agent.messages import Message
 from agent.saved_sessions.session_files import LARGEST, Identity, SessionFiles
-from agent.saved_sessions.session_text import Heading, decoded, encoded, title_of
+from agent.saved_sessions.session_text import Heading, broken_line, decoded, encoded, title_of
 from host.disk_errors import worded
 from host.private_files import UnsafePathError
+
+_STEP: Final = "its first line has to be an object that names the folder: repair it, or remove the file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +64,20 @@ class SavedSessions:
         self._saves = 0
         self._saved = 0
         self._was_told = False
+        self._was_damage_told = False
 
     def entries(self) -> Sequence[SavedSession]:
-        """The sessions of this folder, the last one first. Blocks."""
+        """The sessions of this folder, the last one first. Damaged files are told once. Blocks."""
         try:
-            files = self._files.found()
+            files, damaged = self._files.found()
         except OSError as error:
             self._problem(f"saved sessions cannot be read: {worded(error)}")
             return ()
+        if damaged and not self._was_damage_told:
+            self._was_damage_told = True
+            last = max(damaged, key=lambda path: path.stat().st_mtime)
+            others = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+            self._problem(f"a saved session is damaged and cannot be resumed: {last}{others}; {_STEP}")
         return [
             SavedSession(
                 file.id, f"{datetime.fromtimestamp(file.heading.saved):%Y-%m-%d %H:%M}", file.heading.title
@@ -89,6 +98,9 @@ class SavedSessions:
             return ()
         with self._lock:
             self._id, self._identity = session_id, self._files.identity(session_id)
+        if (line := broken_line(content)) is not None:
+            path = self._files.path(session_id)
+            self._problem(f"the session is damaged from line {line} of {path} on; what is before it is used")
         return decoded(content)
 
     def reserve(self) -> str:

@@ -38,20 +38,25 @@ class SessionFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def found(self) -> list[SessionFile]:
-        """All sessions, the last one first; files that cannot be read are left out.
+    def found(self) -> tuple[list[SessionFile], list[Path]]:
+        """All sessions, the last one first, and the regular files that are none because they are damaged.
 
         Raises:
             OSError: the folder cannot be read.
         """
-        if not self._folder.exists():
-            return []
-        files = []
-        for path in self._folder.glob(f"*{_SUFFIX}"):
+        files: list[SessionFile] = []
+        damaged: list[Path] = []
+        for path in sorted(self._folder.glob(f"*{_SUFFIX}")) if self._folder.exists() else ():
             heading = _heading(path)
             if heading is not None:
                 files.append(SessionFile(path.name.removesuffix(_SUFFIX), heading))
-        return sorted(files, key=lambda file: file.heading.saved, reverse=True)
+            elif path.is_file() and not path.is_symlink():
+                damaged.append(path)
+        return sorted(files, key=lambda file: file.heading.saved, reverse=True), damaged
+
+    def path(self, session_id: str) -> Path:
+        """Where a session is."""
+        return self._path(session_id)
 
     def read(self, session_id: str) -> bytes | None:
         """The content of a session, None if there is none of this id.

@@ -62,6 +62,15 @@ def decoded(content: bytes) -> list[Message]:
     return messages
 
 
+def broken_line(content: bytes) -> int | None:
+    """The number of the first line that is no whole message, counted from 1; None if all are."""
+    for number, line in enumerate(content.splitlines()[1:], start=2):
+        value = _object(line)
+        if value is None or _message(value) is None:
+            return number
+    return None
+
+
 def title_of(messages: Sequence[Message]) -> str:
     """How a session began, in one line."""
     first = next((one.text for one in messages if isinstance(one, UserMessage)), "")

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin
 
 import msgspec
 
+from agent.settings.fault_words import worded_fault
 from agent.settings.settings import FIELDS, KNOWN_PROVIDERS, MANUAL, AgentSettings, ProviderEntry
 from host import private_files
 from host.key_lines import line_of
@@ -28,6 +29,19 @@ class Loaded(NamedTuple):
     problems: tuple[str, ...] = ()
 
 
+class _Problem(NamedTuple):
+    """What is wrong with a member of the table, where it is, and what holds instead."""
+
+    name: str
+    place: str
+    text: str
+    effect: str = ""
+
+    def __str__(self) -> str:
+        effect = f"; {self.effect}" if self.effect else ""
+        return printable(f"{TABLE}.{self.name} ({self.place}): {self.text}{effect}")
+
+
 class NotEditable(Exception):
     """The file cannot be changed; the message says why."""
 
@@ -42,14 +56,19 @@ def load(path: Path) -> Loaded:
 
 
 def _loaded(path: Path, content: bytes) -> Loaded:
+    settings, problems = _read(path, content)
+    return Loaded(settings, tuple(str(problem) for problem in problems))
+
+
+def _read(path: Path, content: bytes) -> tuple[AgentSettings, Sequence[_Problem | str]]:
     try:
         document = parse_toml(content.decode())
     except (ValueError, RecursionError) as error:
-        return Loaded(AgentSettings(), (f"{path} cannot be read: {printable(error)}; the defaults hold",))
+        return AgentSettings(), (f"{path} cannot be read: {printable(error)}; the defaults hold",)
     table = document.get(TABLE, {})
     if not isinstance(table, dict):
         place = _place(path, content, TABLE, None)
-        return Loaded(AgentSettings(), (f"{TABLE} ({place}): must be a table; the defaults hold",))
+        return AgentSettings(), (f"{TABLE} ({place}): must be a table; the defaults hold",)
     return _Reading(path, content).of(table)
 
 
@@ -59,9 +78,9 @@ class _Reading:
     def __init__(self, path: Path, content: bytes) -> None:
         self._path = path
         self._content = content
-        self._problems: list[str] = []
+        self._problems: list[_Problem] = []
 
-    def of(self, table: Mapping[str, Any]) -> Loaded:
+    def of(self, table: Mapping[str, Any]) -> tuple[AgentSettings, Sequence[_Problem]]:
         values: dict[str, Any] = {}
         for name, value in table.items():
             if name not in FIELDS:
@@ -70,14 +89,14 @@ class _Reading:
             try:
                 values[name] = self._providers(value) if name == "providers" else _checked(name, value)
             except ValueError as error:
-                self._refuse(name, f"{error}; the default holds")
+                self._refuse(name, worded_fault(error), "the default holds")
         settings = AgentSettings(**values)
         known = (*KNOWN_PROVIDERS, MANUAL, *settings.providers)
         if settings.default_provider not in known:
             wrong = printable(settings.default_provider)
             self._refuse("default_provider", f"there is no provider {wrong}{did_you_mean(wrong, known)}")
             settings = msgspec.structs.replace(settings, default_provider="ollama")
-        return Loaded(settings, tuple(self._problems))
+        return settings, self._problems
 
     def _providers(self, value: Any) -> Mapping[str, ProviderEntry]:
         if not isinstance(value, dict):
@@ -87,12 +106,11 @@ class _Reading:
             try:
                 found[name.lower()] = msgspec.convert(entry, ProviderEntry)
             except msgspec.ValidationError as error:
-                self._refuse(f"providers.{name}", f"{error}; this provider is ignored")
+                self._refuse(f"providers.{name}", worded_fault(error), "this provider is ignored")
         return found
 
-    def _refuse(self, name: str, problem: str) -> None:
-        place = _place(self._path, self._content, name, TABLE)
-        self._problems.append(printable(f"{TABLE}.{name} ({place}): {problem}"))
+    def _refuse(self, name: str, text: str, effect: str = "") -> None:
+        self._problems.append(_Problem(name, _place(self._path, self._content, name, TABLE), text, effect))
 
 
 def _place(path: Path, content: bytes, key: str, entry: str | None) -> str:
@@ -146,13 +164,16 @@ def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
         except (TOMLKitError, tomllib.TOMLDecodeError, TooManyKeysError, TypeError) as error:
             raise NotEditable(f"{path} cannot be changed: {printable(error)}") from error
         content = tomlkit.dumps(document).encode()
-        if wrong := [one for one in _loaded(path, content).problems if _is_about(one, changes)]:
-            raise NotEditable(wrong[0])
+        for problem in _read(path, content)[1]:
+            if not isinstance(problem, _Problem):
+                raise NotEditable(problem)
+            if _is_about(problem.name, changes):
+                raise NotEditable(printable(f"{problem.name}: {problem.text}"))
         private_files.write(target, content)
 
 
-def _is_about(problem: str, changes: Mapping[tuple[str, ...], Any]) -> bool:
-    return any(problem.startswith((f"{TABLE}.{key[0]} ", f"{TABLE}.{'.'.join(key[:2])} ")) for key in changes)
+def _is_about(name: str, changes: Mapping[tuple[str, ...], Any]) -> bool:
+    return any(name in {key[0], ".".join(key[:2])} for key in changes)
 
 
 def _put(document: Any, key: Sequence[str], value: Any) -> None:

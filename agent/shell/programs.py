@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from agent.shell.interpreters import interpreter, runs_code
 from agent.shell.syntax import SimpleCommand, parse
 
 MAX_DEPTH: Final = 8
@@ -35,6 +36,14 @@ _LATER: Final = frozenset(
     }
 )  # fmt: skip
 """Programs that start what their arguments name, behind other words: any word may be the program."""
+_RUNNERS: Final = frozenset(
+    {
+        "uv", "uvx", "poetry", "pipenv", "pdm", "hatch", "rye", "npx", "npm", "pnpm", "yarn", "bunx", "conda",
+        "mamba", "micromamba", "mise", "direnv", "nix", "nix-shell",
+    }
+)  # fmt: skip
+"""Tools of developers that start programs as well as much else."""
+_CODE_WORD: Final = re.compile(r"[\w.+-]+")
 _PASSED_OVER: Final = re.compile(r"\A(?:[A-Za-z_]\w*\+?=.*|[0-9.]+[smhdkKMG]?|\{\}|[;+:]|--?)\Z", re.DOTALL)
 _SEPARATES: Final = re.compile(r"[\s;&|<>()`$]")
 _STARTS_PROGRAM: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-c", "--command", "--"})
@@ -49,18 +58,21 @@ class Programs:
         is_whole: whether the text is valid shell.
         is_decided: whether all programs are known; False where a name comes from a variable, from another
             command's output or from the input of a shell.
+        runs_code: the interpreter that gets code in its arguments or by its input, such as `python` in
+            `python -c x`; empty if there is none. The words of such code are among the names.
     """
 
     names: frozenset[str]
     is_whole: bool
     is_decided: bool
+    runs_code: str = ""
 
 
 def programs_in(text: str) -> Programs:
     """The programs that a shell text would start."""
     search = _Search()
     search.text(text, 0)
-    return Programs(frozenset(search.names), search.is_whole, search.is_decided)
+    return Programs(frozenset(search.names), search.is_whole, search.is_decided, search.runs_code)
 
 
 class _Search:
@@ -68,6 +80,7 @@ class _Search:
         self.names: set[str] = set()
         self.is_whole = True
         self.is_decided = True
+        self.runs_code = ""
         self._steps = 0
 
     def text(self, text: str, depth: int) -> None:
@@ -109,6 +122,10 @@ class _Search:
             self._wrapped(name, words[1:], depth)
         elif name in _LATER:
             self._anywhere(words[1:], depth)
+        elif name in _RUNNERS:
+            self._anywhere([word for word in words[1:] if word is not None], depth)
+        elif plain := interpreter(name):
+            self._interpreter(plain, words[1:])
 
     def _aliases(self, words: Sequence[str | None], depth: int) -> None:
         """A shell puts the text of an alias in the place of its name, in later lines."""
@@ -125,6 +142,15 @@ class _Search:
         if None in words or reads:  # a shell that reads runs a text that nobody sees here
             self.is_decided = False
         self._arguments(words, depth)
+
+    def _interpreter(self, name: str, words: Sequence[str | None]) -> None:
+        """An interpreter runs a script, or code that nobody looks into."""
+        if not runs_code(name, words):
+            return
+        self.runs_code = self.runs_code or name
+        for word in words:
+            if word is not None and not self._is_exhausted(len(word) // _STEP_CHARACTERS):
+                self.names.update(_CODE_WORD.findall(word))
 
     def _wrapped(self, name: str, words: Sequence[str | None], depth: int) -> None:
         """A program that starts another: any argument may name it, until one surely does."""

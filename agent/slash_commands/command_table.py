@@ -27,7 +27,7 @@ class Command:
 COMMANDS: Final = (
     Command("help", "", "show this list", ("help", "/?")),
     Command("mode", "[NAME]", "next provider, or this one; manual: without a model"),
-    Command("model", "[NAME]", "use another model of this provider"),
+    Command("model", "[NAME]", "use another model; without NAME, pick one"),
     Command("hil", "", "ask before calls, or stop asking, in this session"),
     Command("clear", "", "forget the conversation"),
     Command("compact", "", "replace older turns by a summary"),

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from agent.interaction import Question, Tone
+from agent.model_events import ProviderFailure
 from agent.settings.settings import MANUAL
 from agent.slash_commands import setting_commands, tool_commands
 from agent.slash_commands.command_table import Entered, help_lines
+from agent.slash_commands.model_choice import change_model
 from agent.slash_commands.session import Session
 from host.near_names import did_you_mean
 
@@ -49,9 +51,24 @@ def _following(modes: list[str], session: Session) -> str:
 
 async def _model(session: Session, argument: str) -> None:
     conversation = session.conversation
-    if argument:
-        conversation.choose(conversation.provider, argument)
+    if session.is_manual:
+        session.screen.notice("manual mode has no model; /mode NAME goes to a provider")
+        return
+    model = argument or await _picked_model(session)
+    if model:
+        conversation.choose(conversation.provider, model)
     session.screen.notice(f"{conversation.provider}: {conversation.model or 'no model is chosen'}")
+
+
+async def _picked_model(session: Session) -> str:
+    """The model that the person picks of those that the provider lists; the current one if none is."""
+    conversation = session.conversation
+    try:
+        models = await session.models(conversation.provider)
+    except ProviderFailure as failure:
+        session.screen.notice(f"the models cannot be listed: {failure}", Tone.WARNING)
+        return conversation.model
+    return await change_model(session.screen, conversation.provider, models, conversation.model)
 
 
 async def _hil(session: Session, _: str) -> None:

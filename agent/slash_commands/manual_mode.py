@@ -57,7 +57,7 @@ async def _chosen(session: Session, name: str, typed: str) -> None:
 
 
 async def _run(session: Session, name: str, found: Found) -> None:
-    from agent.conversation.result_text import result_text  # noqa: PLC0415
+    from agent.result_text import result_text  # noqa: PLC0415
 
     decision = await session.guard.decide(found.call, found.tool)
     session.screen.activity(f"running {name}")

@@ -32,9 +32,7 @@ async def choose_model(screen: Screen, provider: str, models: Sequence[str], con
     if len(models) == 1:
         screen.notice(f"{provider}: uses {models[0]}, its only model")
         return models[0]
-    rows = [f"{number:>3}. {name}" for number, name in enumerate(models[:SHOWN], start=1)]
-    more = len(models) - SHOWN
-    screen.lines([f"Models of {provider}:", *rows, *([f"     and {more} more"] if more > 0 else [])])
+    show_models(screen, provider, models)
     answer = await screen.ask(Question("Model (number or name): "))
     if answer is None or not answer.strip():
         raise ProviderFailure(provider, f"no model is chosen; it has {len(models)}", _NAME_ONE)
@@ -43,6 +41,29 @@ async def choose_model(screen: Screen, provider: str, models: Sequence[str], con
         raise ProviderFailure(provider, f"it has no model {answer.strip()}", _NAME_ONE)
     await _offer_to_save(screen, provider, model, config_file)
     return model
+
+
+def show_models(screen: Screen, provider: str, models: Sequence[str]) -> None:
+    """List models by numbers."""
+    rows = [f"{number:>3}. {name}" for number, name in enumerate(models[:SHOWN], start=1)]
+    more = len(models) - SHOWN
+    screen.lines([f"Models of {provider}:", *rows, *([f"     and {more} more"] if more > 0 else [])])
+
+
+async def change_model(screen: Screen, provider: str, models: Sequence[str], current: str) -> str:
+    """The model that the person picks of a list, or the current one; other names are taken as they are."""
+    if not models:
+        screen.notice(f"{provider} lists no models; name one with /model NAME")
+        return current
+    show_models(screen, provider, models)
+    keeps = f"Enter: {current}" if current else "Enter: none"
+    answer = (await screen.ask(Question(f"Model (number or name; {keeps}): ")) or "").strip()
+    return picked(answer, models) or current
+
+
+def picked(answer: str, models: Sequence[str]) -> str:
+    """The model that an answer means: a number of the list, a name of it, or any other name."""
+    return chosen(answer, models) or answer if answer else ""
 
 
 async def _offer_to_save(screen: Screen, provider: str, model: str, config_file: Path) -> None:

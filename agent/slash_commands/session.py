@@ -23,6 +23,8 @@ Verb = Callable[..., Awaitable[dict[str, Any]]]
 """Runs a verb of `lmtb` in the session's folder; its JSON object."""
 SchemaChanges = Callable[[Mapping[str, Any]], Sequence[str]]
 """What the chosen provider changes of a tool's schema."""
+Models = Callable[[str], Awaitable[Sequence[str]]]
+"""The models that a provider lists; may raise ProviderFailure."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,7 @@ class Session:
     lmtb: Verb
     saved: SavedSessions
     schema_changes: SchemaChanges
+    models: Models
     is_manual: bool = False
     has_left: bool = False
     last: Result | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ import msgspec
 
 from agent.interaction import Tone
 from agent.settings.file import NotEditable, load, save
+from agent.settings.manager_address import manager_endpoint
 from agent.settings.settings import FIELDS, AgentSettings, default, description
 from agent.slash_commands.session import Session
 from agent.slash_commands.tables import table
@@ -29,13 +31,28 @@ async def config(session: Session, argument: str) -> None:
     key, _, value = argument.partition(" ")
     name = key.partition(".")[0]
     if not key:
-        session.screen.lines([*_settings(session.settings), f"in [agent] of {session.config_file}"])
+        session.screen.lines([*_settings(session), f"in [agent] of {session.config_file}"])
     elif name not in FIELDS:
         session.screen.notice(f"there is no setting {key}{did_you_mean(key, FIELDS)}", Tone.WARNING)
     elif not value:
-        session.screen.lines([f"{name} = {shown(getattr(session.settings, name))}", description(name)])
+        session.screen.lines([_line(session, name), description(name)])
     else:
         await _change(session, tuple(key.split(".")), value.strip())
+
+
+def _line(session: Session, name: str) -> str:
+    value = getattr(session.settings, name)
+    if value != default(name):
+        return f"{name} = {shown(value)}"
+    return f"{name} = {shown(_in_use(session, name))} (default)"
+
+
+def _in_use(session: Session, name: str) -> Any:
+    """The value of a setting; the default address of the manager is the one of its own settings."""
+    value = getattr(session.settings, name)
+    if name == "endpoint" and value == default(name):
+        return manager_endpoint(session.config_file, os.environ)
+    return value
 
 
 def shown(value: Any) -> str:
@@ -43,11 +60,11 @@ def shown(value: Any) -> str:
     return "automatic" if value is None else msgspec.json.encode(value).decode()
 
 
-def _settings(settings: AgentSettings) -> list[str]:
+def _settings(session: Session) -> list[str]:
     rows = [
-        (name, shown(value), None if value == default(name) else "changed")
+        (name, shown(_in_use(session, name)), "default" if is_default else "changed")
         for name in FIELDS
-        for value in [getattr(settings, name)]
+        for is_default in [getattr(session.settings, name) == default(name)]
     ]
     return table((Column("SETTING", Kind.NAME), Column("VALUE"), Column("")), rows)
 

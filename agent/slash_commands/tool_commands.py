@@ -113,11 +113,15 @@ async def servers(session: Session, _: str) -> None:
     for state in toolbox.states():
         on = toolbox.is_source_on(state.name)
         word = _STATES.get(state.state, "ERROR") if on else "DISABLED"
-        rows.append([state.name, word, "local" if state.name == _LOCAL else "mcp", state.detail or None])
+        kind = "local" if state.name == _LOCAL else "mcp"
+        rows.append([state.name, word, kind, None, state.detail or None])
     problem = problem_of(answer)
     sources = answer.get("sources")
     rows.extend(_workspace_row(source) for source in (sources if isinstance(sources, list) else []))
-    columns = (Column("SOURCE", Kind.NAME), Column("STATE"), Column("KIND"), Column("DETAIL", Kind.DETAIL))
+    columns = (
+        Column("SOURCE", Kind.NAME), Column("STATE"), Column("KIND"), Column("RUNS", rank=1),
+        Column("DETAIL", Kind.DETAIL),
+    )  # fmt: skip
     session.screen.lines(table(columns, rows))
     if problem is not None:
         session.screen.notice(f"the workspace's sources are not known: {problem}", Tone.WARNING)
@@ -128,7 +132,9 @@ def _workspace_row(source: Mapping[str, Any]) -> list[object]:
     kind = identity.partition(":")[0]
     word = _STATES.get(str(source.get("state", "")).partition(" ")[0], "ERROR")
     problem = source.get("error")
-    return [f"  {identity}", word, kind, problem if isinstance(problem, str) else None]
+    runs = source.get("program") or source.get("origin")  # neither has arguments, a path or a query
+    told = [one if isinstance(one, str) else None for one in (runs, problem)]
+    return [f"  {identity}", word, kind, *told]
 
 
 async def toggle(session: Session, argument: str) -> None:

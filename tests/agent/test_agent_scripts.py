@@ -82,11 +82,16 @@ def test_a_tool_is_allowed_also_where_the_provider_is_named(manager: ManagerProc
 
 
 def test_a_call_that_changes_something_needs_to_be_allowed(manager: ManagerProcess, tmp_path: Path) -> None:
-    turns = (command("touch made"), say("a"), command("touch made"), say("b"))
+    turns = [turn for _ in range(3) for turn in (command("touch made"), say("a"))]
     with agent_desk(manager, tmp_path, *turns) as desk:
         assert desk.run("-p", "make it").code == 0
         assert not (desk.project / "made").exists()
         assert "--allow" in desk.model.requests[1].results[0]
+        wrong = desk.run("-p", "make it", "--allow", "os_assistant_run_shel_command")
+        assert (
+            "--allow os_assistant_run_shel_command: there is no such tool; "
+            "did you mean os_assistant_run_shell_command?"
+        ) in " ".join(wrong.err.split())
         assert desk.run("-p", "make it", "--allow", "os_assistant_run_shell_command").code == 0
         assert (desk.project / "made").exists()
         assert [line["decision"] for line in desk.audit()][-2:] == ["DENIED", "ALLOWED"]

@@ -32,6 +32,7 @@ from agent.acp.outbox import Outbox
 from agent.acp.prompt_text import NotText, prompt_text
 from agent.acp.tool_kinds import kind_of, locations_of
 from agent.interaction import NO, YES, Box, Question, Tone
+from agent.manager_client.elicitation import Elicitation
 from agent.messages import Tool
 
 
@@ -102,6 +103,71 @@ class Person:
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return RequestPermissionResponse(outcome=self.outcome)
+
+
+FORM: dict[str, Any] = {
+    "message": "How should it be deployed?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "place": {"type": "string", "enum": ["test", "live"], "enumNames": ["Test", "Live"]},
+            "sure": {"type": "boolean", "title": "Really"},
+        },
+        "required": ["place", "sure"],
+    },
+}
+
+
+class Nobody:
+    async def approve(self, *_: object) -> bool:
+        return False
+
+
+class Chooses(Person):
+    """Chooses these options, one after the other."""
+
+    def __init__(self, *answers: str) -> None:
+        super().__init__(DeniedOutcome(outcome="cancelled"))
+        self.answers = list(answers)
+        self.options: list[list[str]] = []
+
+    async def permission(
+        self, call: ToolCallUpdate, options: list[PermissionOption]
+    ) -> RequestPermissionResponse:
+        self.sent.append(call)
+        self.options.append([one.name for one in options])
+        chosen = AllowedOutcome(outcome="selected", option_id=self.answers.pop(0))
+        return RequestPermissionResponse(outcome=chosen)
+
+
+def text_of(update: Any) -> str:
+    return str(update.content[0].content.text)
+
+
+async def test_a_form_of_few_values_is_answered_by_buttons() -> None:
+    person = Chooses("live", "y")
+    answer = await Elicitation(person.screen, Nobody()).answer(FORM, None)
+    assert answer == {"action": "accept", "content": {"place": "live", "sure": True}}
+    assert person.options == [["Test", "Live", "Decline"], ["Yes", "No", "Decline"]]
+    asked = [text_of(one) for one in person.sent if isinstance(one, ToolCallUpdate)]
+    assert "How should it be deployed?" in asked[0]
+    assert asked[1] == "Really [y/n]"
+
+
+async def test_a_form_can_be_declined_by_a_button() -> None:
+    person = Chooses("/decline")
+    assert await Elicitation(person.screen, Nobody()).answer(FORM, None) == {"action": "decline"}
+
+
+async def test_a_form_for_free_text_is_declined_in_an_editor_and_told() -> None:
+    person = Chooses()
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    answer = await Elicitation(person.screen, Nobody()).answer(
+        {"message": "?", "requestedSchema": schema}, None
+    )
+    assert answer == {"action": "decline"}
+    await person.outbox.flush()
+    assert "an editor has no line to answer it in" in str(person.sent)
 
 
 async def test_pieces_become_one_while_the_editor_does_not_read() -> None:

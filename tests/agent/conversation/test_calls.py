@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 
-from agent.conversation.execute_calls import execute_calls
-from agent.conversation.result_text import cut_text, result_text
-from agent.conversation.toolbox import Toolbox
 from agent.messages import Call
 from agent.outcomes import Ending
+from agent.result_text import cut_text, result_text
 from agent.tool_source import Outcome
 from support.agent_doubles import (
     Handler,
     ListedTools,
-    RecordingPerson,
     ScriptedGuard,
     ScriptedProvider,
     call,
@@ -27,7 +24,21 @@ from support.agent_doubles import (
     text_outcome,
 )
 from support.agent_scene import Scene, is_whole
-from support.clock import ManualClock
+
+
+class RefusingTools(ListedTools):
+    """Refuses each call before anybody is asked."""
+
+    def refusal(self, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
+        return text_outcome("root commands are off", is_error=True)
+
+
+async def test_nobody_is_asked_about_a_call_that_its_source_refuses() -> None:
+    tools = RefusingTools("read")
+    scene = await ran(call(), tools=tools)
+    assert scene.texts == ["root commands are off"]
+    assert (scene.guard.asked, tools.calls) == ([], [])
+    assert [(name, failed) for name, _, failed in scene.guard.ended] == [("read", None)]
 
 
 def gives(outcome: Outcome | Exception) -> Handler:
@@ -259,33 +270,3 @@ async def test_pictures_stay_with_the_result_for_models_that_take_them() -> None
     scene = await ran(call(), tools=tools)
     assert scene.results[0].content == (picture,)
     assert scene.texts == ["see\n[image image/png, 3 bytes]"]
-
-
-# -- for programs --------------------------------------------------------------------------------------------
-
-
-async def execute(toolbox: Toolbox, *calls: Mapping[str, Any]) -> list[dict[str, Any]]:
-    await toolbox.refresh()
-    return await execute_calls(calls, toolbox, ScriptedGuard(), RecordingPerson(), clock=ManualClock())
-
-
-async def test_programs_get_results_in_the_order_of_their_calls() -> None:
-    tools = ListedTools("read", "write")
-    results = await execute(
-        Toolbox([tools]),
-        {"id": "1", "name": "read", "input": '{"path": "}"}'},
-        {"id": "2", "name": "nothing", "input": {}},
-        {"id": "3", "name": "write"},
-    )
-    assert results == [
-        {"callId": "1", "content": "ran read"},
-        {"callId": "2", "content": "Tool not found or disabled: nothing", "isError": True},
-        {"callId": "3", "content": "ran write"},
-    ]
-    assert tools.calls[0] == ("read", {"path": "}"})
-
-
-async def test_without_any_source_programs_are_told_so() -> None:
-    assert await execute(Toolbox([]), {"id": "1", "name": "read", "input": {}}) == [
-        {"callId": "1", "content": "Error: No MCP client configured", "isError": True}
-    ]

@@ -131,10 +131,7 @@ async def test_a_refusal_of_the_store_is_told(tmp_path: Path) -> None:
             await StoredKeys(tmp_path / "run").store("no name", KEY)
 
 
-async def test_a_silent_channel_is_left_after_its_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.keys.stored._ANSWER_S", 0.05)
+async def test_a_silent_channel_is_left_after_its_deadline(tmp_path: Path) -> None:
     folder = tmp_path / "internal"
     folder.mkdir(mode=0o700)
     left = asyncio.Event()
@@ -149,5 +146,5 @@ async def test_a_silent_channel_is_left_after_its_deadline(
     (folder / "w.json").chmod(0o600)
     async with server:
         with pytest.raises(KeySourceFailed):
-            await StoredKeys(tmp_path, settle_s=0).find(wish_for("openai"))
+            await StoredKeys(tmp_path, settle_s=0, answer_s=0.05).find(wish_for("openai"))
         await left.wait()

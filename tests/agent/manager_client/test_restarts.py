@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
@@ -97,6 +98,31 @@ async def test_a_manager_that_is_not_there_is_started(
             await source.close()
             manager_process.lmtb(manager_process.environment(tmp_path), "stop")
     assert not manager_process.left_behind(manager_process.environment(tmp_path))
+
+
+async def test_a_manager_that_is_killed_in_a_session_is_started_again_once(tmp_path: Path) -> None:
+    root = make_project(tmp_path / "proj")
+    starts: list[str] = []
+    async with AsyncExitStack() as managers, aiohttp.ClientSession() as http:
+        running: list[manager_process.ManagerProcess] = []
+
+        async def start() -> Started:
+            starts.append("start")
+            running.append(managers.enter_context(manager_process.running_manager(tmp_path)))
+            return Started(running[-1].address)
+
+        source = source_at("http://127.0.0.1:9/mcp", root, http, start=start, may_move=True, absent_s=0.3)
+        assert await names_of(source)
+        running[0].process.kill()
+        await asyncio.to_thread(running[0].process.wait)
+        outcome = await source.call("calculator", {"expression": "6 * 7"}, print)
+        assert outcome.content == [{"type": "text", "text": "42"}]
+        running[1].process.kill()
+        await asyncio.to_thread(running[1].process.wait)
+        outcome = await source.call("calculator", {"expression": "6 * 7"}, print)
+        assert outcome.is_error
+        assert len(starts) == 2
+        await source.close()
 
 
 async def test_a_start_that_fails_is_told_and_not_repeated(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from agent.model_events import ProviderFailure
 from agent.providers.failures import Failures, error_reason, retry_after
-from agent.providers.http_provider import HttpProvider
 from support.clients.model_replies import DIALECTS, KEY, ask, keys, provider_of, question
 from support.servers.model_formats.steps import say
 from support.servers.model_server import Broken, Bytes, HangUp, Refuse, model_server
@@ -22,19 +21,6 @@ async def failure(provider: object, stream: bool = True) -> ProviderFailure:
     found = raised.value
     assert "\n" not in str(found)
     assert KEY not in str(found)
-    return found
-
-
-def waits(provider: object) -> list[float]:
-    """The pauses of a provider, which do not take time from now on."""
-    found: list[float] = []
-
-    async def pause(seconds: float) -> None:
-        found.append(seconds)
-
-    assert isinstance(provider, HttpProvider)
-    provider._pause = pause
-    provider._chance = lambda: 0.5
     return found
 
 
@@ -91,16 +77,19 @@ async def test_too_many_requests_and_failures_are_tried_again(
     dialect: str, status: int, stream: bool
 ) -> None:
     turns = (Refuse(status), Refuse(status), Refuse(status), say("at last"))
-    async with model_server(*turns) as server, provider_of(dialect, server) as provider:
-        pauses = waits(provider)
+    pauses: list[float] = []
+    async with model_server(*turns) as server, provider_of(dialect, server, pauses=pauses) as provider:
         assert (await ask(provider, question(stream=stream))).text == "at last"
     assert pauses == [0.5, 1, 2]
     assert len(server.requests) == 4
 
 
 async def test_after_three_more_tries_the_failure_stays() -> None:
-    async with model_server(*[Refuse(503, "busy")] * 9) as server, provider_of("openai", server) as provider:
-        pauses = waits(provider)
+    pauses: list[float] = []
+    async with (
+        model_server(*[Refuse(503, "busy")] * 9) as server,
+        provider_of("openai", server, pauses=pauses) as provider,
+    ):
         found = await failure(provider)
     assert len(server.requests) == 4
     assert len(pauses) == 3
@@ -112,9 +101,11 @@ async def test_after_three_more_tries_the_failure_stays() -> None:
 async def test_a_server_decides_how_long_to_wait_and_the_person_is_told() -> None:
     told: list[str] = []
     turn = Refuse(429, "slow down", {"Retry-After": "7"})
-    async with model_server(turn, say("ok")) as server, provider_of("openai", server) as provider:
-        pauses = waits(provider)
-        provider._on_wait = told.append  # type: ignore[attr-defined]
+    pauses: list[float] = []
+    async with (
+        model_server(turn, say("ok")) as server,
+        provider_of("openai", server, pauses=pauses, on_wait=told.append) as provider,
+    ):
         await ask(provider)
     assert pauses == [7]
     assert told == ["openai: too many requests (429: slow down); trying again in 7 s"]
@@ -136,8 +127,8 @@ async def test_a_server_decides_how_long_to_wait_and_the_person_is_told() -> Non
     ids=["long wait", "no credit", "bad request", "forbidden", "redirect"],
 )  # fmt: skip
 async def test_what_another_try_cannot_help_is_told_at_once(turn: Refuse, cause: str, step: str) -> None:
-    async with model_server(turn) as server, provider_of("openai", server) as provider:
-        pauses = waits(provider)
+    pauses: list[float] = []
+    async with model_server(turn) as server, provider_of("openai", server, pauses=pauses) as provider:
         found = await failure(provider)
     assert cause in found.cause
     assert step in found.next_step
@@ -147,8 +138,9 @@ async def test_what_another_try_cannot_help_is_told_at_once(turn: Refuse, cause:
 @every_dialect
 async def test_a_cut_stream_is_told_and_not_repeated_after_output(dialect: str) -> None:
     turn = Broken(say(*["piece " for _ in range(40)]), 1500)
-    async with model_server(turn) as server, provider_of(dialect, server) as provider:
-        pauses, text = waits(provider), ""
+    pauses: list[float] = []
+    async with model_server(turn) as server, provider_of(dialect, server, pauses=pauses) as provider:
+        text = ""
         with pytest.raises(ProviderFailure, match=f"{dialect}: the reply was cut off; try again"):
             async for event in provider.reply(question()):
                 text += getattr(event, "text", "")
@@ -198,8 +190,8 @@ async def test_a_web_page_in_the_place_of_a_reply_is_told(dialect: str) -> None:
 
 async def test_a_page_for_a_browser_is_not_quoted() -> None:
     page = Refuse(502, body=b"<html><body>Bad gateway</body></html>", headers={"Content-Type": "text/html"})
-    async with model_server(*[page] * 4) as server, provider_of("openai", server) as provider:
-        waits(provider)
+    pauses: list[float] = []
+    async with model_server(*[page] * 4) as server, provider_of("openai", server, pauses=pauses) as provider:
         assert (await failure(provider)).cause == "the server failed (502)"
 
 
@@ -311,24 +303,30 @@ def test_the_reason_is_found_in_every_form_of_an_error(body: bytes, reason: str)
 
 
 async def test_a_connection_that_was_closed_before_the_answer_is_opened_again() -> None:
+    pauses: list[float] = []
     async with (
         model_server(say("one"), HangUp(), say("two")) as server,
-        provider_of("openai", server) as provider,
+        provider_of("openai", server, pauses=pauses) as provider,
     ):
-        pauses = waits(provider)
         assert [(await ask(provider)).text, (await ask(provider)).text] == ["one", "two"]
     assert pauses == [0.5]
 
 
 async def test_a_server_that_never_answers_a_connection_is_unreachable() -> None:
-    async with model_server(*[HangUp()] * 4) as server, provider_of("ollama", server) as provider:
-        waits(provider)
+    pauses: list[float] = []
+    async with (
+        model_server(*[HangUp()] * 4) as server,
+        provider_of("ollama", server, pauses=pauses) as provider,
+    ):
         assert (await failure(provider)).cause == f"{server.url} cannot be reached: the connection was closed"
 
 
 async def test_an_error_that_arrives_in_pieces_is_read_whole() -> None:
     body = b'{"error": {"message": "' + b"x" * 40_000 + b'", "code": "insufficient_quota"}}'
-    async with model_server(Refuse(429, body=body)) as server, provider_of("openai", server) as provider:
-        pauses = waits(provider)
+    pauses: list[float] = []
+    async with (
+        model_server(Refuse(429, body=body)) as server,
+        provider_of("openai", server, pauses=pauses) as provider,
+    ):
         assert (await failure(provider)).next_step == "check the account with the provider"
     assert pauses == []

@@ -53,9 +53,7 @@ async def test_no_failure_and_no_log_shows_the_key_or_its_beginning(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     asyncio.get_running_loop().set_debug(True)
-    async with model_server(*[turn] * 4) as server, provider_of(dialect, server) as provider:
-        provider._chance = lambda: 0.0  # type: ignore[attr-defined]
-        provider._pause = lambda _: asyncio.sleep(0)  # type: ignore[attr-defined]
+    async with model_server(*[turn] * 4) as server, provider_of(dialect, server, pauses=[]) as provider:
         with pytest.raises(ProviderFailure) as raised:
             await ask(provider)
         shown = (

@@ -149,6 +149,19 @@ async def test_files_that_are_none_of_ours_are_not_listed(desk: Desk, content: b
     os.mkfifo(desk.folder / "pipe.jsonl")
     (desk.folder / "link.jsonl").symlink_to("/etc/passwd")
     assert desk.open().entries() == []
+    [problem] = desk.problems
+    assert problem.startswith(f"a saved session is damaged and cannot be resumed: {desk.folder / 'x.jsonl'};")
+    assert "repair it, or remove the file" in problem
+
+
+async def test_a_session_that_is_damaged_further_on_is_told_and_used_up_to_there(desk: Desk) -> None:
+    await desk.open().keep(HISTORY)
+    (path,) = desk.files
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:3], b"{\n", *lines[4:]]))
+    sessions = desk.open()
+    assert sessions.load(sessions.entries()[0].id) == list(HISTORY[:2])
+    assert desk.problems == [f"the session is damaged from line 4 of {path} on; what is before it is used"]
 
 
 async def test_damage_in_the_middle_ends_the_history_there() -> None:

@@ -79,6 +79,34 @@ def test_a_wrong_value_is_told_and_its_default_holds(tmp_path: Path, line: str, 
     assert "line 3" in problem
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('loop_limit = "zwei"', "must be a whole number"),
+        ("loop_limit = 0", "must be at least 1"),
+        ("loop_limit = 2000", "must be at most 1000"),
+        ("human_in_loop = 1", "must be true or false"),
+        ('connect_s = "long"', "must be a number"),
+        ("connect_s = 0", "must be greater than 0"),
+        ('endpoint = "file:///etc"', "must be an address that begins with http:// or https://"),
+        ('default_provider = ""', "must not be empty"),
+        ('repeatable = "x"', "must be a list"),
+        ("model = 1", "must be a table"),
+        ("answer_s = true", "must be a number"),
+        ("model = {ollama = 1}", "must be a text"),
+    ],
+)
+def test_what_is_wrong_is_said_in_words(tmp_path: Path, line: str, words: str) -> None:
+    [problem] = load(written(tmp_path, f"[agent]\n{line}\n")).problems
+    assert words in problem
+    assert problem.endswith("; the default holds")
+
+
+def test_a_value_that_is_not_saved_is_said_without_a_line(tmp_path: Path) -> None:
+    with pytest.raises(NotEditable, match=r"^loop_limit: must be a whole number$"):
+        save(written(tmp_path, "[agent]\n"), {("loop_limit",): "zwei"})
+
+
 def test_one_wrong_provider_does_not_cost_the_others(tmp_path: Path) -> None:
     text = '[agent.providers.good]\nkind = "openai"\n[agent.providers.bad]\nkind = "telepathy"\n'
     loaded = load(written(tmp_path, text))

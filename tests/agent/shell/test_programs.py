@@ -68,6 +68,38 @@ def test_harmless_commands_are_decided_and_free_of_it(text: str) -> None:
     assert (found.is_whole, found.is_decided) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("python -c 'x'", "python"), ("python3.12 -Sc 'x'", "python"), ("/usr/bin/python3 -c'x'", "python"),
+        ("python", "python"), ("python -", "python"), ("echo x | python3", "python"), ("python3 <<E\nx\nE", "python"),
+        ("node -e 'x'", "node"), ("node --eval='x'", "node"), ("perl -e 'x'", "perl"), ("perl -MFoo -lane 'x'", "perl"),
+        ("ruby -e x", "ruby"), ("php -r 'x;'", "php"), ("deno eval 'x'", "deno"), ("lua5.4 -e x", "lua"),
+        ("pwsh -Command x", "pwsh"), ("awk 'BEGIN { system(\"x\") }'", "awk"), ("awk '{ print | \"sh\" }'", "awk"),
+        ("env A=1 python -c x", "python"), ("uv run python -c x", "python"), ("npx node -e x", "node"),
+        ("python $x", "python"), ("bash -c 'python -c x'", "python"), ("true; python3 -c x", "python"),
+    ],
+)  # fmt: skip
+def test_code_for_an_interpreter_is_noticed(text: str, name: str) -> None:
+    assert programs_in(text).runs_code == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python build.py -c x", "python -m pytest -c x", "python --version", "node server.js", "perl script.pl",
+        "awk '{ print $1 }' file", "ruby test.rb", "uv run pytest", "npm run build", "deno run main.ts", "grep -e python -c x",
+    ],
+)  # fmt: skip
+def test_scripts_in_files_are_no_such_code(text: str) -> None:
+    assert programs_in(text).runs_code == ""
+
+
+def test_words_of_code_count_as_programs() -> None:
+    found = programs_in("""python -c 'import os; os.system("sudo rm -rf x")'""")
+    assert {"sudo", "rm"} <= found.names
+
+
 def test_a_hostile_text_is_read_in_bounded_time() -> None:
     began = time.process_time()
     found = programs_in("env -a " * 30 + "'" + "echo a; " * 2_000 + "'")

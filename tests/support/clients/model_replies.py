@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from agent.model_events import (
     Usage,
 )
 from agent.providers.factory import make_provider
+from agent.providers.retries import Retries
 from agent.settings.settings import AgentSettings, ProviderEntry
 from support.servers.model_server import ModelServer
 
@@ -100,12 +101,37 @@ async def provider_of(
     server: ModelServer | str,
     lookup: KeyLookup | None = None,
     environ: Mapping[str, str] | None = None,
+    *,
+    pauses: list[float] | None = None,
+    on_wait: Callable[[str], None] = lambda _: None,
     **settings: Any,
 ) -> AsyncIterator[Provider]:
-    """A provider at a scripted server, or at an address."""
+    """A provider at a scripted server, or at an address.
+
+    Args:
+        name: the provider's.
+        server: where it is.
+        lookup: its keys.
+        environ: variables that may hold its address.
+        pauses: gets the pauses between attempts, which take no time then and do not vary.
+        on_wait: is told why there is a pause.
+        settings: others than the defaults.
+    """
     dialect = name if name in DIALECTS else "openai"
     base = server if isinstance(server, str) else server.base(dialect)
     entry = ProviderEntry(api_base=base) if base else ProviderEntry()
     values = msgspec.structs.replace(AgentSettings(providers={name: entry}), **settings)
+    retries = Retries(on_wait)
+    if pauses is not None:
+        retries = Retries(on_wait, sleep=_noting(pauses), chance=lambda: 0.5)
     async with aiohttp.ClientSession() as session:
-        yield make_provider(name, values, session, lookup or all_keys(), environ=environ or {})
+        yield make_provider(
+            name, values, session, lookup or all_keys(), environ=environ or {}, retries=retries
+        )
+
+
+def _noting(pauses: list[float]) -> Callable[[float], Awaitable[None]]:
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    return sleep

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Final
 
 from host import missing_variables, redaction
@@ -125,10 +126,14 @@ class StdioSource(McpSource):
         await super().refresh()
 
     def status(self) -> Mapping[str, Any]:
-        """Adds pid, restarts, the last lines of stderr and the variables that it lacks to the status."""
+        """Adds program, pid, restarts, last lines of stderr and lacking variables to the status.
+
+        Of the command only the program's name: its arguments may be secret.
+        """
         child = self._child
         running = child is not None and child.returncode is None
         return {
+            "program": PurePath(self._server.command[0]).name if self._server.command else None,
             "pid": child.pid if child is not None and running else None,
             "processes": len(self.sessions),
             "restarts": max(0, self._starts - 1),

@@ -69,6 +69,7 @@ async def test_the_sdks_server_answers_as_it_does_directly(tmp_path: Path, era: 
         assert tools.keys() == expected.keys()
         assert tools["text"] == expected["text"]
         status = source.status()
+        assert status["program"] == Path(command[0]).name
         assert (status["era"], status["serverInfo"]["name"]) == (era, "third-party")
         assert source.state == "ready"
         for name in EVERY_KIND:

@@ -12,36 +12,46 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from support import groups
+from support.examples import DEFAULT, WHOLE
 from support.processes.manager_in_process import RunningManager, running_manager
 
-# The suite tries the same few examples each time; `--hypothesis-profile thorough` looks for new ones.
+# The suite tries the same few examples each time, with `--whole` four times as many.
+# `--hypothesis-profile thorough` looks for new ones.
 settings.register_profile(
     "suite",
-    max_examples=100,
+    max_examples=DEFAULT,
     derandomize=True,
     database=None,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.register_profile("whole", settings.get_profile("suite"), max_examples=WHOLE)
+settings.register_profile("thorough", max_examples=10 * WHOLE, deadline=None)
 settings.load_profile("suite")
-
-OUTWARD = ("--real-servers", "--conformance", "--clients", "--languages")
-"""With these something may be installed first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What is not tested unless it is asked for."""
-    help_text = "also test with MCP servers that others wrote; installs them with npm and pip"
-    parser.addoption("--real-servers", action="store_true", help=help_text)
-    help_text = "also test with the official conformance suite; installs it with npm"
-    parser.addoption("--conformance", action="store_true", help=help_text)
-    help_text = "also test with MCP clients and agents that others wrote; installs them with npm and pip"
-    parser.addoption("--clients", action="store_true", help=help_text)
-    help_text = "also test with language servers that others wrote; installs them with npm and pip"
-    parser.addoption("--languages", action="store_true", help=help_text)
-    help_text = "also test the page in Chromium, which must be installed"
-    parser.addoption("--browser", action="store_true", help=help_text)
+    groups.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Markers of the groups, and how many examples are tried."""
+    groups.add_markers(config)
+    if config.getoption(groups.WHOLE) and not config.getoption("hypothesis_profile", None):
+        settings.load_profile("whole")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the groups that nobody asked for."""
+    groups.leave_out(config, items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say in one line what did not run."""
+    if options := groups.not_asked_for(config):
+        terminalreporter.write_line(f"Groups that were not asked for: {' '.join(options)}")
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +76,7 @@ def _no_user_folders(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) ->
 def _one_certificate(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Hundreds of processes would read all certificates of the system, and none speaks to the world."""
     known = ssl.create_default_context().get_ca_certs(binary_form=True)
-    if not known or any(pytestconfig.getoption(option) for option in OUTWARD):
+    if not known or any(pytestconfig.getoption(f"--{name}") for name in groups.OUTWARD):
         yield
         return
     file = tmp_path_factory.mktemp("certificates") / "one.pem"

@@ -15,6 +15,8 @@ import manager
 from scripts.walkthrough.__main__ import COMMANDS
 from scripts.walkthrough.picture import Shown, picture
 
+pytestmark = pytest.mark.walkthroughs
+
 ROOT = Path(manager.__file__).parents[1]
 PICTURES = sorted((ROOT / "docs").glob("*.svg"))
 
@@ -54,12 +56,14 @@ def test_picture_of_the_agent_is_recorded_from_the_real_program(tmp_path: Path) 
     assert recorded == drawn, "out of date; next step: scripts/pictures"
 
 
+@pytest.mark.always
 def test_same_output_is_drawn_in_the_same_way() -> None:
     commands = [Shown("~/shop", "lmtb status", "\x1b[32mready\x1b[0m\r\n")]
     assert picture("~/shop", commands) == picture("~/shop", commands)
     assert shown_text(picture("~/shop", commands)).endswith("~/shop$lmtbstatusready")
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("file", PICTURES, ids=lambda path: path.name)
 def test_picture_is_well_formed_and_loads_nothing(file: Path) -> None:
     text = file.read_text("utf-8")
@@ -68,6 +72,7 @@ def test_picture_is_well_formed_and_loads_nothing(file: Path) -> None:
     assert "<image" not in text
 
 
+@pytest.mark.always
 def test_drawn_picture_can_be_read_on_light_and_dark_pages() -> None:
     text = (ROOT / "docs/overview.svg").read_text("utf-8")
     assert "prefers-color-scheme: dark" in text

@@ -14,7 +14,10 @@ from scripts.walkthrough.sandbox import sandbox
 
 ROOT = Path(manager.__file__).parents[1]
 TUTORIAL = ROOT / "docs/tutorial.md"
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal"),
+    pytest.mark.walkthroughs,
+]
 
 
 @pytest.mark.timeout(240)
@@ -31,6 +34,7 @@ def test_each_step_of_the_tutorial_does_what_it_says() -> None:
         assert not (user.home / ".local/state/lm-tools-bridge").exists()
 
 
+@pytest.mark.always
 @pytest.mark.parametrize(
     ("expected", "printed", "is_met"),
     [

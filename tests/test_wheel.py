@@ -26,7 +26,7 @@ from support.processes.manager_process import environment, left_behind
 from support.processes.wheel import ROOT, build_wheel, pip
 
 PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.walkthroughs]
 
 
 @pytest.fixture(scope="module")

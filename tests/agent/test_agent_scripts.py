@@ -19,7 +19,7 @@ from support.processes.manager_process import ManagerProcess, running_manager
 from support.servers.model_formats.steps import Reply, call, say
 from support.servers.model_server import Refuse
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.processes]
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +218,7 @@ def test_ctrl_d_at_a_question_denies_the_call_alone(manager: ManagerProcess, tmp
         assert (desk.project / "two").exists()
 
 
+@pytest.mark.always
 def test_the_tools_are_listed(manager: ManagerProcess, tmp_path: Path) -> None:
     with agent_desk(manager, tmp_path) as desk:
         names = desk.run("list").out.split()

@@ -18,7 +18,7 @@ from support.processes.timeouts import within
 from support.servers.model_formats.steps import Reply, call, say
 from support.servers.model_server import Broken
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,7 @@ def prompts(terminal: ScreenSession) -> str:
     return terminal.see(lambda shown: shown.rstrip().endswith(PROMPT), "a prompt")
 
 
+@pytest.mark.always
 def test_a_model_reads_a_file_and_its_reply_is_rendered(manager: ManagerProcess, tmp_path: Path) -> None:
     turns = (
         call("lm_readFile", {"filePath": "note.txt"}),
@@ -438,14 +439,16 @@ def test_a_conversation_is_forgotten_and_resumed(manager: ManagerProcess, tmp_pa
         prompts(terminal)
         terminal.press("/clear\r")
         terminal.sees("the conversation is forgotten")
+        prompts(terminal)
         terminal.press("6 * 7?\r")
         terminal.sees("Forty-two.")
         assert "I am Ada" not in str(desk.model.requests[1].body)
         prompts(terminal)
         terminal.press("/last\r")
         terminal.sees("│ calculator:")
+        prompts(terminal)
         terminal.press("/resume\r")
-        terminal.sees("2. ")
+        terminal.sees("Session (Enter: none):")  # what is typed before a question does not answer it
         terminal.press("2\r")
         terminal.sees("goes on with 2 messages")
         terminal.press("who am I?\r")

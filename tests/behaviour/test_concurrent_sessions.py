@@ -19,6 +19,8 @@ from support.processes.manager_in_process import RunningManager, make_project, r
 from support.processes.timeouts import GUARD_S
 from support.projects.registered_setup import raw_http
 
+pytestmark = pytest.mark.processes
+
 SESSIONS = 50
 CALLS_EACH = 100
 AT_ONCE = 4

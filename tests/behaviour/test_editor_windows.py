@@ -24,7 +24,7 @@ from support.projects.gateway import (
 )
 from support.servers.editor_window import Json, a_tool, free_range, opened
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 TEXT: Json = {"type": "string"}
 SEARCH = "copilot_searchCodebase"
 

@@ -22,7 +22,7 @@ from support.clients.askable_client import AskableClient
 from support.projects.gateway import Project, eventually, running_gateway
 from support.servers.third_party import stdio_command
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 
 SOURCES = {"old": "--legacy", "new": "--modern"}
 TOOLS = ["elicit", "sample", "roots"]

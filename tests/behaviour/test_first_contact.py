@@ -16,6 +16,8 @@ from support.clients.raw_clients import SessionClient
 from support.projects.gateway import Project, listed, running_gateway
 from support.servers.stdio_servers import program
 
+pytestmark = pytest.mark.processes
+
 META_TOOLS = {"tool_search", "execute_tool"}
 PROMPTS = """
 initialize_result["capabilities"]["prompts"] = {}
@@ -73,6 +75,7 @@ async def test_a_client_that_goes_on_gets_what_is_known_and_a_way_to_the_rest(sl
         assert "slow__echo" in (await searched).result["content"][0]["text"]
 
 
+@pytest.mark.always
 async def test_a_client_that_waits_gets_everything_in_its_first_list(slow: SlowProject) -> None:
     client = await slow.client("gemini-cli-mcp-client")
     asking = asyncio.create_task(listed(client))

@@ -16,6 +16,8 @@ from support.clients.raw_clients import SessionClient
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.manager_in_process import RunningManager, make_project
 
+pytestmark = pytest.mark.processes
+
 NAMES = ["a b", "a%20b", "100%", "c++", "q&a=1", "#1", "réf", "a;b"]
 
 

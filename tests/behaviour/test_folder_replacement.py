@@ -13,6 +13,8 @@ from manager.supervision import workspaces
 from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project
 
+pytestmark = pytest.mark.processes
+
 
 def a_link(root: Path, elsewhere: Path) -> None:
     root.symlink_to(elsewhere)

@@ -15,7 +15,7 @@ from support.projects.registered_setup import registered_setup
 from support.servers.remote_server import Received, ScriptedRemoteServer, fake_remote
 from support.servers.scripted_workspace_server import error, result
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 
 BARE: dict[str, Any] = {
     "tools/list": {

@@ -21,7 +21,7 @@ from support.projects.gateway import FORMS, Gateway, Project, eventually
 from support.servers.stdio_servers import program
 from support.servers.third_party import ThirdParty, stdio_command
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 
 EVERY_CLIENT = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 EVERY_SERVER = pytest.mark.parametrize("server", ["pipes", "http", "new"])

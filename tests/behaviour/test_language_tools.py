@@ -26,7 +26,7 @@ from support.projects.gateway import (
 from support.servers.python_language_server import put_on_path
 from workspace_server.sources.language_servers.tools.definitions import MODULES
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 FILES = {
     "a.py": "class Stack:\n    def push(self):\n        return 1\n",
     "b.py": "from a import Stack\n\nStack().push()\n",

@@ -18,6 +18,8 @@ from support.http.event_stream import is_silent, next_message
 from support.processes.timeouts import within
 from support.projects.gateway import Gateway, listed, running_gateway
 
+pytestmark = pytest.mark.processes
+
 
 async def hears_of_tools(stream: ClientResponse) -> None:
     """Wait until the stream says that the tools changed."""
@@ -27,6 +29,7 @@ async def hears_of_tools(stream: ClientResponse) -> None:
             heard.add((await next_message(stream))["method"])
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("way", ["handshake", "workspace endpoint"])
 async def test_a_session_is_notified_of_a_new_tool_within_two_seconds(tmp_path: Path, way: str) -> None:
     async with running_gateway(tmp_path) as gateway:

@@ -20,6 +20,8 @@ from support.projects.registered_setup import registered_setup
 from support.servers.listen_streams import ListenStreams
 from support.servers.scripted_workspace_server import Received, result
 
+pytestmark = pytest.mark.processes
+
 CALL = {"name": "calculator", "arguments": {"expression": "6*7"}}
 
 

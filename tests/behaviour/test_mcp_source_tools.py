@@ -35,7 +35,7 @@ from support.servers.stdio_servers import program
 from support.servers.third_party import Direct, Era, ThirdParty, direct, stdio_command
 from support.servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 
 # -- the same answers ---------------------------------------------------------------------------------------
 

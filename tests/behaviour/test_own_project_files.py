@@ -13,6 +13,8 @@ from support.clients.raw_clients import StatelessClient
 from support.projects.gateway import Project, listed, running_gateway
 from support.servers.stdio_servers import program
 
+pytestmark = pytest.mark.processes
+
 
 def entry() -> dict[str, Any]:
     command, *arguments = program("serve(echo)")

@@ -20,7 +20,7 @@ from support.clients.raw_clients import Answer, Client, SessionClient, Stateless
 from support.projects.gateway import Gateway, Project, eventually, listed
 from support.servers.third_party import ThirdParty, stdio_command, third_party
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 
 OURS = {
     "resultType": "complete",

@@ -24,6 +24,8 @@ from support.processes.manager_home import ManagerHome, manager_home, until
 from support.processes.manager_in_process import RunningManager, make_project
 from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
+pytestmark = pytest.mark.processes
+
 CANARY = "secret-of-the-call"
 SUM = {"expression": "6*7"}
 HEALTH_LINE = f"GET {names.HEALTH_PATH} HTTP/1.1".encode()

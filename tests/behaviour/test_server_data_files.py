@@ -12,7 +12,7 @@ import pytest
 from support.projects.gateway import Gateway, Project, listed, text_of
 from support.servers.stdio_servers import source
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 SERVER = source("""
     import sqlite3
     database = sqlite3.connect(sys.argv[sys.argv.index("--db-path") + 1])
@@ -97,6 +97,7 @@ ATTACKS: dict[str, Callable[[Project], None]] = {
 }
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_who_can_change_the_project_gets_nothing_run(gateway: Gateway, name: str) -> None:
     project = _notes(gateway, name, data=["t.db"])

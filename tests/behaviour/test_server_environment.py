@@ -11,6 +11,8 @@ import pytest
 
 from support.projects.gateway import Gateway, listed, running_gateway, text_of
 
+pytestmark = pytest.mark.processes
+
 SECRET = "s3cret-of-the-manager"
 SERVER = """
 import json, os, sys

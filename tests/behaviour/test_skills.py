@@ -24,7 +24,7 @@ from support.projects.skill_folders import digest_of, skill_text, uris, write_sk
 from support.servers import third_party_skills as theirs
 from support.servers.third_party import Direct, direct, stdio_command
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 MAIN = "skill://project/release/SKILL.md"
 CHECKLIST = "skill://project/release/refs/check%20list.md"
@@ -83,6 +83,7 @@ async def test_a_trusted_skill_is_listed_described_and_read_with_valid_digests(
         assert MAIN in uris((await client.request(names.RESOURCES_LIST))["resources"])
 
 
+@pytest.mark.always
 @ERAS
 async def test_a_hostile_projects_skills_reach_no_agent_before_trust(gateway: Gateway, era: str) -> None:
     project = gateway.project(f"hostile-{era}")

@@ -14,6 +14,8 @@ from support.clients.raw_clients import Client, StatelessClient
 from support.projects.gateway import Project, running_gateway
 from support.servers.stdio_servers import program
 
+pytestmark = pytest.mark.processes
+
 SERVER = """
 def call(m): answer(m["id"], m["params"]["arguments"])
 serve(call)

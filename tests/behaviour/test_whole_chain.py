@@ -25,7 +25,7 @@ from support.servers.remote_server import ECHO, Answerer, Received, ScriptedRemo
 from support.servers.scripted_workspace_server import event
 from support.servers.stdio_servers import program
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 
 CLIENTS = pytest.mark.parametrize("client_era", ["legacy", "modern"])
 SOURCES = pytest.mark.parametrize("source", ["old", "new"])

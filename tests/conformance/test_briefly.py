@@ -8,8 +8,12 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from support.processes.conformance import LEGS, Run, Suite
 from support.processes.conformance_chain import conformance_chain, news
+
+pytestmark = pytest.mark.walkthroughs
 
 ASKED = {
     "direct": ("2025-11-25", "2026-07-28"),

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with real manager processes."""
+"""Fixtures of the tests with real manager processes, which all are of the group `processes`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ import pytest
 from aiohttp import ClientSession
 
 from support.processes.manager_home import ManagerHome, manager_home
+
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)  # before groups leave tests out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of this folder."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.processes)
 
 
 @pytest.fixture

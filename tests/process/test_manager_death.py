@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from aiohttp import ClientError, ClientSession
 
 from support.clients.raw_clients import SessionClient
@@ -116,6 +117,7 @@ async def test_stored_instances_that_have_died_are_restarted(
     assert again.process.returncode is None
 
 
+@pytest.mark.always
 async def test_leftover_socket_and_lock_file_do_not_block_a_start(home: ManagerHome, tmp_path: Path) -> None:
     """A socket without listener and a lock file with invalid content are replaced."""
     runtime = home.paths.runtime_dir

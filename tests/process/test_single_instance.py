@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 
 import psutil
+import pytest
 from aiohttp import ClientSession
 
 from manager import exit_codes
@@ -54,6 +55,7 @@ async def test_of_ten_simultaneous_starts_exactly_one_serves(
         task.cancel()
 
 
+@pytest.mark.always
 async def test_a_port_held_by_another_program_is_explained(home: ManagerHome) -> None:
     """The exit code is 3 and the error names pid and program; nothing is left, so that the next start succeeds."""
     with socket.create_server(("127.0.0.1", 0)) as foreign:

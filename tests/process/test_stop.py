@@ -48,6 +48,7 @@ async def own_server(http: ClientSession, manager: ManagerProcess, project: Path
     return client
 
 
+@pytest.mark.always
 async def test_a_call_in_flight_is_answered_before_the_exit(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:

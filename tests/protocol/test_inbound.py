@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from multidict import CIMultiDict
@@ -15,6 +15,7 @@ from protocol import headers, names
 from protocol.inbound import Inbound, Rejection, classify, modern_meta
 from protocol.jsonrpc import Notification, Request, Response, bytes_of, raw
 from protocol.versions import LEGACY_REVISIONS, Era
+from support.examples import examples
 
 MODERN = "2026-07-28"
 META = {names.META_VERSION: MODERN, names.META_CAPABILITIES: {}}
@@ -254,7 +255,7 @@ METHODS = st.sampled_from(["tools/list", "tools/call", "resources/read", "prompt
 NAMES = st.sampled_from(["a", "é", "b"])
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     meta=st.fixed_dictionaries(
         {names.META_VERSION: VERSIONS}, optional={names.META_CAPABILITIES: st.just({}), "other": st.none()}

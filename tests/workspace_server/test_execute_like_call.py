@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from protocol import names
 from support.processes.workspace_app import Serving, serving
@@ -24,6 +25,8 @@ from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies
 from workspace_server.sources.mcp.remote.source import RemoteSource
 from workspace_server.workspace import Workspace
+
+pytestmark = pytest.mark.processes
 
 ROUNDS = 3
 CHANGING = frozenset({"datetime", "ledger", "die", "slow", "change_tools", "progress", "big"})

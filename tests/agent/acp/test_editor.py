@@ -16,7 +16,7 @@ from support.processes.manager_process import ManagerProcess, running_manager
 from support.servers.model_formats.steps import Reply, call, say
 from support.servers.model_server import Broken, Refuse
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.terminals]
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +42,7 @@ async def prompted(one: Editor, session_id: str, text: str) -> str:
     return str(response.stop_reason)
 
 
+@pytest.mark.always
 async def test_a_turn_shows_thoughts_calls_results_and_the_reply(
     manager: ManagerProcess, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from support.processes.agent_desk import AgentDesk, agent_desk
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.servers.model_formats.steps import say
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.terminals]
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
 MIB = 1024 * 1024
 

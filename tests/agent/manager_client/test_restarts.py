@@ -18,6 +18,8 @@ from support.processes.manager_in_process import make_project
 from support.projects.gateway import eventually
 from support.projects.script_tools import write_tool
 
+pytestmark = pytest.mark.processes
+
 
 class Nobody:
     async def approve(self, *_: object) -> bool:

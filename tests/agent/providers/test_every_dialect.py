@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.messages import AssistantMessage, Call, Result, SystemMessage, Tool, ToolMessage, UserMessage
@@ -19,6 +19,7 @@ from agent.providers.dialects.ollama import OllamaChat
 from agent.providers.dialects.openai import OpenAiChat
 from agent.providers.framing import Documents
 from support.clients.model_replies import DIALECTS, ask, provider_of, question
+from support.examples import examples
 from support.servers.model_formats.steps import Reply, ReplyCall, call, say
 from support.servers.model_server import DIALECTS as FORMATS
 from support.servers.model_server import model_server
@@ -67,7 +68,7 @@ async def test_text_thinking_calls_usage_and_end_arrive(dialect: str, stream: bo
 
 
 @every_dialect
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_any_split_of_the_bytes_gives_the_same_events(dialect: str, data: st.DataObject) -> None:
     whole = b"".join(FORMATS[dialect].stream(FULL, 1))

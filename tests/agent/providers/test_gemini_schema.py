@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.providers.dialects.gemini_rules import KEPT, RULES
 from agent.providers.dialects.gemini_schema import converted
 from agent.providers.factory import schema_changes
+from support.examples import examples
 
 TEXT = {"type": "string"}
 
@@ -164,7 +165,7 @@ def parts(node: Any) -> list[Any]:
     return [node, *(one for part in inner for one in parts(part))]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.dictionaries(
         st.sampled_from(

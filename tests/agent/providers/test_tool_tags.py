@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.providers.tool_tags import TaggedCall, ToolTags, calls_of
+from support.examples import examples
 
 A = '<tool>{"name": "a", "arguments": {"x": 1}}</tool>'
 CALL = TaggedCall("a", {"x": 1})
@@ -161,7 +162,7 @@ PARTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(PARTS, max_size=12), st.data())
 def test_any_split_of_the_text_gives_the_same_calls(parts: list[str], data: st.DataObject) -> None:
     reply = "".join(parts)

@@ -18,6 +18,8 @@ from support.clients.raw_clients import SessionClient
 from support.commands import commands
 from support.processes.manager_process import ManagerProcess, running_manager
 
+pytestmark = pytest.mark.walkthroughs
+
 PAGE: Final = (Path(manager.__file__).parents[1] / "docs" / "cli.md").read_text("utf-8")
 NOT_RUN: Final = {
     "lmtb service install": "needs systemd; its own tests have a false one",
@@ -151,6 +153,7 @@ def test_what_verbs_print_is_what_the_page_says(tmp_path: Path, project: Path) -
     assert all({"timestamp", "level", "event"} <= line.keys() for line in lines if "ok" not in line)
 
 
+@pytest.mark.always
 def test_every_command_with_json_is_on_the_page() -> None:
     streaming = {one.strip("`") for one in re.findall(r"^\| (`lmtb [^|]+`) \|", PAGE, re.MULTILINE)}
     with_json = {

@@ -18,7 +18,10 @@ from support.processes.manager_process import ManagerProcess, running_manager
 from support.processes.terminal_captures import Capture, Run, all_verbs, captured, keep
 from support.servers.stdio_servers import program
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals"),
+    pytest.mark.walkthroughs,
+]
 
 SIZES = ((80, 24), (200, 50))
 VERBS: dict[str, list[tuple[str, ...]]] = {
@@ -190,6 +193,7 @@ def shown(captures: list[Capture], *words: str, columns: int, project: int = 0) 
     return next(one for one in captures if (one.run.words, one.run.columns, one.run.cwd) == wanted)
 
 
+@pytest.mark.always
 def test_every_verb_is_captured_or_says_why_not() -> None:
     verbs = {" ".join(words) for words in all_verbs()} | {"sessions", "whoami"}
     assert verbs == VERBS.keys()
@@ -262,6 +266,7 @@ def test_colours_are_there_otherwise(captures: list[Capture]) -> None:
         assert "\x1b[3" in shown(captures, *words, columns=80).output
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("words", [(), *all_verbs()], ids=" ".join)
 def test_help_fits_80_columns(words: tuple[str, ...]) -> None:
     said = CliRunner().invoke(cli, [*words, "--help"], terminal_width=80)

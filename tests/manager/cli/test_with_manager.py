@@ -25,7 +25,10 @@ from support.processes.timeouts import within
 from support.projects.command_home import Terminal
 from support.servers.stdio_servers import program
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals"),
+    pytest.mark.processes,
+]
 
 
 def make_workspace(folder: Path) -> Path:
@@ -63,6 +66,7 @@ def project(tmp_path: Path) -> Path:
     return make_workspace(tmp_path / "projects" / "näh er")
 
 
+@pytest.mark.always
 def test_tools_and_call_use_the_workspace_of_the_current_folder(shared: ManagerProcess, used: Path) -> None:
     listed = shared.lmtb("tools", "--json", cwd=used)
     answer = json.loads(listed.stdout)
@@ -225,6 +229,7 @@ def test_stop_returns_when_all_is_gone_and_only_then(
     assert (again.returncode, again.stdout) == (exit_codes.OK, "no manager is running; nothing to stop\n")
 
 
+@pytest.mark.always
 def test_stop_says_when_the_manager_does_not_end(manager: ManagerProcess) -> None:
     ended = manager.lmtb("stop", "--timeout", "0")
     assert ended.returncode == exit_codes.FAILED

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.client_files.adoption import WORKSPACE_FILE, Adoption, decide
 from manager.client_files.refusals import Refusal
+from support.examples import examples
 from support.projects.config_home import ConfigHome
 
 CLAUDE, VSCODE, CURSOR = ".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json"
@@ -141,7 +142,7 @@ REMOTE = st.fixed_dictionaries(
 SERVERS = st.dictionaries(st.sampled_from(["a", "b", "a.b", "a_b", "a_2", " a "]), STDIO | REMOTE, max_size=3)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SERVERS, SERVERS, SERVERS)
 def test_any_mixture_of_entries_means_the_same_afterwards(claude: Any, vscode: Any, cursor: Any) -> None:
     servers = {CLAUDE: claude, VSCODE: vscode, CURSOR: cursor}

@@ -31,6 +31,7 @@ from support.processes.timeouts import within
 pytestmark = [
     pytest.mark.skipif(not IS_SUPPORTED, reason="servers are forked on Linux only"),
     pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.processes,
 ]
 BOUND = 20.0
 ENVIRON = {

@@ -27,7 +27,7 @@ from manager.supervision.process import start_time
 from manager.supervision.supervisor import Supervisor
 from protocol.errors import Reason, Refusal
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"), pytest.mark.processes]
 BOUND = 15.0
 HANG = "exec sleep 60"
 
@@ -144,6 +144,7 @@ def refused(outcome: Instance | Refusal) -> dict[str, Any]:
 # Start and stop ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.always
 async def test_fifty_callers_start_one_process_and_a_stop_ends_it(workspace: SupervisedWorkspace) -> None:
     supervisor = workspace.supervisor()
     found = [running(one) for one in await asyncio.gather(*(supervisor.ready() for _ in range(50)))]
@@ -178,6 +179,7 @@ async def test_fifty_callers_start_one_process_and_a_stop_ends_it(workspace: Sup
     assert supervisor.lifecycle.restarts == 0
 
 
+@pytest.mark.always
 async def test_a_killed_server_is_replaced_for_the_next_caller(workspace: SupervisedWorkspace) -> None:
     """The new one listens on the same port, so that no connection is refused meanwhile."""
     supervisor = workspace.supervisor(rng=random.Random(1))

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mcp_types import InputRequiredResult
 
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
+from support.examples import examples
 from support.processes.timeouts import within
 from workspace_server.call_context import CallContext
 from workspace_server.calls.request_state import APPROVAL, SUSPENDED, RequestStates, StateBinding
@@ -346,7 +347,7 @@ async def test_only_the_state_itself_lets_a_call_go(suspended_calls: SuspendedCa
 
 
 @given(st.permutations(range(6)), st.lists(st.sampled_from(["", "a", "b"]), min_size=6, max_size=6))
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_answers_reach_their_own_call_in_any_order(order: list[int], callers: list[str]) -> None:
     """Two callers at once never get each other's answer."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support.examples import examples
 from workspace_server.config.schema_default import parse
 
 
@@ -39,7 +40,7 @@ def test_invalid_syntax_is_none(entry: str) -> None:
 
 
 @given(st.text(alphabet='ab.={}",\\ 1-', max_size=40))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_no_text_raises(entry: str) -> None:
     parse(entry)
     parse("a.b=" + entry)

@@ -6,10 +6,11 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import names
+from support.examples import examples
 from workspace_server.schemas.validation import (
     ArgumentProblem,
     Validator,
@@ -370,7 +371,7 @@ SUBSCHEMAS = st.recursive(
 ARGUMENTS = st.dictionaries(st.sampled_from("abcd") | ANY_TEXT, VALUES, max_size=4)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(VALUES, ARGUMENTS)
 def test_no_schema_and_no_arguments_raise(schema: object, arguments: dict[str, Any]) -> None:
     candidate = {**schema, "type": "object"} if isinstance(schema, dict) else schema
@@ -378,7 +379,7 @@ def test_no_schema_and_no_arguments_raise(schema: object, arguments: dict[str, A
         validator_for(candidate).check(arguments)
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(SUBSCHEMAS, ARGUMENTS)
 def test_every_problem_of_a_valid_schema_has_a_complete_message(
     schema: object, arguments: dict[str, Any]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from host.printable import printable
+from support.examples import examples
 from support.processes.timeouts import within
 from workspace_server.trust.difference import MAX_LINES, MAX_WIDTH, ItemChange, differences
 from workspace_server.trust.item import TrustItem, file_name
@@ -122,7 +123,7 @@ def test_hostile_text_is_escaped_for_the_terminal() -> None:
             assert text.isprintable() and "\u3164" not in text
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.text())
 def test_printable_text_has_no_control_characters(text: str) -> None:
     shown = printable(text)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support.examples import examples
 from workspace_server.trust.item import TrustItem, canonical, file_name, hashed, split_name
 
 FACTS: dict[str, Any] = {"argv": ["node", "server.js"], "env": {"A": hashed("1")}, "cwd": "."}
@@ -58,7 +59,7 @@ def test_different_changes_give_different_digests() -> None:
     assert len({item.digest() for item in CHANGES.values()}) == len(CHANGES)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.data())
 def test_any_changed_byte_changes_the_digest(data: st.DataObject) -> None:
     content = data.draw(st.binary(min_size=1, max_size=200))
@@ -88,7 +89,7 @@ def typed(value: object) -> object:
     return type(value), value
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.tuples(json_values, file_maps), st.tuples(json_values, file_maps))
 def test_items_have_equal_digests_exactly_if_they_are_equal(
     one: tuple[Any, dict[str, bytes]], two: tuple[Any, dict[str, bytes]]

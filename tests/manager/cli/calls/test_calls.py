@@ -23,7 +23,7 @@ from manager.recorder.server_output import output_during
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.recorded_calls import ended, recorder
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets"), pytest.mark.processes]
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +172,7 @@ def test_without_records_the_verbs_say_so(tmp_path: Path) -> None:
     assert lmtb(environ, "calls", "--since", "never").returncode == 2
 
 
+@pytest.mark.always
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("90", 90), ("30s", 30), ("5m", 300), ("2h", 7200), ("1.5d", 129_600), ("", None), ("2w", None)],
@@ -206,6 +207,7 @@ def test_the_servers_log_is_joined_by_time_and_marked(tmp_path: Path) -> None:
     assert output_during(tmp_path / "nowhere", call_at(1_777_629_601_000, 500_000)) == []
 
 
+@pytest.mark.always
 def test_hostile_names_are_harmless_and_tables_fit() -> None:
     call = call_at(1_777_629_601_000, 500_000, tool="\x1b[31mred\n" + "x" * 300)
     from host.terminal.plain import plain
@@ -288,6 +290,7 @@ def test_spans_reach_a_collector_and_a_refusal_is_told(tmp_path: Path) -> None:
         server.server_close()
 
 
+@pytest.mark.always
 def test_the_verbs_show_their_options() -> None:
     from manager.cli.verbs import cli
 

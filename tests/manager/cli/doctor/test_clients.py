@@ -24,7 +24,10 @@ from support.servers.stdio_servers import program
 from workspace_server.command.trust_items import all_items
 from workspace_server.trust.store import TrustStore
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="clients have other folders there")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="clients have other folders there"),
+    pytest.mark.processes,
+]
 SENDING = ("claude-code", "codex", "gemini-cli", "opencode")
 
 Diagnose = Callable[[str], list[dict[str, Any]]]
@@ -32,7 +35,7 @@ Diagnose = Callable[[str], list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerProcess]:
-    with running_manager(tmp_path_factory.mktemp("shared")) as running:
+    with running_manager(tmp_path_factory.mktemp("shared"), env={"LMTB_FORK_SERVERS": "true"}) as running:
         yield running
 
 
@@ -300,6 +303,7 @@ def test_nothing_of_an_untrusted_project_runs(add: Any, diagnose: Diagnose, proj
     assert not (project / "canary").exists()
 
 
+@pytest.mark.always
 def test_every_client_introduces_itself_with_a_name_that_has_its_profile() -> None:
     assert set(INTRODUCTIONS) == {one.id for one in CLIENTS}
     for one in CLIENTS:

@@ -15,7 +15,10 @@ import pytest
 from support.processes.manager_process import environment, lmtb, running_manager
 from support.processes.screen_session import ALTERNATE_OFF, ALTERNATE_ON, screen_session
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal"),
+    pytest.mark.terminals,
+]
 TOP = [sys.executable, "-I", "-m", "manager", "top", "--interval", "0.2"]
 WAIT = '#!/usr/bin/env python3\nimport os, time\nwhile not os.path.exists("go"): time.sleep(0.02)\nprint("gone")\n'
 

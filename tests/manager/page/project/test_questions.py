@@ -19,6 +19,8 @@ from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project, manager_paths
 from support.projects.script_tools import write_tool
 
+pytestmark = pytest.mark.processes
+
 
 async def project_page(manager: RunningManager, http: aiohttp.ClientSession, root: Path) -> str:
     """The project's page, found by the link on the first page."""
@@ -115,6 +117,7 @@ async def test_unknown_tools_and_changes_are_refused(
     assert "reload the page" in answer["text"]
 
 
+@pytest.mark.always
 async def test_nothing_is_written_outside_a_known_project(
     manager: RunningManager, http: aiohttp.ClientSession, shop: Path
 ) -> None:
@@ -125,6 +128,7 @@ async def test_nothing_is_written_outside_a_known_project(
     assert list(inside.iterdir()) == []
 
 
+@pytest.mark.always
 async def test_a_page_without_a_session_changes_nothing(
     manager: RunningManager, http: aiohttp.ClientSession, shop: Path
 ) -> None:

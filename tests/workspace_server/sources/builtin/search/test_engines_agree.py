@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.projects.file_tree import RIPGREP, lines, names, write_tree
 from workspace_server.sources.builtin.search.query import TextQuery
 
@@ -30,7 +31,7 @@ RULE = st.builds(
 RULES = st.lists(RULE, max_size=4).map("\n".join)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(paths=st.lists(PATH, max_size=12), ignore=RULES, nested=RULES, exclude=RULE, query=RULE)
 async def test_engines_agree_on_any_tree_and_rules(
     paths: list[str], ignore: str, nested: str, exclude: str, query: str
@@ -64,7 +65,7 @@ PATTERN = st.lists(
 ).map(lambda parts: "".join(atom + (repeat) for atom, repeat in parts))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(
     content=st.lists(LINE, max_size=6),
     query=st.one_of(

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.sources.builtin.search import directory, listing, local_disks
 from workspace_server.sources.builtin.search.listing import Listing
@@ -239,7 +240,7 @@ def apply(root: Path, step: tuple[str, str, str]) -> None:
         pass
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(steps=st.lists(st.lists(STEP, min_size=1, max_size=4), max_size=5))
 def test_after_any_changes_a_kept_list_is_like_a_new_one(
     steps: list[list[tuple[str, str, str]]], monkeypatch: pytest.MonkeyPatch

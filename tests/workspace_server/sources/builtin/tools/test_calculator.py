@@ -9,9 +9,10 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support.examples import examples
 from workspace_server.sources.builtin.tools.calculator import TOOL, call
 from workspace_server.tool import ToolError
 
@@ -183,7 +184,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.one_of(st.lists(FRAGMENTS, max_size=60).map("".join), st.text(max_size=40)))
 async def test_any_text_gives_a_finite_value_or_a_refusal_in_bounded_time(expression: str) -> None:
     try:
@@ -213,7 +214,7 @@ async def test_worst_expressions_end_within_the_limit(expression: str) -> None:
     assert await shortest_run(expression) < 0.05
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12), st.sampled_from(["+", "-", "*"]))
 async def test_integer_arithmetic_is_exact(left: int, right: int, sign: str) -> None:
     expected = {"+": left + right, "-": left - right, "*": left * right}[sign]

@@ -6,9 +6,10 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from support.examples import examples
 from workspace_server.sources.builtin.tools import time_zones
 from workspace_server.sources.builtin.tools.date_time import TOOL, call
 from workspace_server.sources.builtin.tools.time_zones import Zone
@@ -204,7 +205,7 @@ async def test_refusal_says_what_to_write(arguments: dict[str, Any], pointer: st
     assert error.structured["pointer"] == pointer
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.fixed_dictionaries(
         {},

@@ -59,6 +59,7 @@ EVERY_KIND = (
 )  # fmt: skip
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_the_sdks_server_answers_as_it_does_directly(tmp_path: Path, era: Any) -> None:
     """Compares definitions, results of every kind, errors, progress and pages."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.processes.child_processes import alive, until
+from support.processes.timeouts import GUARD_S
 from support.servers.scripted_language_server import QUICK, RecordedSync, launch, running
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut, ServerGone
@@ -112,8 +113,9 @@ async def test_a_server_that_does_not_initialize_leaves_nothing_behind(
     tmp_path: Path, body: str, reason: str
 ) -> None:
     sync = RecordedSync()
+    start_s = 0.3 if "within 0.3 s" in reason else GUARD_S
     with pytest.raises(ServerGone, match=reason):
-        await RunningServer.start(launch(body, tmp_path), sync.make, timeouts=replace(QUICK, start_s=0.3))
+        await RunningServer.start(launch(body, tmp_path), sync.make, timeouts=replace(QUICK, start_s=start_s))
     assert isinstance(sync.peer, RunningServer)
     assert sync.peer.ended is not None
     assert sync.said("closed") == [None]

@@ -10,7 +10,15 @@ from typing import Any, Final
 
 import pytest
 
-from support.projects.edited_project import CPP, PYTHON, TYPESCRIPT, EditedProject, Language
+from support.projects.edited_project import (
+    CPP,
+    GO,
+    PYTHON,
+    RUST,
+    TYPESCRIPT,
+    EditedProject,
+    Language,
+)
 from support.servers.real_language_servers import BY_NAME
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.kinds.table import KINDS
@@ -25,6 +33,8 @@ SERVERS: Final[Mapping[str, Language]] = {
     "clangd": CPP,
     "typescript": TYPESCRIPT,
     "typescript-language-server": TYPESCRIPT,
+    "gopls": GO,
+    "rust-analyzer": RUST,
 }
 EDITS: Final = (
     *("add", "remove", "create", "delete", "rename", "break", "fix", "keep_time", "dependency"),

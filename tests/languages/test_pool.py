@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +14,8 @@ from typing import Any
 import pytest
 
 from support.processes.child_processes import alive, until
+from support.servers.real_language_servers import environment as languages_environment
+from support.servers.real_language_servers import skip_absent
 from workspace_server.sources.language_servers.kinds.available_kinds import AvailableKinds, KindChoices
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
 from workspace_server.sources.language_servers.session.project_sync import make_sync
@@ -41,11 +42,25 @@ PROJECTS: Mapping[str, Mapping[str, str]] = {
         "greeting.ts": "export function greet(x: number) { return x; }\n",
         "user.ts": 'import { greet } from "./greeting";\n\nexport const y = greet(1);\n',
     },
+    "go": {
+        "go.mod": "module sample\n\ngo 1.21\n",
+        "greeting.go": "package sample\n\nfunc greet(x int) int { return x }\n",
+        "user.go": "package sample\n\nvar y = greet(1)\n",
+    },
+    "rust": {
+        "Cargo.toml": '[package]\nname = "sample"\nversion = "0.1.0"\nedition = "2021"\n',
+        "src/lib.rs": "pub mod greeting;\npub mod more;\npub mod user;\n",
+        "src/greeting.rs": "pub fn greet(x: i32) -> i32 { x }\n",
+        "src/more.rs": "",
+        "src/user.rs": "use crate::greeting::greet;\n\npub fn y() -> i32 { greet(1) }\n",
+    },
 }
 DEFINED = {
     "python": ("greeting.py", Position(1, 5)),
     "cpp": ("greeting.cpp", Position(2, 5)),
     "typescript": ("greeting.ts", Position(1, 17)),
+    "go": ("greeting.go", Position(3, 6)),
+    "rust": ("src/greeting.rs", Position(1, 8)),
 }
 ADDED = {
     "python": ("more.py", "from greeting import greet\n\nprint(greet(2), greet(3))\n"),
@@ -54,6 +69,11 @@ ADDED = {
         "more.ts",
         'import { greet } from "./greeting";\n\nexport const z = greet(2) + greet(3);\n',
     ),
+    "go": ("more.go", "package sample\n\nvar z = greet(2) + greet(3)\n"),
+    "rust": (
+        "src/more.rs",
+        "use crate::greeting::greet;\n\npub fn z() -> i32 { greet(2) + greet(3) }\n",
+    ),
 }
 EACH = pytest.mark.parametrize("language", list(PROJECTS))
 
@@ -61,9 +81,11 @@ EACH = pytest.mark.parametrize("language", list(PROJECTS))
 @asynccontextmanager
 async def pooled(language: str, installed: Path, folder: Path) -> AsyncIterator[tuple[ServerPool, Path]]:
     """The servers of a small project; at the end none may be left."""
+    skip_absent({"go": "gopls", "rust": "rust-analyzer"}.get(language, language), installed)
     root = (folder / "project").resolve()
     root.mkdir()
     for name, text in PROJECTS[language].items():
+        (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
     if language == "cpp":
         commands = [
@@ -73,14 +95,14 @@ async def pooled(language: str, installed: Path, folder: Path) -> AsyncIterator[
         ]
         (root / "compile_commands.json").write_text(json.dumps(commands))
     (folder / "home").mkdir()
-    node = Path(shutil.which("node") or "/usr/bin/node").parent
-    path = f"{installed}/venv/bin:{installed}/typescript-7/node_modules/.bin:{node}:/usr/bin:/bin"
-    env = {"PATH": path, "HOME": str(folder / "home")}
+    env = languages_environment(installed, folder / "home")
 
     async def environment() -> Mapping[str, str]:
         return env
 
-    kinds = AvailableKinds([root], KindChoices(lambda: path, root))
+    # gopls and rust-analyzer run code of the project
+    choices = KindChoices(lambda: env["PATH"], root, lambda digests: dict.fromkeys(digests, "trusted"))
+    kinds = AvailableKinds([root], choices)
     follow = make_sync([root])
     pool = ServerPool(
         kinds, PoolContext((root,), environment, "1"), lambda name: ServerSupervisor(name, follow)
@@ -132,25 +154,26 @@ def calls(counts: Mapping[str, int]) -> Mapping[str, int]:
 
 
 def expected(language: str, text: str) -> int:
-    """Uses in a file: imports count in Python and TypeScript."""
-    return text.count("greet(") + (text.count("import greet") + text.count("import { greet }"))
+    """Uses in a file: imports count in Python, TypeScript and Rust."""
+    imports = ("import greet", "import { greet }", "use crate")
+    return text.count("greet(") + sum(text.count(one) for one in imports)
 
 
 @EACH
 async def test_references_follow_what_others_change(language: str, installed: Path, tmp_path: Path) -> None:
     async with pooled(language, installed, tmp_path) as (pool, root):
-        name, text = next((n, t) for n, t in PROJECTS[language].items() if n.startswith("user"))
-        truth = {name: expected(language, text)}
-        assert calls(await references(pool, root, language)) == truth
-        more = text + text.splitlines()[-1].replace("y =", "w =") + "\n"
-        (root / name).write_text(more)
-        assert calls(await references(pool, root, language)) == {name: expected(language, more)}
+        used, text = next((n, t) for n, t in PROJECTS[language].items() if Path(n).stem == "user")
+        user = Path(used).name
+        assert calls(await references(pool, root, language)) == {user: expected(language, text)}
+        more = text + text.splitlines()[-1].replace("y =", "w =").replace("y()", "w()") + "\n"
+        (root / used).write_text(more)
+        assert calls(await references(pool, root, language)) == {user: expected(language, more)}
         added, content = ADDED[language]
         (root / added).write_text(content)
-        truth = {name: expected(language, more), added: expected(language, content)}
+        truth = {user: expected(language, more), Path(added).name: expected(language, content)}
         assert calls(await references(pool, root, language)) == truth
         (root / added).unlink()
-        assert calls(await references(pool, root, language)) == {name: expected(language, more)}
+        assert calls(await references(pool, root, language)) == {user: expected(language, more)}
         assert len({status.name for status in pool.status()}) == 1
 
 

@@ -37,6 +37,10 @@ class Language:
     references_per_file: int
     is_forgiving: bool = False
     """Whether the loose configuration allows every mistake."""
+    listing_name: str = ""
+    """A file that names all sources, such as the root of a Rust crate."""
+    listing: Callable[[list[str]], str] = "".join
+    """Its text, of the names of the sources."""
 
 
 def _python(name: str, uses: int, is_broken: bool) -> str:
@@ -124,6 +128,53 @@ CPP = Language(
     0,
 )
 
+GO = Language(
+    ".go",
+    lambda number: (
+        "package sample\n\nfunc target(x int) int { return x }\n\n"
+        f"var value {'int' if number else 'string'}\n"
+    ),
+    "api.go",
+    (2, 5),
+    lambda name, uses, is_broken: (
+        f"package sample\n\nfunc use_{name}() int {{\n\tsum := 0\n"
+        + "".join(f"\tsum += target({number})\n" for number in range(uses))
+        + "\treturn sum\n}\n"
+        + (f'\nvar mistake_{name} int = "text"\n' if is_broken else "")
+    ),
+    "package sample\n\nvar needed int = value\n",
+    "package sample\n\nfunc configured[T any](x T) {}\n",
+    # type parameters are of version 1.18
+    lambda loose, root, names: f"module sample\n\ngo {'1.21' if loose else '1.17'}\n",
+    "go.mod",
+    0,
+)
+RUST = Language(
+    ".rs",
+    lambda number: (
+        "pub fn target(x: i32) -> i32 { x }\n"
+        f"pub const VALUE: {'i32 = 1' if number else 'bool = true'};\n"
+    ),
+    "api.rs",
+    (0, 7),
+    lambda name, uses, is_broken: (
+        f"use crate::api::target;\npub fn use_{name}() -> i32 {{\n    let mut sum = 0;\n"
+        + "".join(f"    sum += target({number});\n" for number in range(uses))
+        + "    sum\n}\n"
+        + (f"pub fn mistake_{name}() -> i32 {{ true }}\n" if is_broken else "")
+    ),
+    "pub fn needed() -> i32 { crate::api::VALUE }\n",
+    '#[cfg(feature = "strict")]\npub fn configured() -> i32 { true }\n',
+    lambda loose, root, names: (
+        '[package]\nname = "sample"\nversion = "0.1.0"\nedition = "2021"\n[lib]\npath = "lib.rs"\n'
+        "[features]\nstrict = []\n" + ("" if loose else 'default = ["strict"]\n')
+    ),
+    "Cargo.toml",
+    1,
+    listing_name="lib.rs",
+    listing=lambda names: "".join(f"pub mod {name.partition('.')[0]};\n" for name in names),
+)
+
 
 class EditedProject:
     """The project on disk, and what is true about it.
@@ -194,6 +245,7 @@ class EditedProject:
         (self.root / name).unlink()
         del self.uses[name]
         self.broken.discard(name)
+        self._list()
         return self._chance.choice(sorted(self.uses))
 
     def _rename(self, name: str) -> str:
@@ -203,6 +255,7 @@ class EditedProject:
         if name in self.broken:
             self.broken.discard(name)
             self.broken.add(new)
+        self._list()
         return new
 
     def _break(self, name: str) -> str:
@@ -245,8 +298,17 @@ class EditedProject:
     def _write(self, name: str, uses: int) -> str:
         text = self.language.member(name.partition(".")[0], uses, name in self.broken)
         (self.root / name).write_text(text)
+        is_new = name not in self.uses
         self.uses[name] = uses
+        if is_new:
+            self._list()
         return name
+
+    def _list(self) -> None:
+        """Write the file that names all sources, if the language has one."""
+        if self.language.listing_name:
+            names = [self.language.api_name, self.dependent, self.configured, *self.uses]
+            (self.root / self.language.listing_name).write_text(self.language.listing(names))
 
     def _configure(self) -> None:
         names = [*self.uses, self.dependent, self.configured]

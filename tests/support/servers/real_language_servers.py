@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.session.launch import Launch
@@ -53,6 +56,50 @@ CPP = Sample(
 BASH = Sample("sample.sh", "shellscript", 'greet() { echo hi; }\necho "\U0001f600é"; greet\n')
 YAML = Sample("sample.yaml", "yaml", 'greet: "\U0001f600é"\n', "greet: [\n")
 LINTED = Sample("sample.py", "python", "x = 1\n", "import os\n")
+GO = Sample(
+    "sample.go",
+    "go",
+    'package main; func greet(x int) int { return x }\nvar s, y = "\U0001f600é", greet(1)\nfunc main() { _, _ = s, y }\n',
+    'var z = greet("a")\n',
+    {"go.mod": "module sample\n\ngo 1.21\n"},
+)
+RUST = Sample(
+    "main.rs",
+    "rust",
+    'fn greet(x: i32) -> i32 { x }\nfn main() { let _y = ("\U0001f600é", greet(1)); }\n',
+    'pub fn z() { greet("a"); }\n',
+    {
+        "Cargo.toml": '[package]\nname = "sample"\nversion = "0.1.0"\nedition = "2021"\n[[bin]]\nname = "sample"\npath = "main.rs"\n'
+    },
+)
+INSTALLED_PROGRAMS = ("bin", "venv/bin", "typescript-7/node_modules/.bin")
+"""Folders of the installation that have programs."""
+
+
+def environment(installed: Path, home: Path) -> Mapping[str, str]:
+    """The variables of a user who installed these servers; Go and Rust may download nothing."""
+    node = Path(shutil.which("node") or "/usr/bin/node").parent
+    own = Path(pwd.getpwuid(os.getuid()).pw_dir)  # HOME is a test's
+    cargo = Path(os.environ.get("CARGO_HOME", own / ".cargo"))
+    folders = [*(str(installed / one) for one in INSTALLED_PROGRAMS), str(cargo / "bin"), str(node)]
+    return {
+        "PATH": os.pathsep.join([*folders, "/usr/bin", "/bin"]),
+        "HOME": str(home),
+        "CARGO_HOME": str(cargo),
+        "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", str(own / ".rustup")),
+        "CARGO_NET_OFFLINE": "true",
+        "GOTOOLCHAIN": "local",
+        "GOPROXY": "off",
+        "GOTELEMETRY": "off",
+    }
+
+
+def skip_absent(name: str, installed: Path) -> None:
+    """Skip the test, with the reason, if this server could not be installed here."""
+    absent = installed / "absent"
+    for line in absent.read_text().splitlines() if absent.exists() else ():
+        if line.startswith(f"{name}: "):
+            pytest.skip(line)
 
 
 @dataclass(frozen=True)
@@ -78,6 +125,7 @@ class RealServer:
 
     def launch(self, installed: Path, folder: Path, **members: Any) -> Launch:
         """Write its project into a new folder, and say what starts the server there."""
+        skip_absent(self.name, installed)
         project = folder / "project"
         project.mkdir()
         (folder / "home").mkdir()
@@ -93,7 +141,7 @@ class RealServer:
             settings=self.settings,
             **members,
         )
-        env = {"PATH": os.environ["PATH"], "HOME": str(folder / "home")}
+        env = environment(installed, folder / "home")
         return Launch(kind, Command(argv, env, str(project)), (project,), "1")
 
 
@@ -150,6 +198,14 @@ SERVERS: Sequence[RealServer] = (
         settings={"yaml": {"schemaStore": {"enable": False}}},
         renames=False,
         encoding="utf-16",
+    ),
+    RealServer("gopls", ("bin/gopls", "serve"), GO, encoding="utf-16"),
+    RealServer(
+        "rust-analyzer",
+        ("bin/rust-analyzer",),
+        RUST,
+        options={"checkOnSave": False},
+        settings={"rust-analyzer": {"checkOnSave": False}},
     ),
 )
 BY_NAME: Mapping[str, RealServer] = {server.name: server for server in SERVERS}

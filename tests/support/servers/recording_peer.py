@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ class RecordingPeer:
 
     Attributes:
         sent: the notifications that it got, in order.
-        answers: functions of the parameters, by method; of other methods it knows nothing.
+        answers: functions of the parameters, by method, which may return a future; of other methods it knows nothing.
         on_sent: called with each notification, e.g. to publish diagnostics.
         offered, registered: what it supports.
     """
@@ -66,7 +66,8 @@ class RecordingPeer:
         await asyncio.sleep(0)
         if method not in self.answers:
             raise RequestFailed(-32601, f"no {method}")
-        return self.answers[method](params)
+        answer = self.answers[method](params)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     async def notify(self, method: str, params: Any = None) -> None:
         self.sent.append((method, params))

@@ -41,6 +41,8 @@ class ServerSpecification:
         grace_s: seconds after such a notice within which it may still answer for the old files.
         offers_pull: whether we offer `textDocument/diagnostic` with dynamic registration. Some servers stop
             publishing diagnostics, those of unopened files included, when it is offered.
+        holds_empty_reports: whether it does not answer `workspace/diagnostic` while there are no diagnostics, and
+            ends the progress of the request instead.
         project_code: what of the project it runs, e.g. `build scripts`, which needs trust; empty for nothing.
         install: what a user types to install it.
         limits: what its answers always lack, in a sentence; they are `partial` at best for this reason.
@@ -60,6 +62,7 @@ class ServerSpecification:
     changes: ChangeNotice = "watched-files"
     grace_s: float = 0.0
     offers_pull: bool = True
+    holds_empty_reports: bool = False
     project_code: str = ""
     install: str = ""
     limits: str = ""

@@ -20,6 +20,7 @@ TY: Final = ServerSpecification(
     options={"diagnosticMode": "workspace"},
     settings={"ty": {"diagnosticMode": "workspace"}},
     ready="first-answer",
+    holds_empty_reports=True,
     install="pip install 'lm-tools-bridge[python]'",
 )
 BASEDPYRIGHT: Final = ServerSpecification(

@@ -18,11 +18,11 @@ from workspace_server.sources.language_servers.session import disk_text
 from workspace_server.sources.language_servers.session.diagnostic_reports import Report, workspace_reports
 from workspace_server.sources.language_servers.session.documents import OpenDocuments
 from workspace_server.sources.language_servers.session.file_diagnostics import Answer, DiagnosticsOfFiles
+from workspace_server.sources.language_servers.session.held_report import WORKSPACE, HeldReports
 from workspace_server.sources.language_servers.session.peer import Peer
 from workspace_server.sources.language_servers.session.publications import Publications
 from workspace_server.sources.language_servers.wire.positions import split_lines
 
-WORKSPACE: Final = "workspace/diagnostic"
 AT_ONCE: Final = 8
 """Less than may be open at the same time, so that none is closed before it was checked."""
 
@@ -38,6 +38,11 @@ class DiagnosticsOfProject:
         self._documents = documents
         self._publications = publications
         self._files = files
+        self._held = HeldReports(peer)
+
+    def progressed(self, params: Any) -> None:
+        """The server sent a `$/progress`."""
+        self._held.notified(params)
 
     async def of_files(self, paths: Sequence[Path], deadline: float) -> DiagnosticsAnswer:
         """The diagnostics of these files; the freshness is that of the worst, with how many are fresh."""
@@ -79,7 +84,7 @@ class DiagnosticsOfProject:
         if isinstance(provider, Mapping) and isinstance(provider.get("identifier"), str):
             params["identifier"] = provider["identifier"]
         try:
-            answer = await self._peer.request(WORKSPACE, params, timeout_s=left / 2)
+            answer = await self._report(params, left / 2)
         except (RequestFailed, RequestTimedOut):
             return None
         reports = workspace_reports(answer)
@@ -87,6 +92,11 @@ class DiagnosticsOfProject:
             return None
         files = await asyncio.to_thread(_with_lines, reports)
         return DiagnosticsAnswer(files, Freshness(self._name, "fresh"))
+
+    async def _report(self, params: Mapping[str, Any], timeout_s: float) -> Any:
+        if self._peer.specification.holds_empty_reports:
+            return await self._held.ask(params, timeout_s)
+        return await self._peer.request(WORKSPACE, params, timeout_s=timeout_s)
 
     def _published(self, open_paths: frozenset[Path]) -> list[FileDiagnostics]:
         """What it published for files that are not open, such as those that depend on open ones. Blocks."""

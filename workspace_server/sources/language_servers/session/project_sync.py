@@ -77,6 +77,8 @@ class FollowedProject:
         elif method == "textDocument/clangd.fileStatus":
             self._publications.status_reported(params)
         else:
+            if method == "$/progress":
+                self._project.progressed(params)
             self._readiness.notified(method, params, self._loop.time())
 
     def refreshed(self, method: str) -> None:

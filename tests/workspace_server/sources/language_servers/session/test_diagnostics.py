@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed
-from workspace_server.sources.language_servers.server import RequestFailed
+from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut
 from workspace_server.sources.language_servers.session.publications import Publications
 from workspace_server.sources.language_servers.session.tsserver_diagnostics import COMMAND
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
@@ -271,3 +271,54 @@ def test_nonsense_is_not_published(params: Any) -> None:
     kept = Publications()
     kept.published(params, 0)
     assert kept.paths() == []
+
+
+@pytest.fixture
+async def holding(tmp_path: Path) -> AsyncIterator[Followed]:
+    """A server that does not answer about a project without diagnostics, as ty."""
+    followed = Followed(tmp_path, PYTHON, ready="first-answer", holds_empty_reports=True)
+    await followed.sync.tell_changes()
+    yield followed
+    await followed.sync.close()
+
+
+def checked(followed: Followed, params: Any, kind: str = "end") -> None:
+    """The server says how far a check is."""
+    progress = {"token": params["workDoneToken"], "value": {"kind": kind, "message": "Checked 20 files"}}
+    followed.sync.notified("$/progress", progress)
+
+
+async def test_a_report_held_back_after_the_check_is_a_clean_project(holding: Followed) -> None:
+    answers: list[asyncio.Future[Any]] = []
+
+    def answer(params: Any) -> asyncio.Future[Any]:
+        checked(holding, params, "begin")
+        checked(holding, params)
+        answers.append(asyncio.get_running_loop().create_future())
+        return answers[-1]
+
+    holding.peer.answers[WORKSPACE] = answer
+    assert await found(holding) == ([], "fresh", "")
+    assert answers[0].cancelled()
+
+
+async def test_a_report_that_follows_its_progress_is_taken(holding: Followed) -> None:
+    report = {"uri": to_uri(holding.write("a.py", "x\n")), "kind": "full", "items": [{"message": "late"}]}
+
+    async def answer(params: Any) -> Any:
+        checked(holding, params)
+        await asyncio.sleep(0.05)
+        return {"items": [report]}
+
+    holding.peer.answers[WORKSPACE] = answer
+    assert await found(holding) == ([["late"]], "fresh", "")
+
+
+async def test_a_check_without_an_end_is_not_taken_for_a_clean_project(holding: Followed) -> None:
+    async def answer(params: Any) -> Any:
+        checked(holding, params, "report")
+        holding.sync.notified("$/progress", {"token": "another", "value": {"kind": "end"}})
+        raise RequestTimedOut("fake did not answer")
+
+    holding.peer.answers[WORKSPACE] = answer
+    assert (await found(holding))[1] == "partial"

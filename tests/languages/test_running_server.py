@@ -66,7 +66,7 @@ def sample(real: RealServer, server: RunningServer) -> Path:
 async def answer(server: RunningServer, method: str, params: Any) -> Any:
     """The first answer that is not empty: some servers answer before they have read the file."""
     async with asyncio.timeout(QUIET_S):
-        while not (found := await server.request(method, params)):
+        while not (found := await server.request(method, params, timeout_s=QUIET_S)):
             await asyncio.sleep(0.05)
     return found
 

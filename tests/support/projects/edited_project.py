@@ -131,19 +131,19 @@ CPP = Language(
 GO = Language(
     ".go",
     lambda number: (
-        "package sample\n\nfunc target(x int) int { return x }\n\n"
+        "package main\n\nfunc target(x int) int { return x }\n\n"
         f"var value {'int' if number else 'string'}\n"
     ),
     "api.go",
     (2, 5),
     lambda name, uses, is_broken: (
-        f"package sample\n\nfunc use_{name}() int {{\n\tsum := 0\n"
+        f"package main\n\nfunc use_{name}() int {{\n\tsum := 0\n"
         + "".join(f"\tsum += target({number})\n" for number in range(uses))
         + "\treturn sum\n}\n"
         + (f'\nvar mistake_{name} int = "text"\n' if is_broken else "")
     ),
-    "package sample\n\nvar needed int = value\n",
-    "package sample\n\nfunc configured[T any](x T) {}\n",
+    "package main\n\nvar needed int = value\n",
+    "package main\n\nfunc configured[T any](x T) {}\n",
     # type parameters are of version 1.18
     lambda loose, root, names: f"module sample\n\ngo {'1.21' if loose else '1.17'}\n",
     "go.mod",
@@ -152,8 +152,7 @@ GO = Language(
 RUST = Language(
     ".rs",
     lambda number: (
-        "pub fn target(x: i32) -> i32 { x }\n"
-        f"pub const VALUE: {'i32 = 1' if number else 'bool = true'};\n"
+        f"pub fn target(x: i32) -> i32 {{ x }}\npub const VALUE: {'i32 = 1' if number else 'bool = true'};\n"
     ),
     "api.rs",
     (0, 7),

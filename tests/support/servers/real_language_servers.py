@@ -67,7 +67,7 @@ RUST = Sample(
     "main.rs",
     "rust",
     'fn greet(x: i32) -> i32 { x }\nfn main() { let _y = ("\U0001f600é", greet(1)); }\n',
-    'pub fn z() { greet("a"); }\n',
+    "pub fn z() { greet(1, 2); }\n",
     {
         "Cargo.toml": '[package]\nname = "sample"\nversion = "0.1.0"\nedition = "2021"\n[[bin]]\nname = "sample"\npath = "main.rs"\n'
     },
@@ -182,7 +182,10 @@ SERVERS: Sequence[RealServer] = (
         "typescript-language-server",
         ("node", "npm/node_modules/typescript-language-server/lib/cli.mjs", "--stdio"),
         TYPESCRIPT,
-        options={"tsserver": {"path": "npm/node_modules/typescript/lib"}},
+        options={
+            "tsserver": {"path": "npm/node_modules/typescript/lib"},
+            "disableAutomaticTypingAcquisition": True,
+        },
         encoding="utf-16",
     ),
     RealServer(

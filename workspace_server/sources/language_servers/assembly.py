@@ -13,8 +13,9 @@ from workspace_server.sources.language_servers.kinds.available_kinds import (
     Trusts,
 )
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
-from workspace_server.sources.language_servers.session.project_sync import make_sync
+from workspace_server.sources.language_servers.session.project_sync import sync_by
 from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
+from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
 
 
 def make_servers(
@@ -31,8 +32,9 @@ def make_servers(
         trusts: what of the project may run.
         entries: what the configuration says of single kinds.
     """
-    follow = make_sync(folders)
+    watch = TreeWatch(folders)
+    follow = sync_by(watch)
     root = Path(dependencies.root)
     kinds = AvailableKinds(folders, KindChoices(lambda: dependencies.search_path, root, trusts, entries))
     context = PoolContext(tuple(folders), dependencies.server_environment, dependencies.version)
-    return ServerPool(kinds, context, lambda name: ServerSupervisor(name, follow))
+    return ServerPool(kinds, context, lambda name: ServerSupervisor(name, follow), watch)

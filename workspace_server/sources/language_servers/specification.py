@@ -19,11 +19,30 @@ ChangeNotice = Literal[
     "watched-files",  # `workspace/didChangeWatchedFiles` with the URIs of the files
     "open-documents",  # only open documents are seen to change: clangd
 ]
+CheckFormat = Literal["mypy", "tsc", "eslint", "cargo", "go-vet"]
+"""How a checker prints what it found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """That a kind is no server, but a program that checks the whole project once and ends.
+
+    Attributes:
+        format: how it prints.
+        if_no_target: further arguments for a second run, if the first one says `no_target` on standard error.
+        no_target: what it says if its configuration does not name what to check.
+        stops_at_errors: whether it leaves unchecked what depends on something wrong.
+    """
+
+    format: CheckFormat
+    if_no_target: tuple[str, ...] = ()
+    no_target: str = ""
+    stops_at_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSpecification:
-    """One kind of language server.
+    """One kind of language server, or of checker.
 
     Attributes:
         name: unique, as results and `lmtb languages` show it, e.g. `clangd`.
@@ -41,11 +60,13 @@ class ServerSpecification:
         grace_s: seconds after such a notice within which it may still answer for the old files.
         offers_pull: whether we offer `textDocument/diagnostic` with dynamic registration. Some servers stop
             publishing diagnostics, those of unopened files included, when it is offered.
-        holds_empty_reports: whether it does not answer `workspace/diagnostic` while there are no diagnostics, and
-            ends the progress of the request instead.
+        holds_empty_reports: whether it does not answer `workspace/diagnostic` while there are no diagnostics,
+            and ends the progress of the request instead.
+        check: for a checker, how it is run and read.
         project_code: what of the project it runs, e.g. `build scripts`, which needs trust; empty for nothing.
         install: what a user types to install it.
         limits: what its answers always lack, in a sentence; they are `partial` at best for this reason.
+        diagnostic_limits: the same of its diagnostics only.
     """
 
     name: str
@@ -63,6 +84,8 @@ class ServerSpecification:
     grace_s: float = 0.0
     offers_pull: bool = True
     holds_empty_reports: bool = False
+    check: Check | None = None
     project_code: str = ""
     install: str = ""
     limits: str = ""
+    diagnostic_limits: str = ""

@@ -172,7 +172,10 @@ class AvailableKinds:
         return ways.free
 
     def _fits(self, kind: ServerSpecification, project: Project) -> bool:
-        if kind.needs_marker and not project.top & frozenset(kind.markers):
+        is_marked = project.top & frozenset(kind.markers) or kind.name in chosen_by(
+            frozenset(), project.tables
+        )
+        if kind.needs_marker and not is_marked:
             return False
         return not kind.is_optional or bool(self._ways(self._kinds[kind.name]).all)
 

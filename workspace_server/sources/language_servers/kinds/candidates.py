@@ -58,7 +58,7 @@ class CandidateFinder:
         said = entry is not None and bool(entry.command)
         found = []
         for name, *arguments in kind.commands:
-            for program in self._programs.find(name, self.search_path()):
+            for program in self._programs.find(name, self.search_path(), is_any=kind.check is not None):
                 command = (*program.command, *arguments)
                 # the user's own file may name any program, as for MCP servers
                 owned = program.origin == "project" and not (said and not setup.is_projects)

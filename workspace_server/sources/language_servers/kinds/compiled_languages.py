@@ -45,6 +45,7 @@ RUST_ANALYZER: Final = ServerSpecification(
     # and, even with both off, the compiler wrapper of .cargo/config.toml
     project_code="build scripts, procedural macros and compiler wrappers",
     install="rustup component add rust-analyzer",
+    diagnostic_limits="it shows some of the compiler's errors only, no wrong types; cargo check knows all",
 )
 ZLS: Final = ServerSpecification(
     name="zls",

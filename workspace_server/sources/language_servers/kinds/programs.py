@@ -50,9 +50,9 @@ class ProgramFinder:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(Path(os.path.realpath(folder)) for folder in folders)
         self._own_scripts = sysconfig.get_path("scripts")
-        self._known: dict[tuple[str, str], tuple[_States, Sequence[Program]]] = {}
+        self._known: dict[tuple[str, str, bool], tuple[_States, Sequence[Program]]] = {}
 
-    def find(self, name: str, search: str) -> Sequence[Program]:
+    def find(self, name: str, search: str, *, is_any: bool = False) -> Sequence[Program]:
         """The programs of this name: the project's, then the user's, then ours.
 
         The project's comes first because it has the version that the project wants.
@@ -60,24 +60,25 @@ class ProgramFinder:
         Args:
             name: its name, or a path, which is relative to the first folder.
             search: the PATH. Relative parts of it do not count.
+            is_any: whether a program that is no language server will do, as a `tsc` before version 7.
         """
         places = self._places(name, search)
-        known = self._known.get((name, search))
+        known = self._known.get((name, search, is_any))
         if known is not None and known[0] == _states(places, known[1]):
             return known[1]
         before = _states(places, ())
-        programs = self._look(name, places)
+        programs = self._look(name, places, is_any)
         # while a package is installed, its script may be there before the program that it starts
         if name not in WRAPPED or all(one.command != (str(one.path),) for one in programs):
-            self._known[name, search] = ((*before, *_states((), programs)), programs)
+            self._known[name, search, is_any] = ((*before, *_states((), programs)), programs)
         return programs
 
-    def _look(self, name: str, places: Sequence[tuple[str, Origin]]) -> Sequence[Program]:
+    def _look(self, name: str, places: Sequence[tuple[str, Origin]], is_any: bool) -> Sequence[Program]:
         found: dict[Path, Program] = {}
         for place, origin in places:
             path = Path(place)
             # an unfit program does not hide those after it
-            if is_program(path) and (name != "tsc" or is_typescript_7(path)):
+            if is_program(path) and (is_any or name != "tsc" or is_typescript_7(path)):
                 found.setdefault(path, self._program(name, path, origin))
         # a PATH may lead into the project
         return sorted(found.values(), key=lambda one: one.origin != "project")

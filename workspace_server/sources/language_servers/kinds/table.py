@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from workspace_server.sources.language_servers.kinds import checkers, python
 from workspace_server.sources.language_servers.kinds import compiled_languages as compiled
-from workspace_server.sources.language_servers.kinds import python
 from workspace_server.sources.language_servers.kinds import scripts_and_formats as scripts
 from workspace_server.sources.language_servers.outline.kind import OUTLINE
 from workspace_server.sources.language_servers.specification import Role, ServerSpecification
@@ -39,6 +39,12 @@ _SINGLE: Final = (
     *(compiled.CLANGD, compiled.GOPLS, compiled.RUST_ANALYZER, compiled.ZLS, compiled.JDTLS, compiled.CSHARP),
     *(scripts.YAML, scripts.JSON, scripts.CSS, scripts.BASH, scripts.LUA),
 )
+_CHECKERS: Final = {
+    compiled.GOPLS.name: (compiled.GOPLS, checkers.GO_VET),
+    # the compiler knows all errors, the server only some
+    compiled.RUST_ANALYZER.name: (checkers.CARGO_CHECK, compiled.RUST_ANALYZER),
+}
+"""Alternatives for diagnostics of some single kinds."""
 """Kinds without alternatives, for symbols and diagnostics."""
 GROUPS: Final = (
     Group((*_TYPE_CHECKERS, OUTLINE), "symbols"),
@@ -48,9 +54,10 @@ GROUPS: Final = (
     Group((OUTLINE,), "symbols"),
     Group((*_TYPE_CHECKERS, python.PYREFLY), "diagnostics"),
     Group((python.RUFF,), "diagnostics"),
-    Group(_SCRIPTS, "diagnostics"),
-    Group((scripts.ESLINT,), "diagnostics"),
-    *(Group((kind,), "diagnostics") for kind in _SINGLE),
+    Group((checkers.MYPY,), "diagnostics"),
+    Group((*_SCRIPTS, checkers.TSC), "diagnostics"),
+    Group((scripts.ESLINT, checkers.ESLINT_CHECK), "diagnostics"),
+    *(Group(_CHECKERS.get(kind.name, (kind,)), "diagnostics") for kind in _SINGLE),
 )
 KINDS: Final[Mapping[str, ServerSpecification]] = {
     kind.name: kind for group in GROUPS for kind in group.kinds
@@ -61,6 +68,7 @@ _CONFIGURED: Final[Mapping[str, tuple[str, ...]]] = {
     "pyright": ("tool.pyright", "pyrightconfig.json"),
     "ty": ("tool.ty", "ty.toml"),
     "pyrefly": ("tool.pyrefly", "pyrefly.toml"),
+    "mypy": ("tool.mypy", "mypy.ini", ".mypy.ini"),
 }
 """Signs that a project chose one of the alternatives: tables of pyproject.toml, and files in its folder."""
 

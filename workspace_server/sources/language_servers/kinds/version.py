@@ -12,12 +12,17 @@ _MAX_OUTPUT: Final = 10_000
 _VERSION: Final = re.compile(rb"\d+\.\d+[\w.+-]*")
 _ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "gopls": ("version",),
+    "go-vet": ("version",),
     **dict.fromkeys(
         (
+            "cargo-check",
             "clangd",
+            "eslint-check",
+            "mypy",
             "pyrefly",
             "ruff",
             "rust-analyzer",
+            "tsc",
             "ty",
             "typescript",
             "typescript-language-server",

@@ -171,7 +171,8 @@ class DiagnosticsOfFiles:
         left = deadline - asyncio.get_running_loop().time()
         found = await self._publications.wait(
             document.path,
-            lambda one: one.number > before and one.version in (None, document.version),
+            # another caller may have made a newer version meanwhile
+            lambda one: one.number > before and (one.version is None or one.version >= document.version),
             left,
         )
         if found is None:

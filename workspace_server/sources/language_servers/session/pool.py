@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workspace_server.processes.child_process import Command
+from workspace_server.sources.language_servers.checkers.checker import Checker
 from workspace_server.sources.language_servers.server import (
     LanguageServer,
     RequestFailed,
@@ -19,7 +20,8 @@ from workspace_server.sources.language_servers.server import (
 from workspace_server.sources.language_servers.session.launch import Launch
 from workspace_server.sources.language_servers.session.project_kinds import Found, Kinds
 from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
-from workspace_server.sources.language_servers.specification import Role, ServerSpecification
+from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.specification import Check, Role, ServerSpecification
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,22 @@ class ServerPool:
         kinds: which kinds there are, and where their programs are.
         context: what servers are started with.
         make_supervisor: makes the supervisor of a kind by its name.
+        watch: looks at the folders for checkers; a new one if servers do not share theirs.
     """
 
     def __init__(
-        self, kinds: Kinds, context: PoolContext, make_supervisor: Callable[[str], ServerSupervisor]
+        self,
+        kinds: Kinds,
+        context: PoolContext,
+        make_supervisor: Callable[[str], ServerSupervisor],
+        watch: TreeWatch | None = None,
     ) -> None:
         self._kinds = kinds
         self._context = context
         self._make_supervisor = make_supervisor
         self._supervisors: dict[str, ServerSupervisor] = {}
+        self._watch = watch or TreeWatch(context.folders)
+        self._checkers: dict[str, Checker] = {}
         self._closed = False
 
     def known(self) -> Sequence[ServerSpecification]:
@@ -75,7 +84,8 @@ class ServerPool:
 
     def status(self) -> Sequence[ServerStatus]:
         """As `LanguageServers.status`."""
-        return [self._supervisors[name].status() for name in sorted(self._supervisors)]
+        both: dict[str, ServerSupervisor | Checker] = {**self._supervisors, **self._checkers}
+        return [both[name].status() for name in sorted(both)]
 
     async def for_file(self, path: Path, role: Role) -> Sequence[LanguageServer | Unavailable]:
         """As `LanguageServers.for_file`."""
@@ -96,7 +106,8 @@ class ServerPool:
     async def close(self) -> None:
         """As `LanguageServers.close`."""
         self._closed = True
-        await asyncio.gather(*(one.close() for one in self._supervisors.values()))
+        running: list[ServerSupervisor | Checker] = [*self._supervisors.values(), *self._checkers.values()]
+        await asyncio.gather(*(one.close() for one in running))
 
     async def _first_of_each(self, role: Role, path: Path | None) -> list[LanguageServer | Unavailable]:
         """All groups at once, so that a slow server delays no other."""
@@ -132,6 +143,8 @@ class ServerPool:
     ) -> LanguageServer | Unavailable:
         if self._closed:
             return Unavailable(kind, "failed", f"{kind.name} was stopped")
+        if kind.check is not None and not isinstance(found, Unavailable):
+            return await self._checker(kind.check, self._launch(kind, found, environment))
         supervisor = self._supervisors.get(kind.name)
         if isinstance(found, Unavailable):
             if supervisor is not None:
@@ -147,6 +160,18 @@ class ServerPool:
         except (RequestFailed, RequestTimedOut) as failure:
             return Unavailable(kind, "failed", f"{kind.name} could not be told what changed: {failure}")
         return server
+
+    async def _checker(self, check: Check, launch: Launch) -> Checker:
+        """The checker of this launch; one that was made for another, e.g. another version, ends."""
+        name = launch.specification.name
+        known = self._checkers.get(name)
+        if known is None or known.launch != launch:
+            self._checkers[name] = Checker(launch, check, self._watch)
+            if known is not None:
+                await known.close()
+        checker = self._checkers[name]
+        await checker.tell_changes()
+        return checker
 
     def _launch(self, kind: ServerSpecification, found: Found, environment: Mapping[str, str]) -> Launch:
         folders = self._context.folders

@@ -113,6 +113,13 @@ class FollowedProject:
 
     async def diagnostics(self, paths: Sequence[Path] | None, wait_s: float) -> DiagnosticsAnswer:
         """As `LanguageServer.diagnostics`."""
+        answer = await self._diagnostics(paths, wait_s)
+        limits = self._peer.specification.diagnostic_limits
+        if limits and answer.freshness.state == "fresh":
+            return DiagnosticsAnswer(answer.files, Freshness(self._name, "partial", limits))
+        return answer
+
+    async def _diagnostics(self, paths: Sequence[Path] | None, wait_s: float) -> DiagnosticsAnswer:
         deadline = self._loop.time() + wait_s
         await self._notice.caught_up(wait_s)
         if paths is None:
@@ -215,5 +222,9 @@ class FollowedProject:
 
 def make_sync(folders: Sequence[Path]) -> MakeSync:
     """What follows the project for each server of a workspace; they share their looks at these folders."""
-    watch = TreeWatch(folders)
+    return sync_by(TreeWatch(folders))
+
+
+def sync_by(watch: TreeWatch) -> MakeSync:
+    """The same, with looks that are shared with others."""
     return lambda peer: FollowedProject(peer, watch)

@@ -6,6 +6,8 @@ import pytest
 
 from support.projects.language_project import LanguageProject
 from workspace_server.sources.language_servers.kinds.table import KINDS
+from workspace_server.sources.language_servers.server import Unavailable
+from workspace_server.sources.language_servers.session.project_kinds import Found
 from workspace_server.sources.language_servers.specification import Role
 
 
@@ -61,7 +63,7 @@ def test_eslint_is_for_projects_that_configure_it(project: LanguageProject) -> N
     project.put("a.js")
     assert ["eslint"] not in chosen(project, "diagnostics")
     project.put("eslint.config.mjs")
-    assert ["eslint"] in chosen(project, "diagnostics")
+    assert ["eslint", "eslint-check"] in chosen(project, "diagnostics")
 
 
 def test_servers_for_formats_of_data_are_named_only_if_they_are_there(project: LanguageProject) -> None:
@@ -86,3 +88,43 @@ def test_servers_for_data_ask_no_address_that_a_file_names() -> None:
     assert KINDS["json"].options["handledSchemaProtocols"] == ["file"]
     assert KINDS["yaml"].settings["http"]["proxy"] == "http://127.0.0.1:9"
     assert KINDS["yaml"].settings["yaml"]["schemaStore"] == {"enable": False}
+
+
+@pytest.mark.parametrize(
+    ("files", "text", "chosen_for_them"),
+    [
+        (("a.py", "mypy.ini"), "", ["ty", "ruff", "mypy"]),
+        (("a.py", "pyproject.toml"), "[tool.mypy]\n", ["ty", "ruff", "mypy"]),
+        (("a.py", "pyproject.toml"), "[tool.ruff]\n", ["ty", "ruff"]),
+        (("a.rs", "Cargo.toml"), "", ["cargo-check"]),
+        (("a.go", "go.mod"), "", ["gopls"]),
+        (("a.js", "eslint.config.js"), "", ["typescript", "eslint"]),
+    ],
+)
+def test_checkers_stand_beside_servers_or_for_them(
+    project: LanguageProject, files: tuple[str, ...], text: str, chosen_for_them: list[str]
+) -> None:
+    project.put(*files, text=text)
+    assert [group[0] for group in chosen(project, "diagnostics")] == chosen_for_them
+    assert not any("mypy" in group or "cargo-check" in group for group in chosen(project, "symbols"))
+
+
+def test_an_older_compiler_checks_where_no_server_is(project: LanguageProject) -> None:
+    project.put("a.ts", "tsconfig.json")
+    project.on_path("tsc")
+    kinds = project.kinds()
+    [group] = kinds.chosen("diagnostics", project.root / "a.ts")
+    found = [kind.name for kind in group if isinstance(kinds.find(kind), Found)]
+    assert found == ["tsc"]
+
+
+def test_a_checker_that_runs_code_of_the_project_waits_for_trust(project: LanguageProject) -> None:
+    project.put("a.py", "mypy.ini")
+    project.on_path("mypy")
+    kinds = project.kinds()
+    found = kinds.find(KINDS["mypy"])
+    assert isinstance(found, Unavailable)
+    assert (found.state, "plug-ins" in found.reason) == ("untrusted", True)
+    project.trust_all(kinds)
+    assert isinstance(kinds.find(KINDS["mypy"]), Found)
+    assert not project.ran.exists()

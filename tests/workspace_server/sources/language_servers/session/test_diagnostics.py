@@ -322,3 +322,33 @@ async def test_a_check_without_an_end_is_not_taken_for_a_clean_project(holding: 
 
     holding.peer.answers[WORKSPACE] = answer
     assert (await found(holding))[1] == "partial"
+
+
+async def test_two_callers_at_once_both_hear_of_the_newest_version(tmp_path: Path) -> None:
+    followed = Followed(tmp_path, PYTHON, ready="first-answer", offers_pull=False)
+    await followed.sync.tell_changes()
+    path = followed.write("a.py", "bad")
+    await followed.sync.open(path)
+    followed.write("other.py", "changed")
+    await followed.sync.tell_changes()
+    versions: list[int] = []
+
+    def publish_last(method: str, params: Any) -> None:
+        if method == "textDocument/didChange":
+            versions.append(params["textDocument"]["version"])
+            if len(versions) == 2:
+                followed.publish(params["textDocument"]["uri"], "bad", version=versions[-1])
+
+    followed.peer.on_sent = publish_last
+    answers = await asyncio.gather(*(found(followed, path, wait_s=2) for _ in range(2)))
+    assert len(versions) == 2
+    assert answers == [([["bad"]], "fresh", "")] * 2
+    await followed.sync.close()
+
+
+async def test_a_server_that_knows_some_errors_only_is_partial(tmp_path: Path) -> None:
+    followed = Followed(tmp_path, PYTHON, ready="first-answer", diagnostic_limits="no wrong types")
+    path = followed.write("a.py", "")
+    followed.peer.answers[PULL] = lambda params: {"kind": "full", "items": []}
+    assert await found(followed, path) == ([[]], "partial", "no wrong types")
+    await followed.sync.close()

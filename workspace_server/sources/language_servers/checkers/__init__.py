@@ -1,0 +1,1 @@
+"""Runs compilers and linters that check a project once and end, as providers of diagnostics."""

@@ -87,8 +87,11 @@ HANDSHAKE: Final = "lmToolsBridge.requestWorkspaceMCPServer"
 HANDSHAKE_BARE: Final = "requestWorkspaceMCPServer"
 CALL_TOOL: Final = "lmToolsBridge.callTool"
 CALL_TOOL_BARE: Final = "callTool"
-HANDSHAKE_NAMES: Final = frozenset({HANDSHAKE, HANDSHAKE_BARE})
-CALL_TOOL_NAMES: Final = frozenset({CALL_TOOL, CALL_TOOL_BARE})
+BIND_WORKSPACE: Final = "lmToolsBridge.bindWorkspace"
+CALL_BRIDGED_TOOL: Final = "lmToolsBridge.callBridgedTool"
+"""The names of both in the extension LM Tools Bridge from version 1.0.119 on: accepted, not listed."""
+HANDSHAKE_NAMES: Final = frozenset({HANDSHAKE, HANDSHAKE_BARE, BIND_WORKSPACE})
+CALL_TOOL_NAMES: Final = frozenset({CALL_TOOL, CALL_TOOL_BARE, CALL_BRIDGED_TOOL})
 MANAGER_TOOL_NAMES: Final = HANDSHAKE_NAMES | CALL_TOOL_NAMES
 
 COMMAND_LINE: Final = "lmtb"

@@ -75,7 +75,7 @@ def _cells(one: Mapping[str, Any]) -> tuple[object, ...]:
         ", ".join(map(str, one.get("languages") or ())),
         one.get("server"),
         running["state"] if failed else one.get("state"),
-        ", ".join(map(str, one.get("roles") or ())),
+        f"{', '.join(map(str, one.get('roles') or ()))}{' by single runs' if one.get('oneShot') else ''}",
         one.get("version"),
         None if memory is None else memory * _MIB,
         (running.get("error") if failed else None) or one.get("reason") or one.get("program"),

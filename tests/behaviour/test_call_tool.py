@@ -75,7 +75,7 @@ async def test_invalid_arguments_are_refused_without_forwarding(
 
 
 @ERAS
-@pytest.mark.parametrize("name", ["lmToolsBridge.callTool", "callTool"])
+@pytest.mark.parametrize("name", ["lmToolsBridge.callTool", "callTool", "lmToolsBridge.callBridgedTool"])
 async def test_both_names_work_and_missing_arguments_are_empty(pair: Pair, era: str, name: str) -> None:
     """Blanks around the tool's name do not count."""
     client = await pair.client(era)

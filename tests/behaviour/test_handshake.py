@@ -56,7 +56,10 @@ async def test_the_manager_s_two_tools_come_first(setup: RegisteredSetup, era: s
 
 
 @ERAS
-@pytest.mark.parametrize("name", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
+@pytest.mark.parametrize(
+    "name",
+    ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer", "lmToolsBridge.bindWorkspace"],
+)
 async def test_the_tool_answers_to_both_names(setup: RegisteredSetup, era: str, name: str) -> None:
     """Unknown further arguments are ignored."""
     client = await setup.legacy(bound=False) if era == "legacy" else setup.modern(pure=False)

@@ -64,7 +64,7 @@ def test_the_bare_name_of_a_manager_tool_is_its_last_part(full: str) -> None:
 
 def test_handshake_and_call_tool_have_distinct_names() -> None:
     assert not names.HANDSHAKE_NAMES & names.CALL_TOOL_NAMES
-    assert len(names.MANAGER_TOOL_NAMES) == 4
+    assert len(names.MANAGER_TOOL_NAMES) == 6
 
 
 def test_templates_extend_the_uris_of_their_resources() -> None:

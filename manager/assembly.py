@@ -25,6 +25,7 @@ from manager.answers.list_adaptation import ListAdaptation
 from manager.answers.lists import Lists
 from manager.answers.roots import RootsRequests
 from manager.answers.server_discover import ServerDiscover
+from manager.approvals.board import ApprovalBoard
 from manager.endpoints.mcp import McpRoutes, OwnTask
 from manager.endpoints.session_requests import SessionEndpoint
 from manager.endpoints.stateless import StatelessEndpoint
@@ -36,7 +37,7 @@ from manager.log import logger
 from manager.page.acting.access import Access
 from manager.paths import Paths
 from manager.recorder.recorder import Limits, Recorder
-from manager.recorder.redaction import hidden_keys
+from manager.recorder.redaction import Redactor, hidden_keys
 from manager.recorder.retention import DAY_S
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.clients import RecentClients
@@ -72,6 +73,7 @@ class Parts:
     access: Access
     tokens: TokenGate
     token_control: TokenControl
+    approvals: ApprovalBoard
     installation: Installation
     buffers: ByteBudget
     close_recorder: Callable[[], None]
@@ -108,8 +110,9 @@ def assemble(
     fork_server = ForkServerSupervisor(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
+    approvals = ApprovalBoard(Redactor(hidden_keys(settings.record_hidden_keys)).text)
     dependencies = Dependencies(
-        settings, store, paths.logs_dir, os.environ, folders, port, fork_server, installation
+        settings, store, paths.logs_dir, os.environ, folders, port, fork_server, installation, approvals
     )
     examiner = FolderExaminer()
     registered_servers = RegisteredServers(dependencies, examiner)
@@ -134,7 +137,7 @@ def assemble(
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)
     routes = McpRoutes(
         dispatch,
-        SessionEndpoint(session_manager, dispatch, server_discover, preferences, settings),
+        SessionEndpoint(session_manager, dispatch, server_discover, preferences, settings, approvals),
         StatelessEndpoint(dispatch, server_discover, streams_end),
         settings,
         profiles,
@@ -160,11 +163,13 @@ def assemble(
             installation,
             address,
             recorder,
+            approvals,
         ),
         Measures(workspaces, session_manager, forwarder.admission.buffers, recorder),
         Access(time.monotonic, lambda: secrets.token_urlsafe(24)),
         tokens,
         TokenControl(tokens, session_manager),
+        approvals,
         installation,
         forwarder.admission.buffers,
         recorder.close if recorder is not None else lambda: None,

@@ -18,12 +18,13 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from host.erased_environment import erase_values
 from host.tight_modes import make_tight
 from manager import __version__, exit_codes, late_modules, systemd
 from manager.acquisition import HOST, acquire_lock, acquire_port
+from manager.admin.approvals import end_waiting
 from manager.admin.services import StartedBy
 from manager.assembly import Parts, assemble
 from manager.blocked_loop import watched
@@ -46,9 +47,6 @@ from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
 from manager.supervision.environment import SECRETS
 from manager.supervision.leftover_files import remove_leftover_files
-
-if TYPE_CHECKING:
-    pass
 
 HOUSEKEEPING_S: Final = 5.0
 FLUSH_ANSWERS_S: Final = 2.0
@@ -202,10 +200,9 @@ class Daemon:
     ) -> ControlListener | None:
         if sys.platform == "win32":
             return None
-        plane, take, tokens = parts.control, parts.measures.snapshot, parts.token_control
-        make = partial(
-            control_runner, plane, status=status, measures=take, access=parts.access, tokens=tokens
-        )
+        plane, take = parts.control, parts.measures.snapshot
+        make = partial(control_runner, plane, status=status, measures=take, access=parts.access)
+        make = partial(make, tokens=parts.token_control, approvals=parts.approvals)
         control = ControlListener(self._paths.control_socket, plane, make)
         stack.push_async_callback(control.close)
         await control.open()
@@ -214,8 +211,8 @@ class Daemon:
     async def _open_port(
         self, parts: Parts, status: ReadStatus, listener: socket.socket, port: int
     ) -> tuple[list[asyncio.Server], Runner]:
-        rules = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit)
-        app = partial(port_app, parts.control, status, parts.measures, parts.access, self._paths)
+        rules, board = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit), parts.approvals
+        app = partial(port_app, parts.control, status, parts.measures, parts.access, board, self._paths)
         limits, buffers, tokens = connection_limits(self._settings), parts.buffers, parts.tokens
         check = same_user_check()
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, tokens=tokens)
@@ -279,6 +276,7 @@ class Daemon:
         else:
             self._kept.close()  # clients that connect now are refused at once
             systemd.notify(STOPPING=1)
+        self.own(end_waiting(parts.approvals, parts.control), "approvals")  # they would use up the drain
         await self._drain(parts.routes, parts.session_manager)
         await parts.registered_servers.close()
         await parts.workspaces.close(keep=self._keep_servers)

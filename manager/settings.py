@@ -76,6 +76,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(gt=0, le=7200, description="Deadline of any call; our workspace servers limit each tool."),
     ] = 660
+    approval_wait_s: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=600,
+            description="Seconds a call waits for approval if its client cannot ask; 0 refuses it at once.",
+        ),
+    ] = 50
     start_timeout_s: Annotated[
         float, Meta(gt=0, le=600, description="Deadline for the start of a workspace server, in seconds.")
     ] = 30

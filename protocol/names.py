@@ -117,6 +117,9 @@ CHILD_VARIABLE: Final = "LMTB_CHILD"
 FORK_SERVER_INSTANCE: Final = "i-template"
 """Stands in place of an instance id in the fork server. It has the same length: forks overwrite it."""
 
+APPROVALS: Final = "lmToolsBridge/approvals"
+"""Notification on the lifeline: all calls of the workspace that wait for a person."""
+
 # Addresses of a workspace server -------------------------------------------------------------------------
 MCP_PATH: Final = "/mcp"
 HEALTH_PATH: Final = "/mcp/health"
@@ -126,5 +129,7 @@ INSPECT_PATH: Final = "/mcp/inspect"
 CALLS_PATH: Final = "/mcp/calls"
 """The calls that run at a workspace server, and the last ones, for its manager."""
 STOP_CALL_PATH: Final = "/mcp/calls/stop"
+ANSWER_APPROVAL_PATH: Final = "/mcp/approvals/answer"
+"""Answers a question that waits for a person; `?answer=` is its id, a dot, and `yes` or `no`."""
 REFRESH_PATH: Final = "/mcp/refresh"
 """Makes sources reload, and reconnects those that are down; `?source=` names one."""

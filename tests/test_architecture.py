@@ -48,7 +48,7 @@ LAYERS = (
     ("manager.supervision", "manager.http"),
     ("manager.status_reading", "manager.upstream"),
     ("manager.tokens",),
-    ("manager.routing",),
+    ("manager.approvals", "manager.routing"),
     ("manager.acquisition",),
     ("manager.filesystem", "manager.lock", "manager.log_file", "manager.log_rotation", "manager.port", "manager.replacement",
      "manager.recorder", "manager.state_file"),

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from host import private_files
-from protocol.internal.launch import Folders, LaunchInstructions
+from protocol.internal.launch import APPROVAL_WAIT, Folders, LaunchInstructions
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gates.approvals import Approvals
 from workspace_server.calls.gates.gate import CallGate
+from workspace_server.calls.gates.pending_approvals import PendingApprovals
 from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.suspended_calls import SuspendedCalls
@@ -96,11 +97,12 @@ def assemble(launch: LaunchInstructions, environ: Mapping[str, str]) -> Parts:
     registry = Registry()
     sources = ActiveSources(registry, dependencies, [builtin], SourceFactory(dependencies, secrets))
     states = RequestStates(dependencies.workspace, dependencies.state_dir)
-    gate = CallGate(Approvals(states), RateLimiter())
+    pending = PendingApprovals()
+    wait_s = float(launch.settings.get(APPROVAL_WAIT, 0.0))
+    gate = CallGate(Approvals(states, pending, wait_s), RateLimiter())
     tasks = Tasks(dependencies.workspace, Store(dependencies.state_dir / TASKS / dependencies.workspace))
-    calls = Calls(
-        Toolset(registry, sources.configure, sources.configure_nowait), gate, SuspendedCalls(states), tasks
-    )
+    toolset = Toolset(registry, sources.configure, sources.configure_nowait)
+    calls = Calls(toolset, gate, SuspendedCalls(states), tasks, pending)
     return Parts(calls, sources, partial(_channel, dependencies, workspace, secrets, calls))
 
 

@@ -36,9 +36,10 @@ _REQUESTS: Final[Mapping[ServerQuestion, tuple[bytes, bytes, str]]] = {
     "refresh": (b"POST", names.REFRESH_PATH.encode(), "source"),
     "calls": (b"GET", names.CALLS_PATH.encode(), "source"),
     "stop_call": (b"POST", names.STOP_CALL_PATH.encode(), "number"),
+    "answer_approval": (b"POST", names.ANSWER_APPROVAL_PATH.encode(), "answer"),
 }
 """Method and path of each request, and the name of its subject in the query."""
-_START_NONE: Final[frozenset[ServerQuestion]] = frozenset({"calls", "stop_call"})
+_START_NONE: Final[frozenset[ServerQuestion]] = frozenset({"calls", "stop_call", "answer_approval"})
 
 
 @dataclass(slots=True)

@@ -66,8 +66,8 @@ class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     state: str
 
 
-ServerQuestion = Literal["inspect", "refresh", "calls", "stop_call"]
-"""Requests to the server of a folder's workspace. `calls` and `stop_call` start none."""
+ServerQuestion = Literal["inspect", "refresh", "calls", "stop_call", "answer_approval"]
+"""Requests to the server of a folder's workspace. Those about calls start none."""
 
 
 class Services(Protocol):

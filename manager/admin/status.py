@@ -12,6 +12,7 @@ import msgspec
 
 from manager import __version__
 from manager.admin.status_clock import Clock
+from manager.approvals.board import ApprovalBoard
 from manager.installation import Installation
 from manager.log import recent_lines, short
 from manager.recorder.recorder import Recorder
@@ -46,7 +47,9 @@ class Status:
         installation: Installation,
         address: str,
         recorder: Recorder | None = None,
+        approvals: ApprovalBoard | None = None,
     ) -> None:
+        self._approvals = approvals
         self._recorder = recorder
         self._workspaces = workspaces
         self._registered_servers = registered_servers
@@ -89,6 +92,7 @@ class Status:
             "workspaces": len(self._workspaces),
             "workspaceDetails": [self._workspace(one) for one in self._workspaces],
             "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
+            "approvals": [] if self._approvals is None else self._approvals.as_json(wall),
             "recorder": None if self._recorder is None else self._recorder.as_json(),
             "sessions": len(self._session_manager.sessions),
             "sessionDetails": [self._session(one, clock) for one in self._session_manager.sessions],

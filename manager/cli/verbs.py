@@ -26,6 +26,7 @@ _SECTIONS: Final = {
         "top": ("top.verb", "Watch calls, servers and clients live."),
         "ui": ("ui", "Open the page in a browser: what needs you, projects, calls."),
         "token": ("token", "Make tokens for programs in containers or behind forwarded ports."),
+        "approvals": ("approvals", "Answer the calls that wait for your approval."),
         "workspaces": ("show", "List workspaces and their servers."),
         "clients": ("clients", "List connected clients, and how the project of each was found."),
         "log": ("log", "Show the log of the manager, a workspace or a server."),

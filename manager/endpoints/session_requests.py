@@ -18,6 +18,7 @@ from manager.answers import result_format, upstream_request
 from manager.answers.dispatch import Dispatch, SentCall
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.server_discover import ServerDiscover, initialize_result
+from manager.approvals.board import ApprovalBoard
 from manager.forwarding.messages import begins_as_result, is_response
 from manager.log import logger, short
 from manager.routing.state.session_table import Session, is_well_formed
@@ -68,14 +69,16 @@ UNKNOWN: Final = NoSession(404, Reason.UNKNOWN_SESSION)
 class SessionEndpoint:
     """Answers the messages of session clients (MCP ≤ 2025-11-25)."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  each answers some of the requests
         self,
         session_manager: SessionManager,
         dispatch: Dispatch,
         server_discover: ServerDiscover,
         preferences: Preferences,
         settings: Settings,
+        approvals: ApprovalBoard | None = None,
     ) -> None:
+        self._approvals = approvals
         self.session_manager = session_manager
         self._dispatch = dispatch
         self._server_discover = server_discover
@@ -186,7 +189,8 @@ class SessionEndpoint:
         if not isinstance(reply, Relayed):
             return reply
         pending = self.session_manager.pending_requests(session)
-        messages = RoundTrips(exchange, pending, self._limit).messages(reply)
+        trips = RoundTrips(exchange, pending, self._limit, approvals=self._approvals)
+        messages = trips.messages(reply)
         return Events(messages if is_list else self._with_list_change(exchange, session, messages))
 
     async def _with_list_change(

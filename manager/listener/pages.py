@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from manager.admin.approval_routes import approval_routes
 from manager.admin.control_socket import make_control_app
 from manager.admin.measures import Measures, TakeSnapshot
 from manager.admin.renewals import Renewals
 from manager.admin.routes import diagnosis_routes, make_app
 from manager.admin.services import Services
 from manager.admin.token_control import TokenControl
+from manager.approvals.board import ApprovalBoard
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
@@ -44,17 +46,26 @@ _server_log = logging.getLogger("manager.listener.aiohttp")
 _server_log.addFilter(OncePerSecond())
 
 
-def port_app(
+def port_app(  # noqa: PLR0917  each is shown or used by a route
     services: Services,
     status: Callable[[], dict[str, Any]],
     measures: Measures,
     access: Access,
+    approvals: ApprovalBoard,
     paths: Paths,
 ) -> web.Application:
     """Make the port's application: diagnosis for programs, the page for browsers."""
     command = ServerCommand(paths, lambda: services.status().path)
     lookups = CallLookups(paths.calls_file, paths.logs_dir)
-    page = Page(services, status, access, command, lambda: measures.history.moments, lookups=lookups)
+    page = Page(
+        services,
+        status,
+        access,
+        command,
+        lambda: measures.history.moments,
+        lookups=lookups,
+        approvals=approvals,
+    )
     app = make_app(services, status, measures.snapshot, page.show)
     page.add_to(app)
     return app
@@ -96,10 +107,12 @@ def control_runner(
     access: Access,
     *,
     tokens: TokenControl,
+    approvals: ApprovalBoard,
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
     app = make_control_app(services, renewals)
     app.add_routes(diagnosis_routes(status, measures))
+    app.add_routes(approval_routes(approvals, services))
     app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/"))
     app.add_routes(tokens.routes())
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
+from manager.admin.approval_routes import NOT_FROM_CHILDREN, is_from_own_child
 from manager.admin.history import Moment
 from manager.admin.request_body import read_body
 from manager.admin.services import Services
+from manager.approvals.board import ApprovalBoard
 from manager.http import lazy_aiohttp as web
 from manager.page.acting.access import Access
 from manager.page.acting.actions import Means, act
@@ -49,12 +52,13 @@ class Page:
         moments: Callable[[], Sequence[Moment]],
         *,
         lookups: CallLookups,
+        approvals: ApprovalBoard,
     ) -> None:
-        self._means = Means(services, command)
+        self._means = Means(services, command, approvals)
         self._projects = Projects(services, status, command)
         self._access = access
-        self._live = LivePages(services, status, moments)
         self._calls = CallPages(lookups, lambda: status().get("recorder"), _html)
+        self._live = LivePages(services, partial(_with_questions, status, approvals), moments)
         self._cookie = f"lmtb-page-{services.port}"
 
     async def show(self, _: web.Request) -> web.Response:
@@ -123,6 +127,12 @@ class Page:
         return _json(200, {"ok": result.ok, "text": result.text})
 
 
+def _with_questions(status: Callable[[], dict[str, Any]], approvals: ApprovalBoard) -> dict[str, Any]:
+    """The status with the arguments of calls that wait: a person has to see them."""
+    waiting = [one.as_json(with_question=True) for one in approvals.waiting()]
+    return {**status(), "approvals": waiting}
+
+
 def access_routes(access: Access, address: str) -> list[web.RouteDef]:
     """The routes of the control socket: who may act is decided there.
 
@@ -130,7 +140,10 @@ def access_routes(access: Access, address: str) -> list[web.RouteDef]:
         address: the URL of the page.
     """
 
-    async def issue(_: web.Request) -> web.Response:
+    async def issue(request: web.Request) -> web.Response:
+        if await is_from_own_child(request):
+            body = {"ok": False, "reason": "forbidden", "message": NOT_FROM_CHILDREN}
+            return _json(403, body)
         # in the fragment: browsers send it to nobody, and it is in no log
         return _json(
             200, {"ok": True, "url": f"{address}#ticket={access.issue_ticket()}", "address": address}

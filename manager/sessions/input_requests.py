@@ -16,6 +16,7 @@ import msgspec
 
 from manager.answers.exchange import Exchange
 from manager.answers.upstream_request import capabilities_of
+from manager.approvals.board import ApprovalBoard
 from manager.sessions.pending_requests import PendingRequest, PendingRequests
 from protocol import input_requests, jsonrpc
 from protocol.errors import Reason, Refusal
@@ -54,8 +55,14 @@ class InputRequests:
     """
 
     def __init__(
-        self, exchange: Exchange, pending_requests: PendingRequests, result: Members, timeout_s: float
+        self,
+        exchange: Exchange,
+        pending_requests: PendingRequests,
+        result: Members,
+        timeout_s: float,
+        approvals: ApprovalBoard | None = None,
     ) -> None:
+        self._approvals = approvals
         self.outcome: Members | Refusal = {}
         self._exchange = exchange
         self._pending_requests = pending_requests
@@ -107,7 +114,7 @@ class InputRequests:
         try:
             for request in self._sent.values():
                 yield request.message
-            self.outcome = await self._answers()
+            self.outcome = await self._first_answer()
         except asyncio.CancelledError:
             for message in self._cancel_unanswered():
                 yield message
@@ -121,6 +128,21 @@ class InputRequests:
         """Cancel the requests that the client has not answered; returns the notifications for it."""
         cancelled = [self._pending_requests.cancel(request) for request in self._sent.values()]
         return [message for message in cancelled if message is not None]
+
+    async def _first_answer(self) -> Members | Refusal:
+        """The client's answers. If a person answers elsewhere first, the request is repeated without them."""
+        if self._approvals is None or not request_state.is_not_started(self._state_text):
+            return await self._answers()
+        identity = request_state.approval_id(self._state_text)
+        elsewhere = self._approvals.watch(identity)
+        answers = asyncio.ensure_future(self._answers())
+        either: set[asyncio.Future[Any]] = {elsewhere, answers}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return answers.result() if answers.done() else self._state
+        finally:
+            answers.cancel()
+            self._approvals.unwatch(identity)
 
     async def _answers(self) -> Members | Refusal:
         keys = {request.answer: key for key, request in self._sent.items()}

@@ -18,6 +18,7 @@ import msgspec
 
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Relayed
+from manager.approvals.board import ApprovalBoard
 from manager.forwarding.answer import Answer
 from manager.forwarding.messages import Answered, messages_of, unusable
 from manager.routing.json import legacy_result
@@ -39,6 +40,7 @@ class RoundTrips:
         pending_requests: those of its session.
         limit: bytes of the largest event.
         timeout_s: seconds to wait for the client's input, for each round trip.
+        approvals: where a question whether a call may run can be answered as well.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class RoundTrips:
         pending_requests: PendingRequests,
         limit: int,
         timeout_s: float = INPUT_TIMEOUT_S,
+        approvals: ApprovalBoard | None = None,
     ) -> None:
+        self._approvals = approvals
         self._exchange = exchange
         self._pending_requests = pending_requests
         self._limit = limit
@@ -94,7 +98,9 @@ class RoundTrips:
         try:
             if rounds < MAX_ROUND_TRIPS:
                 began = time.monotonic()
-                requests = InputRequests(self._exchange, self._pending_requests, required, self._timeout_s)
+                requests = InputRequests(
+                    self._exchange, self._pending_requests, required, self._timeout_s, self._approvals
+                )
                 async with aclosing(requests.messages()) as messages:
                     async for message in messages:
                         yield message
@@ -143,9 +149,10 @@ def _is_lost(response: Answered | Refusal) -> bool:
 
 
 async def _give_up(relayed: Relayed, required: Members) -> None:
-    """Tell a workspace server that its suspended call will not be repeated. Waits at most `GIVE_UP_S`."""
+    """Tell a workspace server that a call that waits will not be repeated. Waits at most `GIVE_UP_S`."""
     state = required.get("requestState", msgspec.Raw(b'""'))
-    if request_state.is_suspended(jsonrpc.text_of(state) or ""):
+    text = jsonrpc.text_of(state) or ""
+    if request_state.is_suspended(text) or request_state.is_not_started(text):
         with suppress(TimeoutError):
             async with asyncio.timeout(GIVE_UP_S):
                 await relayed.give_up(state)

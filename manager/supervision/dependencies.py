@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from manager.approvals.board import ApprovalBoard
 from manager.installation import Installation
 from manager.settings import Settings
 from manager.state_file.store import Store
@@ -22,7 +23,7 @@ class Dependencies:
     """What supervisors need; the daemon makes one. Tests replace the clock (`now`, `sleep`) and `rng`.
 
     `folders` and `port` go into the launch instructions of workspace servers (`protocol/internal/launch.py`).
-    Without `fork_server` workspace servers are spawned.
+    Without `fork_server` workspace servers are spawned. `approvals` gets the calls that wait for a person.
     """
 
     settings: Settings
@@ -33,6 +34,7 @@ class Dependencies:
     port: int = 0
     fork_server: ForkServerSupervisor | None = None
     installation: Installation | None = None
+    approvals: ApprovalBoard = field(default_factory=ApprovalBoard)
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep

@@ -1,4 +1,4 @@
-"""Holds the request by which a workspace server knows that its manager lives."""
+"""Holds the request by which a workspace server knows that its manager lives, and hears what it reports."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from manager.approvals.board import ApprovalBoard
 from manager.supervision.instance import Instance
 from manager.upstream.failures import UpstreamFailure
-from protocol import names
+from protocol import names, sse
 
 RETRY_S: Final = 1.0
+MAX_EVENT: Final = 4 * 1024 * 1024
 
 
 async def hold_lifeline(
@@ -18,6 +20,7 @@ async def hold_lifeline(
     is_current: Callable[[], bool],
     on_leaving: Callable[[], object],
     sleep: Callable[[float], Awaitable[None]],
+    approvals: ApprovalBoard | None = None,
 ) -> None:
     """Keep one request open. When it breaks off, the server knows that this manager is gone.
 
@@ -25,16 +28,21 @@ async def hold_lifeline(
         is_current: whether the server is still the one that serves its workspace.
         on_leaving: called if the server ends the request in order, because it is stopping.
         sleep: waits before the next request if one broke off.
+        approvals: gets what the server reports of calls that wait for a person.
     """
+    board = approvals or ApprovalBoard()
     while is_current():
-        with contextlib.suppress(UpstreamFailure):
+        with contextlib.suppress(UpstreamFailure, sse.EventTooLarge):
             response = await instance.pool.request(
                 b"GET", names.LIFELINE_PATH.encode(), (instance.credentials(),), b""
             )
+            events = sse.Decoder(MAX_EVENT)
             try:
-                async for _ in response.chunks():
-                    pass
+                async for chunk in response.chunks():
+                    for event in events.feed(chunk):
+                        board.report(instance.id, instance.workspace, instance.folders[0], event.data)
                 on_leaving()
             finally:
                 response.abandon()
+                board.forget(instance.id)
         await sleep(RETRY_S)

@@ -215,6 +215,7 @@ class Supervisor:
             lambda: self.instance is instance,
             lambda: self._hand_over(instance),
             self._dependencies.sleep,
+            self._dependencies.approvals,
         )
         self._own(lifeline, "lifeline")
 

@@ -6,9 +6,12 @@ programs could read the secret.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+APPROVAL_WAIT: Final = "approval_wait_s"
+"""Setting: how many seconds a call waits for a person's approval if its client cannot be asked."""
 
 
 class Folders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

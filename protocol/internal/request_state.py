@@ -6,6 +6,8 @@ state. The seal covers the prefix, so that the server refuses a state with anoth
 
 from __future__ import annotations
 
+from base64 import b32encode
+from hashlib import sha256
 from typing import Final
 
 TAG: Final = "lmtb2"
@@ -37,6 +39,11 @@ def is_suspended(state: str) -> bool:
 def is_not_started(state: str) -> bool:
     """Whether the call has not started: it waits for the user's approval."""
     return _kind_of(state) == APPROVAL
+
+
+def approval_id(state: str) -> str:
+    """The id of the approval that a state belongs to: eight letters and digits that people can type."""
+    return b32encode(sha256(state.encode("utf-8", "surrogatepass")).digest()[:5]).decode().lower()
 
 
 def _kind_of(state: str) -> str | None:

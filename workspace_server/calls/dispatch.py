@@ -35,6 +35,7 @@ from workspace_server.calls.deadline import run_limited, step_for
 from workspace_server.calls.gates import approvals
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, InvalidAnswer
 from workspace_server.calls.gates.gate import Gate
+from workspace_server.calls.gates.pending_approvals import PendingApprovals
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.suspended_calls import SuspendedCalls
@@ -65,6 +66,7 @@ class Calls:
         gate: decides which calls may run: approvals and rate limits.
         suspended_calls: the calls that wait for input from their clients; by default a restart forgets them.
         tasks: the calls that go on as tasks; by default there are none.
+        pending_approvals: the calls that wait for a person, as the gate has them.
 
     Attributes:
         record: the calls that run, and the last ones.
@@ -76,8 +78,10 @@ class Calls:
         gate: Gate | None = None,
         suspended_calls: SuspendedCalls | None = None,
         tasks: Tasks | None = None,
+        pending_approvals: PendingApprovals | None = None,
     ) -> None:
         self.toolset = toolset
+        self.pending_approvals = pending_approvals or PendingApprovals()
         self.tasks = tasks or Tasks()
         self.suspended_calls = suspended_calls or SuspendedCalls(RequestStates("w"))
         self.record = CallRecord(time.monotonic)

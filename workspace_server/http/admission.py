@@ -23,6 +23,7 @@ ROUTES: Final[Mapping[str, str]] = {
     names.CALLS_PATH: "GET",
     names.REFRESH_PATH: "POST",
     names.STOP_CALL_PATH: "POST",
+    names.ANSWER_APPROVAL_PATH: "POST",
 }
 """The paths that are served, each with its method."""
 _BROWSERS_SEND: Final = (b"origin", b"referer", b"sec-fetch-site")

@@ -100,7 +100,7 @@ async def serve(  # noqa: PLR0917  everything that changes can come from
             accepted[FILTER] = task_changes.ids
         await stream.notify(names.ACKNOWLEDGED, {"notifications": accepted, "_meta": meta})
         while not life.stopping:
-            await _wait(changes.wake, stream, keep_alive_s)
+            await wait(changes.wake, stream, keep_alive_s)
             await _send(stream, changes, {_KINDS[one] for one in kinds}, task_changes, meta)
     finally:
         for end in unsubscribe:
@@ -168,18 +168,8 @@ async def _send(
         await asyncio.sleep(MIN_INTERVAL_S)
 
 
-async def hold(life: Lifetime, stream: Stream, keep_alive_s: float) -> None:
-    """Keep a stream without messages open until the server stops."""
-    wake = asyncio.Event()
-    end = life.on_stop(wake.set)
-    try:
-        while not life.stopping:
-            await _wait(wake, stream, keep_alive_s)
-    finally:
-        end()
-
-
-async def _wait(wake: asyncio.Event, stream: Stream, keep_alive_s: float) -> None:
+async def wait(wake: asyncio.Event, stream: Stream, keep_alive_s: float) -> None:
+    """Wait for an event; after a while without one, keep the stream alive."""
     try:
         async with asyncio.timeout(keep_alive_s):
             await wake.wait()

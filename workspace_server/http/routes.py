@@ -1,4 +1,4 @@
-"""Routes HTTP requests: `POST /mcp`, and health, lifeline, inspect, calls and refresh for the manager.
+"""Routes HTTP requests: `POST /mcp`, and health, lifeline and more for the manager.
 
 `/mcp` serves MCP 2026-07-28 only and keeps no state between requests. A `tools/call` is answered in the
 quickest way that it allows (`calls/ways.py`).
@@ -15,6 +15,7 @@ from protocol import headers, inbound, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection
 from protocol.internal.launch import LaunchInstructions
+from protocol.internal.request_state import approval_id
 from protocol.jsonrpc import Notification, Request, Response
 from protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import log
@@ -24,6 +25,7 @@ from workspace_server.http import listen
 from workspace_server.http.admission import knows_secret
 from workspace_server.http.connections import Connections
 from workspace_server.http.head_reader import ManagerHead
+from workspace_server.http.lifeline import hold_lifeline
 from workspace_server.http.repeated_calls import RepeatedCalls
 from workspace_server.http.request import HttpRequest, trim_fields
 from workspace_server.http.response_stream import Stream
@@ -52,7 +54,9 @@ class Server:
         self._calls = calls
         self._tasks = calls.tasks
         self._suspended_calls = calls.suspended_calls
+        self._pending_approvals = calls.pending_approvals
         self._life = life
+        life.on_stop(self._pending_approvals.close)
         self._keep_alive_s = keep_alive_s
         self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
         self._repeated = RepeatedCalls(self._methods)
@@ -63,6 +67,7 @@ class Server:
             names.REFRESH_PATH: self._refresh,
             names.CALLS_PATH: self._show_calls,
             names.STOP_CALL_PATH: self._stop_call,
+            names.ANSWER_APPROVAL_PATH: self._answer_approval,
         }
 
     def serve(self, http_request: HttpRequest) -> None:
@@ -125,7 +130,7 @@ class Server:
         with self._life.lifeline():
             await stream.keep_alive()
             self._toolset.touch()  # so that health knows the number of tools before a client lists them
-            await listen.hold(self._life, stream, self._keep_alive_s)
+            await hold_lifeline(self._life, stream, self._pending_approvals, self._keep_alive_s)
         stream.close()
 
     async def _inspect(self, http_request: HttpRequest) -> None:
@@ -144,6 +149,14 @@ class Server:
         stopped = number.isdecimal() and len(number) < 16 and self._calls.record.stop(int(number))
         _respond_json(http_request, {"ok": stopped})
 
+    async def _answer_approval(self, http_request: HttpRequest) -> None:
+        """Take a person's answer whether a call may run: `yes` or `no`; `end` ends its wait without one."""
+        identity, _, answer = http_request.head.query.get("answer", "").partition(".")
+        if answer == "end":
+            self._pending_approvals.withdraw(identity)
+        outcome = self._pending_approvals.answer(identity, approve=answer == "yes")
+        _respond_json(http_request, {"ok": outcome in {"approved", "denied"}, "outcome": outcome})
+
     async def _refresh(self, http_request: HttpRequest) -> None:
         """Refresh one source, or all of them."""
         _respond_json(
@@ -151,10 +164,11 @@ class Server:
         )
 
     async def _accept_message(self, message: Notification | Response, http_request: HttpRequest) -> None:
-        """Accept a notification. `notifications/cancelled` names a suspended call by its `requestState`."""
+        """Accept a notification. `notifications/cancelled` names a call that waits by its `requestState`."""
         if isinstance(message, Notification) and message.method == names.CANCELLED:
-            state = jsonrpc.members_of(message.params).get("requestState", b"")
-            await self._suspended_calls.cancel(jsonrpc.text_of(state) or "")
+            state = jsonrpc.text_of(jsonrpc.members_of(message.params).get("requestState", b"")) or ""
+            self._pending_approvals.withdraw(approval_id(state))
+            await self._suspended_calls.cancel(state)
         http_request.respond(202)
 
     async def _answer_awaited(self, request: McpRequest, stream: Stream) -> None:

@@ -13,6 +13,7 @@ from host.terminal.tones import Tone, tone_of
 from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
 from manager import __version__
 from manager.cli.output.project_trust import ProjectTrust
+from manager.status_reading.attention import approval_text
 from manager.status_reading.own_servers import running_twice
 from manager.status_reading.responses import TRUST_PENDING, objects
 from manager.status_reading.source_problems import source_problems
@@ -80,7 +81,8 @@ def workspace_table(rows: list[dict[str, Any]], *, indent: int = 0) -> Table:
 def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> list[str]:
     """The problems, one text each; of `project` what its files say now, not what its server reported."""
     degraded = status.get("degraded")
-    found = [_reason(one) for one in degraded] if isinstance(degraded, list) else []
+    found = [f"{approval_text(one)}: lmtb approvals" for one in objects(status, "approvals")]
+    found += [_reason(one) for one in degraded] if isinstance(degraded, list) else []
     for row in merged_workspaces(status):
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from manager.cli.top.sample import Sample, Usage
+from manager.status_reading.attention import attention
 from manager.status_reading.responses import objects
 from manager.status_reading.workspaces import is_gone, merged_workspaces
 
@@ -21,7 +22,7 @@ Frame = Mapping[str, Any]
 
 
 def frame(now: Sample, before: Sample | None) -> Frame:
-    """What is shown, as a JSON object: `manager`, `servers`, `calls`; rates since the sample before."""
+    """What is shown, as a JSON object: manager, servers, calls, what needs the user; rates since `before`."""
     if before is not None and before.status.get("pid") != now.status.get("pid"):
         before = None  # another manager counts anew
     seconds = 0.0 if before is None else now.at - before.at
@@ -39,6 +40,7 @@ def frame(now: Sample, before: Sample | None) -> Frame:
         "manager": _manager(now.status, past, seconds),
         "servers": servers,
         "calls": list(_calls(now)),
+        "needsYou": [one._asdict() for one in attention(now.status)],
     }
 
 

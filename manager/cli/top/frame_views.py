@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from host.terminal.quantities import duration, size
@@ -46,7 +46,7 @@ def views(frame: Frame, height: int = _UNLIMITED) -> list[View]:
     servers = sorted(frame["servers"], key=_is_idle) if _must_choose(frame, free) else frame["servers"]
     shown = servers[: max(free // 2, free - len(frame["calls"]))]
     calls = frame["calls"][: free - len(shown)]
-    found: list[View] = [_headline(frame["manager"]), _facts(frame["manager"]), ""]
+    found: list[View] = [_headline(frame["manager"]), _facts(frame["manager"], frame["needsYou"]), ""]
     found.append(Table(_CALLS, [_call(one) for one in calls]) if calls else "no calls yet")
     found += ["", Table(_SERVERS, [_server(one) for one in shown]) if shown else "no servers yet"]
     hidden = len(servers) - len(shown)
@@ -70,7 +70,7 @@ def _headline(manager: Mapping[str, Any]) -> Note:
     )
 
 
-def _facts(manager: Mapping[str, Any]) -> FactList:
+def _facts(manager: Mapping[str, Any], waiting: Sequence[Mapping[str, Any]]) -> FactList:
     rate, cpu = manager["callsPerSec"], manager["cpuPercent"]
     used = [size(manager["rssBytes"]), None if cpu is None else f"{cpu:.1f} % of a processor"]
     calls = [
@@ -82,7 +82,22 @@ def _facts(manager: Mapping[str, Any]) -> FactList:
         f"{_shown(manager['sessions'])} sessions, {_shown(manager['streams'])} streams"
     )
     used_text = ", ".join(one for one in used if one) or "-"
-    return FactList([Fact("calls", ", ".join(calls)), Fact("manager", used_text), Fact("clients", clients)])
+    return FactList(
+        [
+            *_needs(waiting),
+            Fact("calls", ", ".join(calls)),
+            Fact("manager", used_text),
+            Fact("clients", clients),
+        ]
+    )
+
+
+def _needs(waiting: Sequence[Mapping[str, Any]]) -> list[Fact]:
+    """The first thing that waits for a person, and how many more do."""
+    if not waiting:
+        return []
+    more = f", and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+    return [Fact("needs you", f"{waiting[0]['text']}: {waiting[0]['next_step']}{more}", Tone.WARN)]
 
 
 def _shown(number: object) -> object:

@@ -14,6 +14,7 @@ from host.command_line import Failure, json_option, print_json, print_line
 from host.terminal.show import show
 from host.terminal.views import View
 from manager.cli.output.manager_access import explained, user_paths
+from manager.cli.top.bell import Bell
 from manager.cli.top.frame import Frame, frame
 from manager.cli.top.frame_views import WAITING, views
 from manager.cli.top.sample import Sample, Sampler
@@ -35,14 +36,18 @@ _ONCE_S: Final = 0.5
     show_default=True,
     help="Seconds between frames.",
 )
+@click.option("--bell/--no-bell", default=True, help="Ring when something begins to wait for you.")
 @json_option
-def top(once: bool, interval: float, as_json: bool) -> None:
+def top(once: bool, interval: float, bell: bool, as_json: bool) -> None:
     """Watch the calls that run and that ended last, the servers, and what they use.
 
     q or Ctrl-C quits. Without a terminal, one frame is printed. With --json, each frame is an object on one
     line. Calls that are answered at once, such as those of the calculator, are counted but not listed.
     """
-    frames = _Frames(Sampler(Control(user_paths().control_socket, _ANSWER_S), usage_of))
+    rings = bell and sys.stdout.isatty()
+    frames = _Frames(
+        Sampler(Control(user_paths().control_socket, _ANSWER_S), usage_of), Bell(_write) if rings else None
+    )
     if once or not (as_json or sys.stdout.isatty()):
         with explained():
             frames.next()
@@ -63,9 +68,10 @@ def top(once: bool, interval: float, as_json: bool) -> None:
 class _Frames:
     """One frame after the other; each has its rates from the one before."""
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self, sampler: Sampler, bell: Bell | None = None) -> None:
         self._sampler = sampler
         self._before: Sample | None = None
+        self._bell = bell
 
     def next(self) -> Frame:
         """The frame of now. Raises as `Sampler.take`."""
@@ -84,7 +90,14 @@ class _Frames:
             made = self.next()
         except (NoManager, ManagerFault, ControlRefusal):
             return lambda _: WAITING
+        if self._bell is not None:
+            self._bell.note(made["needsYou"])
         return lambda height: views(made, height)
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def _print_line(take: Callable[[], Frame]) -> None:

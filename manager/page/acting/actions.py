@@ -7,7 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from manager.admin.approvals import answer
 from manager.admin.services import Services
+from manager.approvals.board import ApprovalBoard
 from manager.folder import CwdProblem
 from manager.page.acting.command import CHANGES, ServerCommand
 from manager.replacement import Unusable
@@ -27,6 +29,7 @@ class Means(NamedTuple):
 
     services: Services
     command: ServerCommand
+    approvals: ApprovalBoard
 
 
 async def act(means: Means, name: str, members: Mapping[str, Any]) -> ActionResult:
@@ -106,6 +109,24 @@ async def _stop_call(means: Means, members: Mapping[str, str]) -> ActionResult:
     return ActionResult(stopped, f"{tool} was stopped." if stopped else f"{tool} has ended already.")
 
 
+async def _answer_approval(means: Means, members: Mapping[str, str]) -> ActionResult:
+    identity, given = members.get("id"), members.get("answer")
+    if identity is None or given not in {"once", "always", "deny"}:
+        return ActionResult(False, "The request names no call or no answer: reload the page.")
+    said = await answer(
+        means.approvals, means.services, identity, approve=given != "deny", where="on the page"
+    )
+    if not said.ok or said.call is None or given != "always":
+        return ActionResult(said.ok, said.text)
+    tool = said.call.call.tool
+    written = await means.command.change_tool(said.call.root, tool, "allow")
+    if isinstance(written, str):
+        return ActionResult(
+            False, f"{said.text} But it will ask again, its policy was not changed: {written}"
+        )
+    return ActionResult(True, f"{said.text} {tool} {_EFFECTS['allow']} from now on, in every project.")
+
+
 async def _restart_manager(means: Means, members: Mapping[str, str]) -> ActionResult:
     version = await means.services.restart("asked on the page", keep_servers=True)
     if isinstance(version, Unusable):
@@ -119,5 +140,6 @@ _ACTIONS: Final[Mapping[str, _Action]] = {
     "stop-call": _stop_call,
     "start-server": _start_server,
     "set-tool": _set_tool,
+    "answer-approval": _answer_approval,
     "restart-manager": _restart_manager,
 }

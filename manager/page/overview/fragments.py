@@ -49,11 +49,12 @@ def _needs(found: Sequence[Need]) -> str:
 
 
 def _need(need: Need) -> str:
+    actions = (*([need.action] if need.action else []), *need.more_actions)
     project = f"<strong>{text(need.project)}</strong> " if need.project else ""
     return (
         f'<li class="{need.tone.value}"><p><span aria-hidden="true">{MARKS[need.tone]}</span> '
         f"{project}{text(need.text)}</p>{lines(need.words)}<p>{copyable(need.next_step)} "
-        f"{button(need.action) if need.action else ''}</p></li>"
+        f"{' '.join(map(button, actions))}</p></li>"
     )
 
 

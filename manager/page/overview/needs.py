@@ -15,6 +15,12 @@ from manager.status_reading.workspaces import merged_workspaces
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _REPLACED: Final = frozenset({"changed", "other_version"})
+_ANSWERS: Final = (
+    ("Approve once", "once"),
+    ("Always allow this tool, in every project", "always"),
+    ("Deny", "deny"),
+)
+"""Labels of buttons, and what they answer."""
 _URGENCY: Final = (Tone.BAD, Tone.WARN, Tone.BUSY, Tone.GOOD, Tone.OFF)
 
 
@@ -28,13 +34,27 @@ class Need:
     project: str | None = None
     words: tuple[str, ...] = ()
     action: Action | None = None
+    more_actions: tuple[Action, ...] = ()
 
 
 def needs(status: Mapping[str, Any]) -> list[Need]:
-    """What needs a person, the most urgent first."""
+    """What needs a person: calls that wait for approval first, then the most urgent."""
     found = [*_of_manager(status), *_of_workspaces(status)]
     found += [Need(Tone.WARN, text, "lmtb adopt") for text in running_twice(status)]
-    return sorted(found, key=lambda need: _URGENCY.index(need.tone))
+    return [*_approvals(status), *sorted(found, key=lambda need: _URGENCY.index(need.tone))]
+
+
+def _approvals(status: Mapping[str, Any]) -> Iterator[Need]:
+    for call in objects(status, "approvals"):
+        identity, tool = str(call.get("id")), str(call.get("tool"))
+        once, always, deny = (
+            Action("answer-approval", label, (("id", identity), ("answer", answer)), f"{tool}, {identity}")
+            for label, answer in _ANSWERS
+        )
+        words = tuple(str(call.get("question") or "").split("\n"))
+        text = f"{tool} waits for your approval, called by {call.get('client') or 'an unnamed client'}."
+        project = str(call.get("workspace"))
+        yield Need(Tone.WARN, text, "lmtb approvals", project, words, once, (always, deny))
 
 
 def _of_manager(status: Mapping[str, Any]) -> Iterator[Need]:

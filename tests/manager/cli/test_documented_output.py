@@ -24,6 +24,9 @@ PAGE: Final = (Path(manager.__file__).parents[1] / "docs" / "cli.md").read_text(
 NOT_RUN: Final = {
     "lmtb service install": "needs systemd; its own tests have a false one",
     "lmtb service uninstall": "needs systemd; its own tests have a false one",
+    "lmtb approvals": "no call waits; tests/manager/cli/test_approvals.py has some",
+    "lmtb approvals approve": "the same",
+    "lmtb approvals deny": "the same",
     "lmtb agent serve": "serves until it is stopped; tests/agent/test_agent_scripts.py runs it",
 }
 SPECIAL: Final = {

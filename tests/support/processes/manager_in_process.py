@@ -19,8 +19,9 @@ QUICK: dict[str, Any] = {
     "announce_hold_s": 0.05,
     "grace_s": 5.0,
     "fork_servers": False,
+    "approval_wait_s": 0.0,
 }
-"""Settings that keep tests short; a template takes half a second. Each can be overridden."""
+"""Settings that keep tests short; a template takes half a second, and nobody approves. Each can be overridden."""
 
 
 @dataclass

@@ -1,14 +1,16 @@
 """Asks a person before a tool runs, unless the user's settings already decide.
 
 The question is an `input_required` result. The client repeats the call with the answer and a state that
-proves which call the question was about; only used states are stored in between. Questions that a running
-tool asks are handled in `calls/suspended_calls.py`.
+proves which call the question was about; only used states are stored in between. Meanwhile the question can
+be answered elsewhere (`pending_approvals.py`). The call of a client that cannot be asked waits for that.
+Questions that a running tool asks are handled in `calls/suspended_calls.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,15 +19,18 @@ import msgspec
 
 from protocol import input_requests, jsonrpc, names
 from protocol.errors import Reason, Refusal
-from workspace_server.call_context import CallContext
+from protocol.internal.request_state import approval_id
+from workspace_server.call_context import CallContext, refuse_request
+from workspace_server.calls.gates.pending_approvals import PendingApproval, PendingApprovals
+from workspace_server.calls.gates.question import approval_message
 from workspace_server.calls.request_state import APPROVAL, RequestStates, StateBinding
 from workspace_server.calls.suspended_calls import state_of, without_answers
 from workspace_server.config.model import Approval
-from workspace_server.results import clean_text
-from workspace_server.tool import Tool
+from workspace_server.tool import RpcError, Tool
 
 ANSWER: Final = "approval"
-MAX_SHOWN: Final = 8000
+_ALLOW: Final = "ask the user to run: lmtb tools allow {}"
+_WHERE: Final = "with `lmtb approvals` in a terminal, or on the page that `lmtb ui` opens"
 _FORM_ELICITATION: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
 _SCHEMA: Final = {
     "type": "object",
@@ -98,6 +103,22 @@ class _Call:
     def binding(self) -> StateBinding:
         return binding(self.name, self.tool, self.arguments, self.context)
 
+    @property
+    def question(self) -> str:
+        return approval_message(self.name, self.tool, self.arguments)
+
+    def pending(self, identity: str, seconds: float, *, waits: bool) -> PendingApproval:
+        return PendingApproval(
+            identity,
+            self.name,
+            self.context.client,
+            self.question,
+            self.context.caller,
+            self.now,
+            self.now + seconds,
+            waits,
+        )
+
 
 def binding(name: str, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> StateBinding:
     """The binding of a state to this call; `name` is the tool's offered name."""
@@ -109,10 +130,16 @@ class Approvals:
 
     Args:
         states: seals and opens `requestState` values.
+        pending: the questions that can be answered elsewhere.
+        wait_s: how many seconds a call waits for that if its client cannot be asked; 0 refuses it.
     """
 
-    def __init__(self, states: RequestStates) -> None:
+    def __init__(
+        self, states: RequestStates, pending: PendingApprovals | None = None, wait_s: float = 0.0
+    ) -> None:
         self._states = states
+        self._pending = pending or PendingApprovals()
+        self._wait_s = wait_s
 
     def resumes(self, context: CallContext) -> bool:
         """Whether a request claims to resume an admitted call. `SuspendedCalls` verifies the state."""
@@ -157,74 +184,92 @@ class Approvals:
 
     async def _ask(self, call: _Call) -> Decision:
         if not input_requests.declares(call.context.capabilities, _FORM_ELICITATION):
-            text = f"{call.name} needs a person's approval, and this client cannot ask for it"
-            step = f"ask the user to run: lmtb tools allow {call.name}"
-            return Refusal(Reason.APPROVAL_REQUIRED, text, step, delivered="no")
+            return await self._wait(call)
+        params = {"mode": "form", "message": call.question, "requestedSchema": _SCHEMA}
+        if call.context.ask is not refuse_request:
+            return await _ask_for_script(call, params)
         sealed = await asyncio.to_thread(self._states.seal, APPROVAL, call.binding, call.now)
-        message = approval_message(call.name, call.tool, call.arguments)
-        params = {"mode": "form", "message": message, "requestedSchema": _SCHEMA}
+        # where there is no room for it, the client can still be asked
+        self._pending.add(call.pending(approval_id(sealed), self._states.ttl_s, waits=False))
         requests = {ANSWER: {"method": names.ELICIT, "params": params}}
         return ApprovalRequest(
             {"resultType": "input_required", "inputRequests": requests, "requestState": sealed}
         )
 
+    async def _wait(self, call: _Call) -> Decision:
+        """Wait for an answer from elsewhere. Cancelled when the caller leaves."""
+        name = call.name
+        if not self._wait_s:
+            text = f"{name} needs a person's approval, and this client cannot ask for it"
+            return Refusal(Reason.APPROVAL_REQUIRED, text, _ALLOW.format(name), delivered="no")
+        pending = call.pending(approval_id(os.urandom(16).hex()), self._wait_s, waits=True)
+        if not self._pending.add(pending):
+            return Refusal(
+                Reason.OVERLOADED, f"{name} cannot wait for approval: too many calls do", delivered="no"
+            )
+        try:
+            await call.context.progress(0, message=f"{name} waits for a person's approval: {_WHERE}")
+            await asyncio.wait({pending.answer}, timeout=self._wait_s)
+            return self._decided_elsewhere(call, pending.approved)
+        finally:
+            self._pending.withdraw(pending.id)
+
+    def _decided_elsewhere(self, call: _Call, approved: bool | None) -> Decision:
+        if approved is not None:
+            return Admitted(without_answers(call.context)) if approved else _denied(call)
+        text = f"nobody approved {call.name} while it waited, {self._wait_s:g} s at most; it did not run"
+        step = (
+            f"tell the user what you want to do, and call again: they can answer {_WHERE}, or run: lmtb tools"
+        )
+        return Refusal(Reason.APPROVAL_REQUIRED, text, f"{step} allow {call.name}", delivered="no")
+
     async def _answered(self, call: _Call, decided: Approval, state: str) -> Decision:
         opened = await asyncio.to_thread(self._states.open, state, call.binding, call.now)
         if opened is None:
             return InvalidAnswer("requestState is not of this call, or has expired; call again without it")
-        answer = _answer_of(call.context)
-        if answer is None:
-            return Admitted(without_answers(call.context)) if decided == "allow" else await self._ask(call)
+        identity, answer = approval_id(state), _answer_of(call.context)
+        elsewhere = self._pending.answer_of(identity)
+        if elsewhere is None:
+            self._pending.withdraw(identity)  # from now on, no answer from elsewhere is taken
+            if answer is None:
+                return (
+                    Admitted(without_answers(call.context)) if decided == "allow" else await self._ask(call)
+                )
         if not await asyncio.to_thread(self._states.spend, opened, call.now):
             return InvalidAnswer("requestState was used before; call again without it")
-        if not _is_yes(answer):
-            return Refusal(Reason.APPROVAL_DENIED, f"User denied execution of {call.name}", delivered="no")
-        return Admitted(without_answers(call.context))
+        self._pending.withdraw(identity)
+        return Admitted(without_answers(call.context)) if _allows(elsewhere, answer) else _denied(call)
 
 
-def approval_message(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """The question: the tool and all its arguments, with invisible characters escaped."""
-    hidden = _hidden_members(tool)
-    lines = [f"Run {name}?"]
-    for key, value in arguments.items():
-        lines.append(f"{_one_line(key)}: {'[hidden]' if key in hidden else _shown(value)}")
-    text = "\n".join(lines)
-    if len(text) <= MAX_SHOWN:
-        return text
-    return f"{text[:MAX_SHOWN]}\n… {len(text) - MAX_SHOWN} more characters are NOT shown; decline if in doubt"
+def _allows(elsewhere: bool | None, answer: Any) -> bool:
+    """Whether the call may run. A person's no counts, also after a yes elsewhere: nothing has run yet."""
+    if elsewhere is None:
+        return _is_yes(answer)
+    return elsewhere and (answer is None or _is_closed(answer) or _is_yes(answer))
 
 
-def _one_line(text: str) -> str:
-    """A name on one line: a line break inside could look like another argument."""
-    return json.dumps(text) if "\n" in text or "\t" in text else _visible(text)
+async def _ask_for_script(call: _Call, params: Mapping[str, Any]) -> Decision:
+    """Ask the client that called the script which makes this call; the script waits."""
+    answer = await call.context.ask(names.ELICIT, jsonrpc.raw(params))
+    if isinstance(answer, RpcError):
+        text = f"{call.name} needs a person's approval, and nobody could be asked: {answer.message}"
+        return Refusal(Reason.APPROVAL_REQUIRED, text, _ALLOW.format(call.name), delivered="no")
+    return Admitted(call.context) if _is_yes(msgspec.json.decode(answer)) else _denied(call)
 
 
-def _shown(value: Any) -> str:
-    if not isinstance(value, str):
-        return _visible(msgspec.json.encode(value).decode())
-    text = _visible(value)
-    return "\n" + "\n".join(f"    {line}" for line in text.split("\n")) if "\n" in text else text
-
-
-def _visible(text: str) -> str:
-    """The text, as escapes if it contains characters that hide or reorder others."""
-    return text if clean_text(text) == text else json.dumps(text)
-
-
-def _hidden_members(tool: Tool) -> set[str]:
-    properties = tool.input_schema.get("properties")
-    return {
-        name
-        for name, schema in (properties.items() if isinstance(properties, Mapping) else ())
-        if isinstance(schema, Mapping)
-        and (schema.get("writeOnly") is True or schema.get("format") == "password")
-    }
+def _denied(call: _Call) -> Refusal:
+    return Refusal(Reason.APPROVAL_DENIED, f"User denied execution of {call.name}", delivered="no")
 
 
 def _answer_of(context: CallContext) -> Any:
     raw = context.params.get("inputResponses")
     answers = {} if raw is None else jsonrpc.members_of(raw)
     return msgspec.json.decode(answers[ANSWER]) if ANSWER in answers else None
+
+
+def _is_closed(answer: Any) -> bool:
+    """Whether the person closed the form without a choice."""
+    return isinstance(answer, Mapping) and answer.get("action") == "cancel"
 
 
 def _is_yes(answer: Any) -> bool:

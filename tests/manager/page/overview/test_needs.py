@@ -94,3 +94,21 @@ def test_faults_come_before_things_that_can_wait() -> None:
     failed = {"id": "stdio:git", "kind": "stdio", "state": "failed", "error": "exit code 1"}
     found = needs(with_server(issues=[issue], sources=[failed]))
     assert [one.tone for one in found] == [Tone.BAD, Tone.WARN]
+
+
+def test_a_call_that_waits_for_approval_comes_first_with_its_arguments_and_three_buttons() -> None:
+    call = {
+        "id": "abcd1234", "tool": "run", "client": "codex", "workspace": "app-1",
+        "question": "Run run?\npath: a",
+    }  # fmt: skip
+    first, *_ = needs({**with_server(), "degraded": ["the disk is full"], "approvals": [call]})
+    assert first.text == "run waits for your approval, called by codex."
+    assert (first.project, first.words, first.next_step) == (
+        "app-1",
+        ("Run run?", "path: a"),
+        "lmtb approvals",
+    )
+    assert first.action is not None
+    buttons = [first.action, *first.more_actions]
+    assert [dict(one.members)["answer"] for one in buttons] == ["once", "always", "deny"]
+    assert {dict(one.members)["id"] for one in buttons} == {"abcd1234"}

@@ -15,17 +15,18 @@ from mcp_types import InputRequiredResult
 
 from protocol import jsonrpc
 from protocol.errors import Refusal
+from protocol.internal.request_state import approval_id
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import (
-    MAX_SHOWN,
     Admitted,
     ApprovalRequest,
     Approvals,
     Decision,
     InvalidAnswer,
-    approval_message,
     policy,
 )
+from workspace_server.calls.gates.pending_approvals import PendingApprovals
+from workspace_server.calls.gates.question import MAX_SHOWN, approval_message
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval
 from workspace_server.tool import Tool
@@ -311,3 +312,86 @@ async def test_a_decision_for_good_between_question_and_answer_counts(approvals:
     assert "requestState" not in waiting.context.params
     no = await decide(approvals, context_of(state=state, answer={"action": "decline"}), decided="allow")
     assert isinstance(no, Refusal)
+
+
+# answers from elsewhere -------------------------------------------------------------------------------------
+
+
+async def waiting_call(pending: PendingApprovals) -> str:
+    while not pending.as_json():
+        await asyncio.sleep(0)
+    return str(pending.as_json()[0]["id"])
+
+
+async def test_a_call_that_waits_tells_its_client_where_the_person_answers(tmp_path: Path) -> None:
+    sent: list[Mapping[str, Any]] = []
+
+    async def notify(method: str, params: Mapping[str, Any]) -> None:
+        sent.append(params)
+
+    pending = PendingApprovals()
+    approvals = Approvals(RequestStates("w", tmp_path), pending, 30.0)
+    context = context_of(capabilities={}, notify=notify)
+    context.params["_meta"] = jsonrpc.raw({"progressToken": 1})  # type: ignore[index]
+    deciding = asyncio.create_task(decide(approvals, context))
+    assert pending.answer(await waiting_call(pending), approve=True) == "approved"
+    assert isinstance(await deciding, Admitted)
+    assert "lmtb approvals" in sent[0]["message"]
+
+
+async def test_a_call_that_nobody_answers_is_refused_with_the_next_step(tmp_path: Path) -> None:
+    approvals = Approvals(RequestStates("w", tmp_path), PendingApprovals(), 0.01)
+    decision = await decide(approvals, context_of(capabilities={}))
+    assert isinstance(decision, Refusal)
+    assert (decision.reason.code, decision.delivered) == (47120, "no")
+    assert "nobody approved run while it waited" in decision.message
+    assert "lmtb approvals" in decision.text
+
+
+async def test_a_call_that_ends_while_it_waits_leaves_nothing_behind(tmp_path: Path) -> None:
+    pending = PendingApprovals()
+    approvals = Approvals(RequestStates("w", tmp_path), pending, 30.0)
+    deciding = asyncio.create_task(decide(approvals, context_of(capabilities={})))
+    identity = await waiting_call(pending)
+    deciding.cancel()
+    await asyncio.gather(deciding, return_exceptions=True)
+    assert pending.answer(identity, approve=True) == "gone"
+
+
+async def test_an_answer_elsewhere_after_that_of_the_client_is_too_late(tmp_path: Path) -> None:
+    pending = PendingApprovals()
+    approvals = Approvals(RequestStates("w", tmp_path), pending)
+    state = await asked(approvals)
+    deciding = asyncio.create_task(decide(approvals, context_of(state=state, answer=YES)))
+    while pending.as_json():
+        await asyncio.sleep(0)
+    assert pending.answer(approval_id(state), approve=False) == "gone"
+    assert isinstance(await deciding, Admitted)
+
+
+async def test_a_denial_elsewhere_holds_for_every_copy_of_the_answer(tmp_path: Path) -> None:
+    pending = PendingApprovals()
+    approvals = Approvals(RequestStates("w", tmp_path), pending)
+    state = await asked(approvals)
+    assert pending.answer(approval_id(state), approve=False) == "denied"
+    decisions = await asyncio.gather(
+        *(decide(approvals, context_of(state=state, answer=YES)) for _ in range(10))
+    )
+    assert not [one for one in decisions if isinstance(one, Admitted)]
+
+
+@pytest.mark.parametrize(("action", "runs"), [("accept", True), ("decline", False)])
+async def test_a_script_waits_while_its_caller_is_asked(tmp_path: Path, action: str, runs: bool) -> None:
+    """What the script's client is not asked about could never be answered: the script cannot repeat a call."""
+    questions: list[str] = []
+
+    async def ask(method: str, params: msgspec.Raw) -> msgspec.Raw:
+        questions.append(method)
+        return jsonrpc.raw({"action": action, "content": {"approve": True}})
+
+    pending = PendingApprovals()
+    approvals = Approvals(RequestStates("w", tmp_path), pending, 30.0)
+    decision = await decide(approvals, context_of(ask=ask))
+    assert isinstance(decision, Admitted) is runs
+    assert questions == ["elicitation/create"]
+    assert pending.changes == 0

@@ -1,0 +1,63 @@
+"""Takes the answers of a person to calls that wait for approval, from the page and from `lmtb approvals`."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from manager.admin.services import Services
+from manager.approvals.board import UNKNOWN_END, ApprovalBoard, WaitingCall
+from protocol.errors import Refusal
+
+_LATE: Final = frozenset({"gone", "late"})
+
+
+class AnswerResult(NamedTuple):
+    """What became of an answer: whether it counts, a word for programs, and a sentence for the person."""
+
+    ok: bool
+    outcome: str
+    text: str
+    call: WaitingCall | None = None
+
+
+async def answer(
+    board: ApprovalBoard, services: Services, identity: str, *, approve: bool, where: str
+) -> AnswerResult:
+    """Answer a call that waits; the first answer counts.
+
+    Args:
+        where: where the person answered, such as "on the page".
+    """
+    found = board.find(identity)
+    if found is None:
+        return AnswerResult(False, "gone", f"Nothing was changed: {_how_ended(board, identity)}.")
+    subject = f"{identity}.{'yes' if approve else 'no'}"
+    said = await services.ask_server(found.root, "answer_approval", subject)
+    if isinstance(said, Refusal):
+        return AnswerResult(False, "gone", f"Nothing was changed: {said.message}.")
+    outcome = str(msgspec.json.decode(said).get("outcome"))
+    if outcome in _LATE or outcome not in {"approved", "denied"}:
+        return AnswerResult(False, "gone", f"Nothing was changed: {_how_ended(board, identity)}.")
+    board.note_answer(identity, f"{outcome} {where}")
+    return AnswerResult(True, outcome, _effect(found, approve=approve), found)
+
+
+async def end_waiting(board: ApprovalBoard, services: Services) -> None:
+    """End the waits of all calls without an answer, because the manager stops: none of them runs."""
+    for one in board.waiting():
+        await services.ask_server(one.root, "answer_approval", f"{one.call.id}.end")
+
+
+def _effect(found: WaitingCall, *, approve: bool) -> str:
+    tool = found.call.tool
+    if not approve:
+        return f"{tool} was denied."
+    if found.call.waits:
+        return f"{tool} was approved, once."
+    return f"{tool} was approved, once; it runs when its client sends the call again."
+
+
+def _how_ended(board: ApprovalBoard, identity: str) -> str:
+    return board.how_ended(identity) or UNKNOWN_END

@@ -1,0 +1,185 @@
+"""Knows which calls of all workspaces wait for a person, as their servers report them on the lifelines.
+
+The server of a workspace decides which answer came first. Here the calls are shown, and sessions are told of
+an answer from elsewhere. Nothing survives the manager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc, names
+
+MOST_ENDED: Final = 128
+"""Calls that no longer wait and of which is still known how that came."""
+MAX_NAME: Final = 200
+"""Longest name of a tool or client that is shown, in characters."""
+UNKNOWN_END: Final = "it no longer waits: its client answered, or its call ended"
+
+
+class ReportedApproval(msgspec.Struct, frozen=True):
+    """A call as its server reports it; times are in seconds since 1970.
+
+    Attributes:
+        question: the tool and its arguments.
+        waits: whether the call waits in its server; else its client was asked, and repeats it.
+        approved: the answer from elsewhere, which a call that does not wait has not taken yet.
+    """
+
+    id: str
+    tool: str
+    client: str
+    question: str
+    since: float
+    until: float
+    waits: bool
+    approved: bool | None = None
+
+
+class WaitingCall(msgspec.Struct, frozen=True):
+    """A call that waits for an answer, and its project."""
+
+    workspace: str
+    root: str
+    call: ReportedApproval
+
+    def as_json(self, *, with_question: bool) -> dict[str, Any]:
+        """What is shown. The question contains arguments."""
+        shown = {
+            "id": self.call.id,
+            "tool": self.call.tool,
+            "client": self.call.client or None,
+            "workspace": self.workspace,
+            "root": self.root,
+            "since": int(self.call.since * 1000),
+            "until": int(self.call.until * 1000),
+            "waits": self.call.waits,
+        }
+        return {**shown, "question": self.call.question} if with_question else shown
+
+
+_reports: Final = msgspec.json.Decoder(dict[str, list[ReportedApproval]])
+
+
+class ApprovalBoard:
+    """The calls that wait for a person.
+
+    Args:
+        redact: hides secrets in a question.
+    """
+
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        self._redact = redact
+        self._reported: dict[str, dict[str, WaitingCall]] = {}
+        self._watched: dict[str, asyncio.Future[None]] = {}
+        self._answered_by: dict[str, str] = {}
+        self._ended: deque[tuple[str, str]] = deque(maxlen=MOST_ENDED)
+
+    # -- reports of servers -----------------------------------------------------------------------------
+
+    def report(self, instance: str, workspace: str, root: str, message: bytes) -> None:
+        """Take a notification of a server. It names all of its calls; others end. Unknown ones are ignored.
+
+        Args:
+            instance: the run of the server.
+        """
+        members = jsonrpc.members_of(message)
+        if jsonrpc.text_of(members.get("method", b"")) != names.APPROVALS:
+            return
+        try:
+            reported = _reports.decode(members.get("params", b"{}")).get("approvals", [])
+        except (msgspec.DecodeError, RecursionError):
+            return
+        before = self._reported.get(instance, {})
+        now = {one.id: before.get(one.id) or self._shown(workspace, root, one) for one in reported}
+        for one in reported:
+            if one.approved is not None:
+                self._tell(one.id)
+                if now[one.id].call.approved is None:
+                    now[one.id] = self._shown(workspace, root, one)
+        self._replace(instance, now)
+
+    def forget(self, instance: str) -> None:
+        """Remove the calls of a server that is gone."""
+        self._replace(instance, {})
+
+    def _replace(self, instance: str, now: Mapping[str, WaitingCall]) -> None:
+        before = self._open(self._reported.pop(instance, {}))
+        if now:
+            self._reported[instance] = dict(now)
+        for identity in before.keys() - self._open(now).keys():
+            self._ended.append((identity, self._answered_by.pop(identity, UNKNOWN_END)))
+
+    def _shown(self, workspace: str, root: str, one: ReportedApproval) -> WaitingCall:
+        hidden = msgspec.structs.replace(
+            one,
+            tool=one.tool[:MAX_NAME],
+            client=one.client[:MAX_NAME],
+            question=self._redact(one.question),
+        )
+        return WaitingCall(workspace, root, hidden)
+
+    @staticmethod
+    def _open(calls: Mapping[str, WaitingCall]) -> dict[str, WaitingCall]:
+        return {identity: one for identity, one in calls.items() if one.call.approved is None}
+
+    # -- people -------------------------------------------------------------------------------------------
+
+    def waiting(self) -> list[WaitingCall]:
+        """The calls that can be answered, the oldest first."""
+        found = [one for calls in self._reported.values() for one in self._open(calls).values()]
+        return sorted(found, key=lambda one: one.call.since)
+
+    def as_json(self, wall: float) -> list[dict[str, Any]]:
+        """The same for the status: without arguments, with ages at `wall`, in seconds since 1970."""
+        return [
+            {**one.as_json(with_question=False), "ageSec": max(0, int(wall - one.call.since))}
+            for one in self.waiting()
+        ]
+
+    def find(self, identity: str) -> WaitingCall | None:
+        """The call with this id, if it can be answered."""
+        return next((one for one in self.waiting() if one.call.id == identity), None)
+
+    def how_ended(self, identity: str) -> str | None:
+        """How it came that a call no longer waits; None if it is unknown."""
+        return next((how for one, how in reversed(self._ended) if one == identity), None)
+
+    def ended(self) -> list[dict[str, str]]:
+        """The last calls that no longer wait, and how that came."""
+        return [{"id": identity, "how": how} for identity, how in self._ended]
+
+    def note_answer(self, identity: str, how: str) -> None:
+        """Note how a call was answered, so that others can be told."""
+        if self.find(identity) is not None:
+            self._answered_by[identity] = how
+            return
+        for place, (one, known) in enumerate(self._ended):  # its server was quicker
+            if one == identity and known == UNKNOWN_END:
+                self._ended[place] = identity, how
+
+    # -- sessions -------------------------------------------------------------------------------------------
+
+    def watch(self, identity: str) -> asyncio.Future[None]:
+        """A future that is done when a call was answered elsewhere than in its client. `unwatch` ends it."""
+        told = self._watched.setdefault(identity, asyncio.get_running_loop().create_future())
+        reported = (calls.get(identity) for calls in self._reported.values())
+        if any(one is not None and one.call.approved is not None for one in reported):
+            self._tell(identity)
+        return told
+
+    def unwatch(self, identity: str) -> None:
+        """End a watch. Idempotent."""
+        told = self._watched.pop(identity, None)
+        if told is not None:
+            told.cancel()
+
+    def _tell(self, identity: str) -> None:
+        told = self._watched.get(identity)
+        if told is not None and not told.done():
+            told.set_result(None)

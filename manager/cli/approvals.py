@@ -1,0 +1,192 @@
+"""The verb approvals: lists the calls that wait for a person, and answers them, in place at a terminal."""
+
+from __future__ import annotations
+
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from host.command_line import Failure, json_option, print_json, print_line, say
+from host.printable import printable
+from host.terminal.tones import Tone
+from host.terminal.views import Column, Kind, Note, Table
+from manager.cli import workspace_command
+from manager.cli.output.manager_access import explained, user_paths
+from manager.client import Control
+from manager.status_reading.responses import objects
+
+_COLUMNS: Final = (
+    Column("ID", Kind.NAME),
+    Column("TOOL", Kind.NAME),
+    Column("CLIENT", rank=1),
+    Column("WORKSPACE", Kind.NAME),
+    Column("WAITS SINCE", Kind.AGO),
+)
+LOOK_S: Final = 0.5
+"""How often the manager is asked while a person thinks."""
+_POLICY_S: Final = 20.0
+_ASKED: Final = "Allow it? [y = once, a = always, in every project, N = no, s = skip] "
+_WORDS: Final = {"y": "once", "yes": "once", "a": "always", "always": "always", "s": "skip", "skip": "skip"}
+_NOTHING: Final = "no call waits for approval"
+
+
+@click.group(invoke_without_command=True)
+@click.option("--follow", is_flag=True, help="Go on, and show each call that begins to wait.")
+@json_option
+@click.pass_context
+def approvals(ctx: click.Context, follow: bool, as_json: bool) -> None:
+    """Show the calls that wait for your approval, and answer them.
+
+    At a terminal each is shown with its arguments, and asked about. The first answer counts, whether it is
+    given here, on the page (lmtb ui) or in the client.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
+    if follow:
+        _follow(asks=asks, as_json=as_json)
+    elif as_json:
+        print_json({"approvals": _waiting()})
+    elif not (rows := _waiting()):
+        say(_NOTHING)
+    elif asks:
+        for row in rows:
+            ask(row, input_line)
+    else:
+        say(Table(_COLUMNS, [_row(one) for one in rows]))
+
+
+@approvals.command()
+@click.argument("identity", metavar="ID")
+@click.option("--always", is_flag=True, help="Do not ask again for this tool, in every project.")
+@click.option("--yes", is_flag=True, help="Approve without a terminal.")
+@json_option
+def approve(identity: str, always: bool, yes: bool, as_json: bool) -> None:
+    """Approve a call, once."""
+    if not (yes or sys.stdin.isatty()):
+        text = "approving a call needs a person, and there is no terminal"
+        raise Failure(text, "repeat it at a terminal, or with --yes", reason="not_confirmed")
+    _print_answer(_answer(identity, approve=True), always=always, as_json=as_json)
+
+
+@approvals.command()
+@click.argument("identity", metavar="ID")
+@json_option
+def deny(identity: str, as_json: bool) -> None:
+    """Deny a call."""
+    _print_answer(_answer(identity, approve=False), always=False, as_json=as_json)
+
+
+def _waiting() -> list[dict[str, Any]]:
+    with explained():
+        return objects(Control(user_paths().control_socket).get("/approvals"), "approvals")
+
+
+def _answer(identity: str, *, approve: bool) -> dict[str, Any]:
+    with explained():
+        control = Control(user_paths().control_socket)
+        return control.post("/approvals/answer", {"id": identity, "approve": approve})
+
+
+def _print_answer(said: Mapping[str, Any], *, always: bool, as_json: bool) -> None:
+    if not said.get("counts"):
+        raise Failure(str(said.get("message")), "see what waits: lmtb approvals", reason="not_waiting")
+    policy = _allow_always(said.get("approval")) if always else None
+    if as_json:
+        print_json({"outcome": said.get("outcome"), "approval": said.get("approval"), "always": policy})
+    else:
+        say(Note(printable(str(said.get("message"))), Tone.GOOD), *([policy] if policy else []))
+
+
+def _allow_always(call: object) -> str:
+    """Write the policy as `lmtb tools allow` does; returns what happened."""
+    tool = str(call.get("tool")) if isinstance(call, Mapping) else ""
+    written = workspace_command.answer_of("tools", "allow", "--", tool, limit_s=_POLICY_S)
+    if written is None:
+        raise Failure(
+            f"this call was approved, but {printable(tool)} will ask again: its policy could not be written",
+            f"lmtb tools allow {printable(tool)}",
+        )
+    return f"{printable(tool)} runs without asking from now on, in every project: {written.get('file')}"
+
+
+# -- at a terminal ------------------------------------------------------------------------------------------
+
+
+def _follow(*, asks: bool, as_json: bool) -> None:
+    """Show each call once when it begins to wait, until Ctrl-C."""
+    seen: set[str] = set()
+    if asks:
+        say("waiting for calls that need approval; Ctrl-C ends")
+    while True:
+        for row in _waiting():
+            if row.get("id") in seen:
+                continue
+            seen.add(str(row.get("id")))
+            if asks:
+                ask(row, input_line)
+            elif as_json:
+                print_line(row)
+            else:
+                say(*_lines(row))
+        time.sleep(LOOK_S)
+
+
+def ask(row: Mapping[str, Any], read: Callable[[float], str | None]) -> None:
+    """Show one call and take the answer, unless it is answered elsewhere first."""
+    say("", *_lines(row))
+    click.echo(_ASKED, nl=False)
+    while (word := read(LOOK_S)) is None:
+        if (how := _ended(str(row.get("id")))) is not None:
+            click.echo()
+            say(Note(f"{printable(str(row.get('tool')))}: {printable(how)}", Tone.OFF))
+            return
+    decided = _WORDS.get(word.strip().lower(), "no")
+    if decided == "skip":
+        return
+    said = _answer(str(row.get("id")), approve=decided != "no")
+    say(Note(printable(str(said.get("message"))), Tone.GOOD if said.get("counts") else Tone.WARN))
+    if decided == "always" and said.get("counts"):
+        say(_allow_always(said.get("approval")))
+
+
+def _ended(identity: str) -> str | None:
+    """How a call was answered elsewhere; None while it waits."""
+    with explained():
+        answer = Control(user_paths().control_socket).get("/approvals")
+    if any(one.get("id") == identity for one in objects(answer, "approvals")):
+        return None
+    ends = [str(one.get("how")) for one in objects(answer, "ended") if one.get("id") == identity]
+    return ends[-1] if ends else "it no longer waits"
+
+
+def input_line(seconds: float) -> str | None:
+    """The next line of the terminal, None if there is none in time.
+
+    Raises:
+        click.Abort: the terminal is closed.
+    """
+    if not select.select([sys.stdin], [], [], seconds)[0]:
+        return None
+    line = sys.stdin.readline()
+    if not line:
+        raise click.Abort
+    return line
+
+
+def _lines(row: Mapping[str, Any]) -> Sequence[str | Note]:
+    """A call with its arguments; whatever they contain is shown and never executed."""
+    client = row.get("client") or "an unnamed client"
+    head = f"{row.get('id')}  {row.get('tool')}  of {row.get('workspace')}, called by {client}"
+    question = str(row.get("question")).split("\n")
+    return [Note(printable(head), Tone.WARN), *(f"  {printable(line)}" for line in question)]
+
+
+def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
+    since = row.get("since")
+    age = max(0, int(time.time() - since / 1000)) if isinstance(since, int) else None
+    return (*(row.get(name) for name in ("id", "tool", "client", "workspace")), age)

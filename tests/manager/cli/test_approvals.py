@@ -1,0 +1,123 @@
+"""The verb approvals: what waits, answers, and that a person is asked in place."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from manager.cli import approvals
+from manager.cli.workspace_command import answer_of
+
+CALL = {
+    "id": "abcd1234", "tool": "run", "client": "codex", "workspace": "shop-1", "root": "/shop",
+    "question": "Run run?\npath: \x1b[2Ja", "since": 1, "until": 2, "waits": True,
+}  # fmt: skip
+
+
+def waits(control: Any, *calls: dict[str, Any], ended: list[dict[str, str]] | None = None) -> None:
+    control.say("GET /approvals", {"ok": True, "approvals": list(calls), "ended": ended or []})
+
+
+def answers(control: Any, outcome: str = "approved", *, counts: bool = True) -> None:
+    said = {
+        "ok": True,
+        "counts": counts,
+        "outcome": outcome,
+        "message": f"run was {outcome}.",
+        "approval": CALL,
+    }
+    control.say("POST /approvals/answer", said)
+
+
+def posted(control: Any) -> list[Any]:
+    return [body for request, body in control.asked if request == "POST /approvals/answer"]
+
+
+def test_without_a_terminal_the_calls_are_listed(control: Any, run: Any) -> None:
+    waits(control, CALL)
+    shown = run("approvals").output
+    assert "abcd1234" in shown
+    assert "\x1b" not in shown
+    assert json.loads(run("approvals", "--json").output)["approvals"] == [CALL]
+    waits(control)
+    assert run("approvals").output == "no call waits for approval\n"
+
+
+def test_a_call_is_denied_by_its_id(control: Any, run: Any) -> None:
+    answers(control, "denied")
+    assert run("approvals", "deny", "abcd1234").output == "run was denied.\n"
+    assert posted(control) == [{"id": "abcd1234", "approve": False}]
+
+
+def test_approving_needs_a_terminal_or_the_option(control: Any, run: Any) -> None:
+    answers(control)
+    refused = run("approvals", "approve", "abcd1234")
+    assert refused.exit_code != 0
+    assert posted(control) == []
+    assert "run was approved." in run("approvals", "approve", "abcd1234", "--yes").output
+    assert posted(control) == [{"id": "abcd1234", "approve": True}]
+
+
+def test_an_answer_that_came_too_late_fails(control: Any, run: Any) -> None:
+    answers(control, "gone", counts=False)
+    late = run("approvals", "deny", "abcd1234", "--json")
+    assert late.exit_code != 0
+    assert json.loads(late.output.splitlines()[0])["error"]["reason"] == "not_waiting"
+
+
+def test_always_writes_the_policy(control: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers(control)
+    words: list[tuple[str, ...]] = []
+
+    def written(*given: str, limit_s: float) -> dict[str, Any]:
+        words.append(given)
+        return {"file": "/config/workspace.toml"}
+
+    monkeypatch.setattr(approvals.workspace_command, answer_of.__name__, written)
+    shown = run("approvals", "approve", "abcd1234", "--yes", "--always").output
+    assert "runs without asking from now on, in every project" in shown
+    assert words == [("tools", "allow", "--", "run")]
+
+
+def lines(*given: str | None) -> Callable[[float], str | None]:
+    """A person who thinks (None) and then types."""
+    left = iter(given)
+    return lambda _: next(left)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"), [("y\n", True), ("Y\n", True), ("\n", False), ("n\n", False), ("what\n", False)]
+)
+def test_only_yes_approves_at_the_terminal(
+    control: Any, environ: Any, typed: str, expected: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits(control, CALL)
+    answers(control)
+    approvals.ask(CALL, lines(None, typed))
+    assert posted(control) == [{"id": "abcd1234", "approve": expected}]
+    shown = capsys.readouterr().out
+    assert "path: " in shown
+    assert "\x1b[2J" not in shown
+
+
+def test_a_skipped_call_is_not_answered(control: Any, environ: Any) -> None:
+    approvals.ask(CALL, lines("s\n"))
+    assert posted(control) == []
+
+
+def test_the_terminal_is_told_of_an_answer_on_the_page(
+    control: Any, environ: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits(control, ended=[{"id": "abcd1234", "how": "approved on the page"}])
+    approvals.ask(CALL, lines(None))
+    assert posted(control) == []
+    assert "run: approved on the page" in capsys.readouterr().out
+
+
+def test_ages_are_seconds(control: Any, run: Any) -> None:
+    waits(control, {**CALL, "since": int((time.time() - 90) * 1000)})
+    assert "1 min" in run("approvals").output

@@ -38,6 +38,7 @@ from manager.listener.runner import Runner
 from manager.lock import Lock
 from manager.log import configure, logger, unblocked
 from manager.log_file import log_file
+from manager.notifications.service import notify_desktop
 from manager.own_files import OwnFiles
 from manager.paths import Paths
 from manager.replacement import Replacement
@@ -170,6 +171,7 @@ class Daemon:
         self.own(parts.measures.run(), "measures")
         self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
         self.own(parts.installation.run(), "installation")
+        self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")
         self.own(self._housekeep(parts), "housekeeping")
         files = OwnFiles(self._paths, lock, parts.store, parts.workspaces, control)
         self.own(files.look_after(), "own files")

@@ -135,6 +135,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Meta(ge=0, le=600, description="Seconds that calls in flight may take to finish while stopping."),
     ] = 30
 
+    desktop_notifications: Annotated[
+        bool,
+        Meta(description="Notify the desktop of what waits for you; needs the extra desktop (Linux)."),
+    ] = True
+
     session_limit: Annotated[int, Meta(ge=1, description="Most sessions at a time.")] = 10_000
     session_idle_s: Annotated[
         float, Meta(gt=0, description="Seconds without a request after which a used session ends.")

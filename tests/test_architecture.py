@@ -39,7 +39,7 @@ LAYERS = (
     ("manager.assembly",),
     ("manager.listener",),
     ("manager.page",),
-    ("manager.admin", "manager.endpoints"),
+    ("manager.admin", "manager.endpoints", "manager.notifications"),
     ("manager.route_cache",),
     ("manager.relay",),
     ("manager.sessions",),

@@ -40,7 +40,7 @@ async def answer(
     outcome = str(msgspec.json.decode(said).get("outcome"))
     if outcome in _LATE or outcome not in {"approved", "denied"}:
         return AnswerResult(False, "gone", f"Nothing was changed: {_how_ended(board, identity)}.")
-    board.note_answer(identity, f"{outcome} {where}")
+    board.note_answer(identity, f"{outcome} {where}", approved=approve)
     return AnswerResult(True, outcome, _effect(found, approve=approve), found)
 
 

@@ -71,13 +71,16 @@ class ApprovalBoard:
 
     Args:
         redact: hides secrets in a question.
+
+    Attributes:
+        changes: how often servers reported something.
     """
 
     def __init__(self, redact: Callable[[str], str] = str) -> None:
+        self.changes = 0
         self._redact = redact
         self._reported: dict[str, dict[str, WaitingCall]] = {}
         self._watched: dict[str, asyncio.Future[None]] = {}
-        self._answered_by: dict[str, str] = {}
         self._ended: deque[tuple[str, str]] = deque(maxlen=MOST_ENDED)
 
     # -- reports of servers -----------------------------------------------------------------------------
@@ -109,11 +112,12 @@ class ApprovalBoard:
         self._replace(instance, {})
 
     def _replace(self, instance: str, now: Mapping[str, WaitingCall]) -> None:
+        self.changes += 1
         before = self._open(self._reported.pop(instance, {}))
         if now:
             self._reported[instance] = dict(now)
         for identity in before.keys() - self._open(now).keys():
-            self._ended.append((identity, self._answered_by.pop(identity, UNKNOWN_END)))
+            self._end(identity, UNKNOWN_END)
 
     def _shown(self, workspace: str, root: str, one: ReportedApproval) -> WaitingCall:
         hidden = msgspec.structs.replace(
@@ -154,14 +158,23 @@ class ApprovalBoard:
         """The last calls that no longer wait, and how that came."""
         return [{"id": identity, "how": how} for identity, how in self._ended]
 
-    def note_answer(self, identity: str, how: str) -> None:
-        """Note how a call was answered, so that others can be told."""
-        if self.find(identity) is not None:
-            self._answered_by[identity] = how
-            return
-        for place, (one, known) in enumerate(self._ended):  # its server was quicker
-            if one == identity and known == UNKNOWN_END:
+    def note_answer(self, identity: str, how: str, *, approved: bool) -> None:
+        """Note an answer that counts, and how it was given: the call does not wait any more."""
+        for calls in self._reported.values():
+            one = calls.get(identity)
+            if one is not None and one.call.approved is None:
+                answered = msgspec.structs.replace(one.call, approved=approved)
+                calls[identity] = WaitingCall(one.workspace, one.root, answered)
+                self._end(identity, how)
+                self._tell(identity)
+                return
+        for place, (known, _) in enumerate(self._ended):  # its server was quicker
+            if known == identity:
                 self._ended[place] = identity, how
+
+    def _end(self, identity: str, how: str) -> None:
+        self.changes += 1
+        self._ended.append((identity, how))
 
     # -- sessions -------------------------------------------------------------------------------------------
 

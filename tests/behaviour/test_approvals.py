@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SCRIPT = "import sys, pathlib; pathlib.Path('ran.txt').open('a').write('x'); print('done')\n"
 TOML = 'requires_approval = true\n[parameters.token]\ntype = "string"\n'
-WAIT_S = 20.0
+WAIT_S = 60.0
 YES = {"action": "accept", "content": {"approve": True}}
 
 

@@ -65,11 +65,14 @@ async def test_a_session_is_told_of_an_answer_elsewhere_whenever_it_watches() ->
 def test_how_a_call_ended_is_known_for_a_while() -> None:
     board = ApprovalBoard()
     report(board, call("a"), call("b"), call("c"))
-    board.note_answer("a", "approved on the page")
+    board.note_answer("a", "approved on the page", approved=True)
+    assert ids(board) == ["b", "c"], "at once, before its server says so"
+    report(board, call("a"), call("b"), call("c"))
+    assert ids(board) == ["b", "c"]
     report(board, call("c"))
     assert board.how_ended("a") == "approved on the page"
     assert board.how_ended("b") == UNKNOWN_END
-    board.note_answer("b", "denied in a terminal")
+    board.note_answer("b", "denied in a terminal", approved=False)
     assert board.how_ended("b") == "denied in a terminal", "the server can be quicker than the answer"
     assert board.how_ended("c") is None
 

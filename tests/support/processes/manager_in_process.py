@@ -20,6 +20,7 @@ QUICK: dict[str, Any] = {
     "grace_s": 5.0,
     "fork_servers": False,
     "approval_wait_s": 0.0,
+    "desktop_notifications": False,
 }
 """Settings that keep tests short; a template takes half a second, and nobody approves. Each can be overridden."""
 

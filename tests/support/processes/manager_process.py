@@ -30,7 +30,9 @@ def environment(folder: Path) -> dict[str, str]:
     places = {f"LMTB_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "STATE", "RUNTIME")}
     home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)
-    return {**passed_on, **places, "HOME": str(home), "LMTB_HTTP_PORT": "0", "LMTB_FORK_SERVERS": "false"}
+    quiet = {"LMTB_APPROVAL_WAIT_S": "0", "LMTB_DESKTOP_NOTIFICATIONS": "false"}  # nobody is there
+    ours = {"HOME": str(home), "LMTB_HTTP_PORT": "0", "LMTB_FORK_SERVERS": "false"}
+    return {**passed_on, **places, **ours, **quiet}
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""Desktop notifications for what waits for a person."""

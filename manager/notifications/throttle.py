@@ -1,0 +1,72 @@
+"""Decides when a person is notified of what waits: once for each thing, several together, rarely. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from manager.status_reading.attention import Attention
+
+PAUSE_S: Final = 10.0
+"""Shortest time between two notifications; what comes meanwhile is in the next one."""
+MOST_PER_HOUR: Final = 20
+HOUR_S: Final = 3600.0
+REMEMBERED_S: Final = 1800.0
+"""How long a thing that no longer waits is remembered, so that one which comes and goes is told once."""
+MOST_LINES: Final = 4
+TITLE: Final = "LM Tools Bridge"
+
+
+class Notice(NamedTuple):
+    """A notification: plain text."""
+
+    title: str
+    body: str
+
+
+class Close(NamedTuple):
+    """The last notification is out of date: nothing of it waits any more."""
+
+
+class Throttle:
+    """The state between two looks at what waits."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+        self._untold: dict[str, Attention] = {}
+        self._shown: frozenset[str] = frozenset()
+        self._sent: deque[float] = deque(maxlen=MOST_PER_HOUR)
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether something waits that the person was not told of yet."""
+        return bool(self._untold)
+
+    def next(self, waiting: Sequence[Attention], now: float) -> Notice | Close | None:
+        """What to do about what waits now; `now` is in seconds of a monotonic clock."""
+        keys = {one.key for one in waiting}
+        self._seen = {key: at for key, at in self._seen.items() if now - at < REMEMBERED_S}
+        is_untold = self._untold.keys() | (keys - self._seen.keys())
+        self._untold = {one.key: one for one in waiting if one.key in is_untold}
+        self._seen.update(dict.fromkeys(keys, now))
+        if self._untold and self._may_send(now):
+            return self._notice(now)
+        if self._shown and not self._shown & keys:
+            self._shown = frozenset()
+            return Close()
+        return None
+
+    def _may_send(self, now: float) -> bool:
+        if self._sent and now - self._sent[-1] < PAUSE_S:
+            return False
+        return len(self._sent) < MOST_PER_HOUR or now - self._sent[0] >= HOUR_S
+
+    def _notice(self, now: float) -> Notice:
+        told, self._untold = list(self._untold.values()), {}
+        self._sent.append(now)
+        self._shown = frozenset(one.key for one in told)
+        lines = [f"{one.text}: {one.next_step}" for one in told[:MOST_LINES]]
+        more = len(told) - MOST_LINES
+        title = f"{TITLE} needs you" if len(told) == 1 else f"{TITLE}: {len(told)} things need you"
+        return Notice(title, "\n".join([*lines, *([f"and {more} more"] if more > 0 else [])]))

@@ -1,0 +1,91 @@
+"""The desktop is told what waits; a desktop that fails stops nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from manager.approvals.board import ApprovalBoard
+from manager.notifications.desktop import DesktopFailure, session_bus
+from manager.notifications.service import STATUS_EVERY, Notifications
+from protocol import jsonrpc, names
+
+CALL = {
+    "id": "abc", "tool": "run", "client": "codex", "question": "token: s3cret", "since": 1.0, "until": 9.0,
+    "waits": True,
+}  # fmt: skip
+
+
+class FakeDesktop:
+    """Keeps what it is told, or fails."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.fails = False
+
+    async def show(self, title: str, body: str) -> None:
+        if self.fails:
+            raise DesktopFailure("no service")
+        self.told.append((title, body))
+
+    async def withdraw(self) -> None:
+        self.told.append("withdrawn")
+
+    def close(self) -> None:
+        self.told.append("closed")
+
+
+class Scene:
+    """A board, a status made of it, and looks at set times."""
+
+    def __init__(self) -> None:
+        self.board, self.desktop, self.at, self.reads = ApprovalBoard(), FakeDesktop(), 0.0, 0
+        self.notifications = Notifications(self.desktop, self.status, self.board, now=lambda: self.at)
+
+    def status(self) -> dict[str, Any]:
+        self.reads += 1
+        return {"approvals": [one.as_json(with_question=False) for one in self.board.waiting()]}
+
+    def report(self, *calls: dict[str, Any]) -> None:
+        message = jsonrpc.notification(names.APPROVALS, {"approvals": list(calls)})
+        self.board.report("i", "shop-1", "/shop", message)
+
+    async def look(self, at: float) -> bool:
+        self.at = at
+        return await self.notifications.look()
+
+
+async def test_a_call_that_waits_is_told_without_its_arguments_and_withdrawn_when_answered() -> None:
+    scene = Scene()
+    assert await scene.look(0.0)
+    scene.report(CALL)
+    assert await scene.look(1.0)
+    ((title, body),) = scene.desktop.told
+    assert body == "run waits for your approval, in shop-1, called by codex: lmtb approvals"
+    assert "s3cret" not in json.dumps([title, body])
+    scene.report()
+    assert await scene.look(2.0)
+    assert scene.desktop.told[-1] == "withdrawn"
+
+
+async def test_a_quiet_manager_reads_its_status_rarely() -> None:
+    scene = Scene()
+    for second in range(2 * STATUS_EVERY):
+        await scene.look(float(second))
+    assert scene.reads == 2
+
+
+async def test_a_desktop_that_fails_is_tried_again_with_what_is_new() -> None:
+    scene = Scene()
+    scene.desktop.fails = True
+    scene.report(CALL)
+    assert not await scene.look(0.0)
+    scene.desktop.fails = False
+    scene.report({**CALL, "id": "next"})
+    assert await scene.look(60.0)
+    assert len(scene.desktop.told) == 1
+
+
+def test_without_a_session_bus_there_is_no_address(tmp_path: Any) -> None:
+    assert session_bus({"XDG_RUNTIME_DIR": str(tmp_path)}) is None
+    assert session_bus({"DBUS_SESSION_BUS_ADDRESS": "unix:path=/x"}) == "unix:path=/x"

@@ -49,6 +49,7 @@ from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.environment import SECRETS
 from manager.supervision.fork_server_supervisor import ForkServerSupervisor
+from manager.supervision.presence import source_ids
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 from manager.tokens.gate import TokenGate
@@ -121,7 +122,7 @@ def assemble(
     )
     profiles = ClientProfiles(by_client(settings))
     session_manager = SessionManager(settings, store, profiles)
-    recorder = _started_recorder(settings, paths) if settings.record_calls else None
+    recorder = _started_recorder(settings, paths, workspaces) if settings.record_calls else None
     forwarder = Forwarder(workspaces, settings, recorder)
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
@@ -176,7 +177,7 @@ def assemble(
     )
 
 
-def _started_recorder(settings: Settings, paths: Paths) -> Recorder:
+def _started_recorder(settings: Settings, paths: Paths, workspaces: Workspaces) -> Recorder:
     hide(*(value for name, value in os.environ.items() if name.startswith(SECRETS)))
     limits = Limits(
         settings.record_size,
@@ -184,7 +185,7 @@ def _started_recorder(settings: Settings, paths: Paths) -> Recorder:
         settings.record_contents_days * DAY_S,
         hidden_keys(settings.record_hidden_keys),
     )
-    recorder = Recorder(paths.calls_file, limits)
+    recorder = Recorder(paths.calls_file, limits, sources=source_ids(workspaces))
     recorder.start()
     return recorder
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import msgspec
-
 from manager import __version__
 from manager.admin.status_clock import Clock
 from manager.approvals.board import ApprovalBoard
@@ -130,7 +128,7 @@ class Status:
         supervisor, instance = workspace.supervisor, workspace.supervisor.instance
         assert instance is not None  # noqa: S101  narrows the type: the caller checked it
         usage = instance.process.usage() if instance.process is not None else None
-        figures, sources = supervisor.figures, _reported(instance, "sources")
+        figures, sources = supervisor.figures, presence.reported(instance, "sources")
         return {
             "sessionId": instance.id,
             "pid": instance.pid,
@@ -157,7 +155,7 @@ class Status:
             "tasks": figures.tasks,
             "lastError": figures.last_error,
             "sources": sources,
-            "issues": _reported(instance, "issues"),
+            "issues": presence.reported(instance, "issues"),
             "health": _health(instance, figures, supervisor.lifecycle.misses, supervisor.last_exit, clock),
         }
 
@@ -184,7 +182,7 @@ class Status:
             "cause": record.cause,
             "restarts": 0,  # the manager never restarts it
             **_figures(figures),
-            "sources": [] if instance is None else _reported(instance, "sources"),
+            "sources": [] if instance is None else presence.reported(instance, "sources"),
             "health": None if instance is None else _health(instance, figures, record.misses, None, clock),
         }
 
@@ -242,7 +240,7 @@ def _health(
             "latencyMs": None if instance.latency_s is None else round(instance.latency_s * 1000, 2),
         },
         "lastCall": {"ageSec": clock.age(figures.last_call_at), "outcome": figures.last_outcome},
-        "sources": len(_reported(instance, "sources")),
+        "sources": len(presence.reported(instance, "sources")),
     }
 
 
@@ -286,12 +284,6 @@ def _request(seen: RequestRecord, clock: Clock) -> dict[str, Any]:
         "workspace": seen.workspace,
         "sent": seen.claims.shown_texts(),
     }
-
-
-def _reported(instance: Instance, member: str) -> list[Any]:
-    """The list `member` (sources or issues) of the server's last health answer."""
-    found = jsonrpc.members_of(instance.health).get(member)
-    return [] if found is None else list(msgspec.json.decode(found, type=list[Any]))
 
 
 def log_payload() -> dict[str, Any]:

@@ -28,6 +28,7 @@ from manager.recorder.ended_call import EndedCall
 from manager.recorder.overload import WHOLE_PER_S, Allowance, Chosen, choose
 from manager.recorder.rows import Labels, insert
 from manager.recorder.tables import NewerFile
+from manager.recorder.tool_source import SourcesOf
 from manager.recorder.tool_totals import ToolTotals
 
 FLUSH_S: Final = 0.5
@@ -60,6 +61,13 @@ class Limits(msgspec.Struct, frozen=True):
 class Recorder:
     """Writes ended calls to the database.
 
+    Args:
+        path: of the database.
+        limits: how much is kept.
+        wall: seconds since 1970.
+        now: monotonic seconds.
+        sources: the sources of a workspace; called in the recorder's thread.
+
     Attributes:
         record: takes an ended call; to be called by the event loop only.
         contents: the projects whose contents are recorded.
@@ -76,6 +84,7 @@ class Recorder:
         *,
         wall: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
+        sources: SourcesOf = lambda _: (),
     ) -> None:
         self._path = path
         self._limits = limits
@@ -86,7 +95,7 @@ class Recorder:
         self.problem: str | None = None
         self.written = self.lost = 0
         self.tools = ToolTotals()
-        self._labels = Labels()
+        self._labels = Labels(sources)
         self._deadlines = Deadlines()
         self._expiry = retention.ExpiryClock(wall(), now())
         self._database: sqlite3.Connection | None = None

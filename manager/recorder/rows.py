@@ -26,6 +26,7 @@ from manager.recorder.tables import (
     SLOW,
     SLOW_US,
 )
+from manager.recorder.tool_source import SourcesOf, source_of
 from protocol import jsonrpc
 
 MAX_TEXT: Final = 200
@@ -53,7 +54,9 @@ class Labels:
 
     MOST: Final = 4096
 
-    def __init__(self) -> None:
+    def __init__(self, sources: SourcesOf = lambda _: ()) -> None:
+        """`sources` tells the sources of a workspace, where a label does not name one."""
+        self._sources = sources
         self._ids: dict[tuple[CallLabel, str], int] = {}
         self._noted: set[tuple[int, int, int]] = set()
         self._last = 0
@@ -65,6 +68,8 @@ class Labels:
 
     def id_of(self, database: sqlite3.Connection, label: CallLabel, source: str) -> int:
         """The id of a label, which is inserted if it is new. `source` replaces an unknown source."""
+        if not source and not label.source and label.tool and label.workspace:
+            source = source_of(label.tool, self._sources(label.workspace))
         key = (label, source)
         found = self._ids.get(key)
         if found is None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from manager.supervision.instance import Instance
 from manager.supervision.workspaces import Workspace, Workspaces
+from protocol import jsonrpc
 
 
 def serving(workspaces: Workspaces, workspace: Workspace) -> Instance | None:
@@ -15,6 +19,33 @@ def serving(workspaces: Workspaces, workspace: Workspace) -> Instance | None:
         return registered
     supervisor = workspace.supervisor
     return supervisor.instance if supervisor.lifecycle.is_serving else None
+
+
+def reported(instance: Instance, member: str) -> list[Any]:
+    """The list `member` (sources or issues) of the server's last health answer."""
+    found = jsonrpc.members_of(instance.health).get(member)
+    return [] if found is None else list(msgspec.json.decode(found, type=list[Any]))
+
+
+def source_ids(workspaces: Workspaces) -> Callable[[str], tuple[str, ...]]:
+    """Make a function: id of a workspace -> ids of its sources, as its server reported them last.
+
+    It may be called in one other thread; equal answers of a server are read once.
+    """
+    known: dict[str, tuple[object, tuple[str, ...]]] = {}
+
+    def ids(workspace: str) -> tuple[str, ...]:
+        found = workspaces.get(workspace)
+        instance = None if found is None else serving(workspaces, found)
+        if instance is None:
+            return known[workspace][1] if workspace in known else ()
+        if workspace not in known or known[workspace][0] is not instance.health:
+            rows = reported(instance, "sources")
+            read = tuple(str(one.get("id")) for one in rows if isinstance(one, dict))
+            known[workspace] = instance.health, read
+        return known[workspace][1]
+
+    return ids
 
 
 def state(workspaces: Workspaces, workspace: Workspace) -> str:

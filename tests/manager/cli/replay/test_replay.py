@@ -46,8 +46,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     user = folder / "user"
     (user / "config").mkdir(parents=True, mode=0o700)
     (user / "config" / "workspace.toml").write_text(
-        '[[mcp.stdio_servers]]\nnamespace = "weather"\n'
-        f"command = {json.dumps([sys.executable, '-I', str(PROGRAM), '--stdio'])}\n"
+        "".join(
+            f'[[mcp.stdio_servers]]\nnamespace = "{name}"\n'
+            f"command = {json.dumps([sys.executable, '-I', str(PROGRAM), '--stdio', *more])}\n"
+            for name, more in (("weather", []), ("later", ["--changed"]))
+        )
     )
     with running_manager(user) as manager:
         first = manager.lmtb("call", "weather__cities", cwd=project)  # starts everything
@@ -109,6 +112,26 @@ def test_a_changed_server_shows_exactly_the_changes(session: Session, changed: s
     shown = session.manager.lmtb("replay", "--assert", str(session.file), "--to", changed, "--yes").stdout
     assert "/structuredContent/degrees: 20 → 21" in shown
     assert "2 of 4 results are the same as recorded" in shown
+
+
+def test_another_server_of_the_project_is_compared(session: Session) -> None:
+    code, told = session.replay("--assert", str(session.file), "--server", "later", "--yes")
+    assert (code, told["counts"]) == (1, {"same": 2, "different": 2}), told
+    assert [call["tool"] for call in told["calls"]][1:3] == ["later__forecast"] * 2
+    assert places(told["calls"][1]) == {
+        "/structuredContent/rain": "removed",
+        "/structuredContent/wind": "added",
+    }
+    code, told = session.replay("--assert", str(session.file), "--server", "nobody", "--yes")
+    assert code == 1
+    assert (
+        session.manager.lmtb("replay", "3", "--server", "a", "--to", "http://127.0.0.1:9/mcp").returncode == 2
+    )
+
+
+def test_recorded_calls_name_their_source(session: Session) -> None:
+    found = json.loads(session.manager.lmtb("calls", "--tool", "weather__forecast", "--json").stdout)["calls"]
+    assert {call["source"] for call in found} == {"stdio:weather"}
 
 
 def places(call: dict[str, Any]) -> dict[str, str]:

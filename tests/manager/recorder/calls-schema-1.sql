@@ -1,0 +1,28 @@
+-- What the first version of the recorder wrote; not to be changed.
+BEGIN TRANSACTION;
+CREATE TABLE blocks(
+    kind INTEGER NOT NULL, label INTEGER NOT NULL, block INTEGER NOT NULL,
+    PRIMARY KEY(kind, label, block)) STRICT, WITHOUT ROWID;
+INSERT INTO "blocks" VALUES(0,1,0);
+INSERT INTO "blocks" VALUES(0,2,0);
+INSERT INTO "blocks" VALUES(1,2,0);
+CREATE TABLE calls(
+    id INTEGER PRIMARY KEY, label INTEGER NOT NULL, at INTEGER NOT NULL, took INTEGER NOT NULL,
+    server INTEGER, sent INTEGER NOT NULL, received INTEGER, session TEXT, outcome TEXT, code INTEGER,
+    source INTEGER, queue INTEGER, start INTEGER, asked INTEGER, retries INTEGER, more INTEGER,
+    trace TEXT) STRICT;
+INSERT INTO "calls" VALUES(1,1,1799999100000,20000,18000,30,400,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "calls" VALUES(2,2,1799999100000,20000,18000,30,400,NULL,'error',-32603,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
+CREATE TABLE content_rules(
+    project TEXT PRIMARY KEY, made INTEGER NOT NULL, until INTEGER) STRICT;
+CREATE TABLE contents(
+    call INTEGER PRIMARY KEY, at INTEGER NOT NULL, arguments BLOB, result BLOB, hidden INTEGER NOT NULL,
+    is_cut INTEGER NOT NULL) STRICT;
+INSERT INTO "contents" VALUES(2,1800000000000,X'7B226D6178223A337D',X'7B226572726F72223A7B22636F6465223A2D33323630332C226D657373616765223A226E6F227D7D',0,0);
+CREATE TABLE labels(
+    id INTEGER PRIMARY KEY, client TEXT, client_version TEXT, era TEXT NOT NULL, revision TEXT NOT NULL,
+    project TEXT, method TEXT NOT NULL, tool TEXT, source TEXT, decided_by TEXT NOT NULL) STRICT;
+INSERT INTO "labels" VALUES(1,'agent','1.2','modern','2026-07-28','site-1a2b','tools/call','search',NULL,'query');
+INSERT INTO "labels" VALUES(2,'agent','1.2','modern','2026-07-28','site-1a2b','tools/call','git__log',NULL,'query');
+COMMIT;
+PRAGMA user_version=1;

@@ -29,7 +29,7 @@ _NAMES_OF_OBJECTS: Final = frozenset({40, 64})
 """Lengths of git's object names, which are hexadecimal and no secrets."""
 _KNOWN: Final = re.compile(
     r"(?:sk-|sk_live_|sk_test_|rk_live_|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|ASIA|AIza|ya29\.|npm_"
-    r"|pypi-|hf_|dop_v1_|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_\-.]{8,}"
+    r"|pypi-|lmtb_|hf_|dop_v1_|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_\-.]{8,}"
 )
 _PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL

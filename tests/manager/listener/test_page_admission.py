@@ -12,6 +12,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 import structlog
@@ -32,6 +33,9 @@ from manager.routing.request_heads.admission import (
     AdmissionRules,
     check_json,
 )
+from manager.tokens.gate import TokenGate
+from manager.tokens.token import Token, digest_of
+from manager.tokens.token_file import change_tokens
 from protocol import jsonrpc
 from support.http.admission_cases import (
     BODY,
@@ -125,14 +129,17 @@ def sample_app(executed: list[str], cap: int, body_s: float) -> web.Application:
 
 @asynccontextmanager
 async def serving(
-    limits: Limits = NORMAL, peer_check: PeerCheck | None = None, cap: int = CAP
+    limits: Limits = NORMAL,
+    peer_check: PeerCheck | None = None,
+    cap: int = CAP,
+    tokens: TokenGate | None = None,
 ) -> AsyncIterator[Served]:
     executed: list[str] = []
     served = Served(sample_app(executed, cap, limits.body_s), executed)
     sock = socket.create_server(("127.0.0.1", 0))
     served.port = sock.getsockname()[1]
     rules = AdmissionRules.for_ports([served.port], body_cap=cap)
-    runner = Runner(lambda: served.app, rules, limits=limits, peer_check=peer_check)
+    runner = Runner(lambda: served.app, rules, limits=limits, peer_check=peer_check, tokens=tokens)
     served.connections = runner.connections
     servers = await runner.listen([sock])
     try:
@@ -410,6 +417,42 @@ async def test_the_peer_is_checked_once_for_each_connection() -> None:
         assert len(checked) == 1
         await served.send("GET", "/")
         assert len(checked) == 2
+
+
+class CountingGate(TokenGate):
+    """Counts how often it is asked whether a connection needs a token."""
+
+    asked = 0
+
+    def asks(self, *, is_own: bool) -> bool:
+        self.asked += 1
+        return super().asks(is_own=is_own)
+
+
+def gate_of(folder: Path) -> CountingGate:
+    change_tokens(folder / "tokens.json", lambda _: [Token("a", digest_of("lmtb_secret"), ("read",), 0)])
+    gate = CountingGate(folder / "tokens.json")
+    gate.load()
+    return gate
+
+
+async def test_the_users_own_connections_are_asked_about_tokens_once(tmp_path: Path) -> None:
+    gate = gate_of(tmp_path)
+    async with serving(peer_check=lambda _: True, tokens=gate) as served:
+        first = request("GET", "/", served.host)
+        await exchange(served.port, first * 5 + request("GET", "/", served.host, "Connection: close"))
+    assert gate.asked == 1
+
+
+async def test_connections_of_others_need_a_token_with_every_request(tmp_path: Path) -> None:
+    async with serving(peer_check=lambda _: False, tokens=gate_of(tmp_path)) as served:
+        good = request("GET", "/", served.host, "Authorization: Bearer lmtb_secret")
+        assert (await exchange(served.port, good)).status == 200
+        for method, path in iter_routes(served.app):
+            assert (await exchange(served.port, request(method, path, served.host))).status == 401
+        count = len(served.executed)
+        await exchange(served.port, good + request("GET", "/", served.host))
+        assert len(served.executed) == count + 1, "the second request of the connection had none"
 
 
 @pytest.mark.parametrize(

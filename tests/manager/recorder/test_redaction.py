@@ -24,6 +24,7 @@ from manager.recorder.redaction import Redactor
         "postgres://me:hunter2hunter2@db/shop",
         "Authorization: Bearer abcdefgh12345678",
         "PASSWORD=hunter2hunter2",
+        "a token of ours: lmtb_deadbeefDEADBEEF0",
         'config says "api_key": "short-but-secret"',
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE\nabc\n-----END RSA PRIVATE KEY-----",
     ],

@@ -22,6 +22,7 @@ from manager.cli.demo.agent_tour import show_agent
 from manager.cli.demo.code_tour import PROJECT as SHIPYARD
 from manager.cli.demo.code_tour import CodeTour
 from manager.cli.demo.project_tools import ProjectToolsTour
+from manager.cli.demo.recorded_tour import show_record
 from manager.cli.demo.sandbox import Sandbox
 from manager.cli.output.overview import workspace_table
 from manager.status_reading.workspaces import merged_workspaces
@@ -92,6 +93,7 @@ def _run_tour(sandbox: Sandbox, narrator: Narrator) -> None:
     asyncio.run(asyncio.wait_for(_tour_with_client(sandbox, narrator, address), LIMIT_S))
     say(workspace_table(merged_workspaces(sandbox.status()), indent=12))
     narrator.tell("That was the status: three servers, one restart.")
+    show_record(sandbox, address, narrator.tell)
     running = len(sandbox.processes())
     code = sandbox.stop()
     _expect(code == 0, f"the manager ended with exit code {code}")

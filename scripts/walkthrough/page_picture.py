@@ -93,6 +93,9 @@ async def take(one: Manager, folder: Path) -> None:
                 await page.locator("#projects a", has_text="shop").click()
                 await page.locator("#tools table").wait_for()
                 await _picture(page, folder, DOCS / "page-project.png")
+                await page.goto(f"{one.address().removesuffix('/mcp')}/page/calls?tool=calc*")
+                await page.locator("#recorded table").wait_for()
+                await _picture(page, folder, DOCS / "page-calls.png")
         await browser.close()
 
 

@@ -264,6 +264,47 @@ def elsewhere() -> Iterator[str]:
     server.server_close()
 
 
+REACHES = """async (elsewhere) => {
+    const style = document.createElement("style");
+    style.textContent = `input[name] { background: url(${elsewhere}?leak) } body { outline: 7px solid }`;
+    const link = Object.assign(document.createElement("link"), {rel: "stylesheet", href: elsewhere + "?sheet"});
+    const image = Object.assign(document.createElement("img"), {src: elsewhere + "?image"});
+    const script = document.createElement("script");
+    script.textContent = "document.title = 'owned'";
+    const failed = [link, image].map((one) => new Promise((resolve) => { one.onerror = () => resolve("refused"); one.onload = () => resolve("read"); }));
+    document.body.append(style, link, image, script);
+    document.body.setAttribute("style", "outline: 7px solid");
+    const found = await Promise.all(failed);
+    return [...found, getComputedStyle(document.body).outlineWidth === "7px" ? "styled" : "refused", document.title];
+}"""
+
+
+async def test_markup_that_got_in_could_neither_run_nor_style_nor_load_from_elsewhere(
+    manager: RunningManager, browser: Any, elsewhere: str
+) -> None:
+    page = await browser.new_page()
+    for path in ("/", "/page/calls"):
+        await page.goto(manager.base + path)
+        title = await page.title()
+        assert await page.evaluate(REACHES, elsewhere) == ["refused", "refused", "refused", title]
+
+
+async def test_other_names_of_this_address_lead_nowhere(manager: RunningManager) -> None:
+    """A name that is bound to this machine meanwhile (DNS rebinding), and 0.0.0.0, which browsers connect to."""
+    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+    async with playwright.async_playwright() as driver:
+        launched = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", rules])
+        page = await launched.new_page()
+        for host in ("evil.example", "0.0.0.0"):
+            try:
+                answer = await page.goto(f"http://{host}:{manager.port}/page/calls")
+            except playwright.Error:  # newer browsers do not even connect
+                continue
+            assert answer is not None
+            assert answer.status == 421
+        await launched.close()
+
+
 TRIES = """async (base) => {
     const json = {"Content-Type": "application/json"};
     const tries = {

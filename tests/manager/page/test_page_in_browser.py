@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import os
 import shutil
+import tempfile
 import threading
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from manager.client import Control
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.recorder import Limits, Recorder
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project
 from support.projects.script_tools import write_tool
 from support.recorded_calls import ended
@@ -58,8 +63,6 @@ async def address(manager: RunningManager) -> str:
 
 async def greeted(manager: RunningManager, project: Path, name: str = "tester") -> None:
     """A client that connects from a project, whose server is started."""
-    import aiohttp
-
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": name, "version": "1"}}}  # fmt: skip
     async with aiohttp.ClientSession() as session:
@@ -129,6 +132,27 @@ async def test_the_page_of_a_project_is_read_narrow_without_scripts_and_a_sessio
     assert await page.locator("#tools button:enabled").count() == 0
     box = await page.locator("main").bounding_box()
     assert box["x"] + box["width"] <= 360
+
+
+async def test_a_call_is_stopped_and_a_source_tried_again_with_their_buttons(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
+    config = tmp_path / "manager" / "config"
+    write_tool(config / "tools", "sleep", "import time\ntime.sleep(60)\n")
+    (config / "workspace.toml").write_text(
+        '[[mcp.stdio_servers]]\nnamespace = "broken"\ncommand = ["false"]\n'
+    )
+    project = make_project(tmp_path / "shop")
+    await tab.goto(await address(manager))
+    async with aiohttp.ClientSession() as http:
+        client = await SessionClient.connect(http, f"{manager.address}?cwd={project}")
+        call = asyncio.create_task(client.call("sleep"))
+        await tab.get_by_role("button", name="Stop").first.click()
+        await playwright.expect(tab.locator("#connection")).to_contain_text("sleep was stopped")
+        assert "the user stopped sleep" in json.dumps((await call).message)
+    await tab.locator("#projects a").click()
+    await tab.get_by_role("button", name="Retry stdio:broken").click()
+    await playwright.expect(tab.locator("#connection")).to_contain_text("stdio:broken is started again")
 
 
 ACT = """async () => (await fetch("/page/action", {
@@ -303,6 +327,24 @@ async def test_other_names_of_this_address_lead_nowhere(manager: RunningManager)
             assert answer is not None
             assert answer.status == 421
         await launched.close()
+
+
+@pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() != 0 or shutil.which("setpriv") is None,
+    reason="becoming another user needs root and setpriv (Debian: util-linux)",
+)
+async def test_the_browser_of_another_user_sees_nothing(manager: RunningManager) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        Path(home).chmod(0o777)
+        browse = [str(CHROMIUM), "--headless", "--no-sandbox", f"--user-data-dir={home}/data", "--dump-dom"]
+        other = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "env", f"HOME={home}"]
+        process = await asyncio.create_subprocess_exec(
+            *other, *browse, f"{manager.base}/page/calls", cwd="/", stdout=PIPE, stderr=DEVNULL
+        )
+        async with asyncio.timeout(60):
+            shown, _ = await process.communicate()
+    assert b"this server serves another user" in shown
+    assert b"Recorded calls" not in shown
 
 
 TRIES = """async (base) => {

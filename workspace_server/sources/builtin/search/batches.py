@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from typing import Final
 
+from workspace_server.garbage_pause import garbage_pause
 from workspace_server.sources.builtin.search.query import Scope
 
 FIRST: Final = 500
@@ -55,6 +56,7 @@ class Batches:
         self._next_size *= GROWTH
         return asyncio.create_task(asyncio.to_thread(self._take, size), name="search-listing")
 
+    @garbage_pause()
     def _take(self, size: int) -> list[str]:
         batch: list[str] = []
         room = self._most_bytes

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +25,7 @@ from workspace_server.sources.builtin.search.tree import NEVER_SEARCHED, Tree
 SETTLED_NS: Final = 2_000_000_000
 """What changed less than this before it was read is read again: some file systems have times in seconds."""
 
+_WITH_RULES: Final = frozenset((*IGNORE_FILES, NEVER_SEARCHED))
 Stamp = tuple[int, int, int, int]
 """Device, inode, times of modification and of change of a directory or an ignore file."""
 
@@ -114,47 +116,50 @@ def read_directory(tree: Tree, place: Place) -> Directory:
         seen_links = tuple(Link.at(f"{place.path}/{name}") for name in links)
         followed = _followed(tree, place, seen_links, files, directories)
 
-    hides_some = False
-
-    def hides(name: str, is_directory: bool) -> bool:
-        nonlocal hides_some
-        hidden = tree.hides(place.base + name, level, directory=is_directory)
-        hides_some = hides_some or hidden
-        return hidden
-
-    parts = _visible_parts(suspects, files, directories, hides)
-    stamps = [stamp, *(each for _, each in ignore_files if each is not None)]
-    settled = all(
-        each is not None and now - each[2] > SETTLED_NS and now - each[3] > SETTLED_NS for each in stamps
-    )
-    certain = settled and not (NEVER_SEARCHED in links or place.above)
+    hidden = _hidden(tree, place.base, level, suspects.among(files), suspects.among(directories))
+    parts = _visible_parts(files, directories, hidden)
+    certain = not (NEVER_SEARCHED in links or place.above) and _is_settled(stamp, now)
+    if certain and ignore_files:
+        certain = all(each is None or _is_settled(each, now) for _, each in ignore_files)
     return Directory(
-        place=place,
-        parts=parts,
-        links=followed,
-        level=level,
-        suspects=suspects,
-        stamp=stamp if certain else None,
-        ignore_files=ignore_files,
-        seen_links=seen_links,
-        hides=hides_some,
+        place,
+        parts,
+        followed,
+        level,
+        suspects,
+        stamp if certain else None,
+        ignore_files,
+        seen_links,
+        bool(hidden),
     )
+
+
+def _is_settled(stamp: Stamp | None, now: int) -> bool:
+    return stamp is not None and now - stamp[2] > SETTLED_NS and now - stamp[3] > SETTLED_NS
+
+
+def _hidden(
+    tree: Tree, base: str, level: IgnoreLevel | None, files: Sequence[str], directories: Sequence[str]
+) -> set[str]:
+    """Those of the names that are ignored or excluded."""
+    hides = tree.hides
+    hidden = {name for name in files if hides(base + name, level, directory=False)} if files else set()
+    if directories:
+        hidden.update(name for name in directories if hides(base + name, level, directory=True))
+    return hidden
 
 
 def _entries(path: str) -> tuple[list[str], list[str], list[str]]:
     """The names of regular files, of directories and of links."""
-    files: list[str] = []
-    directories: list[str] = []
-    links: list[str] = []
-    with os.scandir(path) as entries:
-        for entry in entries:
-            if entry.is_file(follow_symlinks=False):
-                files.append(entry.name)
-            elif entry.is_dir(follow_symlinks=False):
-                directories.append(entry.name)
-            elif entry.is_symlink():
-                links.append(entry.name)
-    return files, directories, links
+    with os.scandir(path) as listed:
+        entries = list(listed)
+    files = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    if len(files) == len(entries):
+        return files, [], []
+    directories = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    if len(files) + len(directories) == len(entries):
+        return files, directories, []
+    return files, directories, [entry.name for entry in entries if entry.is_symlink()]
 
 
 def _followed(
@@ -192,51 +197,61 @@ def above_of_link(place: Place, folder: str) -> tuple[str, ...]:
 
 
 def _rules_inside(
-    tree: Tree, place: Place, *names: list[str]
+    tree: Tree, place: Place, files: list[str], directories: list[str], links: list[str]
 ) -> tuple[IgnoreLevel | None, NameTest, tuple[tuple[str, Stamp | None], ...]]:
     """The ignore rules inside, the names that they may be about, and the stamps of the ignore files."""
     if not tree.rules.use_ignore_files:
         return place.level, place.suspects, ()
-    present = [name for name in (*IGNORE_FILES, NEVER_SEARCHED) if any(name in each for each in names)]
-    if not present:
+    # for every directory of a tree: nearly all have none
+    if (
+        _WITH_RULES.isdisjoint(files)
+        and _WITH_RULES.isdisjoint(directories)
+        and _WITH_RULES.isdisjoint(links)
+    ):
         return place.level, place.suspects, ()
+    names = {*files, *directories, *links}
+    present = [name for name in (*IGNORE_FILES, NEVER_SEARCHED) if name in names]
     paths = [f"{place.path}/{name}" for name in present if name != NEVER_SEARCHED]
     stamps = tuple((path, stamp_of(path)) for path in paths)  # before they are read
     folder = Path(place.path)
-    files = tuple(read_ignore_file(folder / name) if name in present else None for name in IGNORE_FILES)
+    read = tuple(read_ignore_file(folder / name) if name in present else None for name in IGNORE_FILES)
     repository = NEVER_SEARCHED in present and (folder / NEVER_SEARCHED).exists()
-    if not (repository or any(files)):
+    if not (repository or any(read)):
         return place.level, place.suspects, stamps
     suspects = place.suspects
-    for file in filter(None, files):
+    for file in filter(None, read):
         suspects |= file.names
-    return IgnoreLevel(place.level, place.base, files, repository), suspects, stamps
+    return IgnoreLevel(place.level, place.base, read, repository), suspects, stamps
 
 
 def _visible_parts(
-    suspects: NameTest, files: list[str], directories: list[str], hides: Callable[[str, bool], bool]
+    files: list[str], directories: list[str], hidden: set[str]
 ) -> tuple[tuple[str, ...] | str, ...]:
-    """What is visible, in order. `hides` is asked for a name and whether it is a directory."""
-    hidden = {name for name in suspects.among(files) if hides(name, False)}
-    hidden.update(name for name in suspects.among(directories) if hides(name, True))
-    hidden.add(NEVER_SEARCHED)
-    if not hidden.isdisjoint(files):
-        files = [name for name in files if name not in hidden]
-    inner = set(directories) - hidden
+    """What is visible, in order."""
+    if NEVER_SEARCHED in files or not hidden.isdisjoint(files):
+        files = [name for name in files if name not in hidden and name != NEVER_SEARCHED]
+    inner = [name for name in directories if name not in hidden and name != NEVER_SEARCHED]
     if not inner:
         return (tuple(_in_order(files)),) if files else ()
-    names = _in_order([*files, *inner])
+    ordered, inner = _in_order(files), _in_order(inner)
     parts: list[tuple[str, ...] | str] = []
     begin = 0
-    for index, name in enumerate(names):
-        if name in inner:
-            if begin < index:
-                parts.append(tuple(names[begin:index]))
-            parts.append(name)
-            begin = index + 1
-    if begin < len(names):
-        parts.append(tuple(names[begin:]))
+    for name in inner:
+        end = _place_in(ordered, name, begin)
+        if begin < end:
+            parts.append(tuple(ordered[begin:end]))
+        parts.append(name)
+        begin = end
+    if begin < len(ordered):
+        parts.append(tuple(ordered[begin:]))
     return tuple(parts)
+
+
+def _place_in(ordered: list[str], name: str, begin: int) -> int:
+    """How many of the ordered names come before this one; it comes after the first `begin`."""
+    if name.isascii() and "".join(ordered).isascii():
+        return bisect_left(ordered, name, begin)
+    return bisect_left(ordered, os.fsencode(name), begin, key=os.fsencode)
 
 
 def _in_order(names: list[str]) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from workspace_server.garbage_pause import garbage_pause
 from workspace_server.sources.builtin.search import fallback, ripgrep
 from workspace_server.sources.builtin.search.batches import Batches
 from workspace_server.sources.builtin.search.listing import MAX_KEPT_FILES, Listings
@@ -87,7 +88,7 @@ async def find_files(workspace: Workspace, where: Where, limit: int, settings: S
     async def search(scope: Scope, limit: int, found: Findings[str]) -> None:
         stop = threading.Event()
         try:
-            await asyncio.to_thread(_list_files, scope, limit, found, stop)
+            await asyncio.to_thread(garbage_pause()(_list_files), scope, limit, found, stop)
         finally:
             stop.set()
 

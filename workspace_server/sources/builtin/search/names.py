@@ -60,7 +60,7 @@ class NameTest:
         if self.everything:
             return names
         literals = self.literals
-        found = [name for name in names if name in literals]
+        found = [] if literals.isdisjoint(names) else [name for name in names if name in literals]
         for regex in self.regexes:
             matches = regex.fullmatch
             found += [name for name in names if matches(name)]

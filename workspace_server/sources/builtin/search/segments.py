@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from workspace_server.sources.builtin.search.patterns import PathFilter, glob_regex
 
+_PLAIN: Final = re.compile(r"[^*?\[\]{}!\\]+")
 _ANYWHERE: Final = "(?:[^/]+/)*"
 
 
@@ -39,7 +40,8 @@ class SegmentFilter:
         anywhere = groups.pop(_ANYWHERE, [])
         self._below = [(re.compile(directory).fullmatch, names) for directory, names in groups.items()]
         self._anywhere = tuple(anywhere)
-        self._matchers: dict[tuple[str, ...], Callable[[str], object] | None] = {}
+        self._matchers: dict[tuple[str, ...], Callable[[str], object] | tuple[str, ...] | None] = {}
+        self._endings = {glob_regex(f"*{ending}"): ending for ending in map(_ending, wanted.globs) if ending}
 
     def __call__(self, segment: Segment) -> Sequence[str]:
         """The names in the segment whose paths pass."""
@@ -53,9 +55,28 @@ class SegmentFilter:
         if not wanted:
             return ()
         if wanted not in self._matchers:
-            self._matchers[wanted] = None if "" in wanted else re.compile("|".join(wanted)).fullmatch
-        matches_name = self._matchers[wanted]
-        return names if matches_name is None else [name for name in names if matches_name(name)]
+            self._matchers[wanted] = self._matcher(wanted)
+        matcher = self._matchers[wanted]
+        if matcher is None:
+            return names
+        if isinstance(matcher, tuple):  # much faster than an expression
+            return [name for name in names if name.endswith(matcher)]
+        return [name for name in names if matcher(name)]
+
+    def _matcher(self, wanted: tuple[str, ...]) -> Callable[[str], object] | tuple[str, ...] | None:
+        """What tells whether a name passes: nothing where all do, the endings, or an expression."""
+        if "" in wanted:
+            return None
+        endings = [self._endings.get(one.removeprefix("(?:").removesuffix(")")) for one in wanted]
+        if None not in endings:
+            return tuple(one for one in endings if one is not None)
+        return re.compile("|".join(wanted)).fullmatch
+
+
+def _ending(glob: str) -> str | None:
+    """What a name must end with, if the glob asks for nothing else of it."""
+    last = glob.rpartition("/")[2]
+    return last[1:] if last.startswith("*") and _PLAIN.fullmatch(last[1:]) else None
 
 
 def _halves(glob: str) -> tuple[str, str]:

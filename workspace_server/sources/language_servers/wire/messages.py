@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from protocol import jsonrpc
+from workspace_server.garbage_pause import garbage_pause
 from workspace_server.results import clean_text
 from workspace_server.sources.language_servers.server import RequestFailed
 
@@ -89,17 +90,12 @@ def value(raw: msgspec.Raw) -> Any:
     Raises:
         RequestFailed: they are no valid JSON.
     """
-    # while millions of objects are made, the collector would look at all of them again and again
-    pauses = len(jsonrpc.bytes_of(raw)) > LARGE and gc.isenabled()
-    if pauses:
-        gc.disable()
+    is_large = len(jsonrpc.bytes_of(raw)) > LARGE
     try:
-        return msgspec.json.decode(raw)
+        with garbage_pause() if is_large else nullcontext():
+            return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise RequestFailed(jsonrpc.PARSE_ERROR, "its answer is not valid JSON") from None
-    finally:
-        if pauses:
-            gc.enable()
 
 
 def answered_id(start: bytes) -> bytes | None:

@@ -108,3 +108,11 @@ async def test_every_result_fits_the_output_schema(engine: str, workspace: Works
         result = await call(workspace, arguments, settings=settings_of(engine, tmp_path))
         jsonschema_rs.validate(TOOL.definition["outputSchema"], dict(result.structured or {}))
         result.text.encode()
+
+
+async def test_a_name_with_a_line_end_is_found(engine: str, tmp_path: Path) -> None:
+    write_tree(tmp_path / "proj", {"a\nb.ts": "", "in\nner/c.ts": ""})
+    workspace = workspace_of(tmp_path / "proj")
+    for query in ("**", "*.ts", "**/*b.ts"):
+        result = await call(workspace, {"query": query}, settings=settings_of(engine, tmp_path))
+        assert f"{tmp_path}/proj/a\nb.ts" in result.structured["files"]

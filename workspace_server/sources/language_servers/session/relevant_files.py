@@ -79,6 +79,10 @@ class Relevance:
         dot = name.rfind(".")
         return (dot >= 0 and name[dot:] in self.suffixes) or name in self.names
 
+    def __le__(self, other: Relevance) -> bool:
+        """Whether all that matters here matters there, too."""
+        return self.suffixes <= other.suffixes and self.names <= other.names
+
     def __or__(self, other: Relevance) -> Relevance:
         """What matters to either."""
         return Relevance(self.suffixes | other.suffixes, self.names | other.names)

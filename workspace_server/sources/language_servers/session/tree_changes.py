@@ -28,6 +28,8 @@ class Snapshot:
         is_cut: whether there are more entries than were looked at.
         folders: the folders that were listed, where not all were; None if all were.
         digests: of the contents of some files that are not settled, or were not at the look before.
+        elsewhere: files that may change without their folder noticing: links, and files with several names.
+        generated: folders of which only project files count.
     """
 
     files: Mapping[str, FileState]
@@ -36,6 +38,8 @@ class Snapshot:
     is_cut: bool = False
     folders: frozenset[str] | None = None
     digests: Mapping[str, bytes] = field(default_factory=dict)
+    elsewhere: frozenset[str] = frozenset()
+    generated: frozenset[str] = frozenset()
 
     def unsettled(self) -> set[str]:
         """The files that may have changed since without a new time, because they had changed just before."""

@@ -27,18 +27,52 @@ def scan(
     relevance: Relevance,
     limit: int = MAX_ENTRIES,
     wall_ns: Callable[[], int] = time.time_ns,
+    before_listing: Callable[[str], object] = lambda folder: None,
 ) -> Snapshot:
     """The relevant files below these folders, shallow ones first, of at most `limit` entries.
 
     Folders of dependencies, caches and build trees are not entered; of build trees the project files directly
     in them count, such as `build/compile_commands.json`. Links to folders are not followed; a link to a file
     is a file with its own state and that of its target, if the target lies in one of the folders.
+
+    Args:
+        folders: absolute and link-free.
+        relevance: which files matter.
+        limit: how many entries are looked at.
+        wall_ns: the wall clock.
+        before_listing: called with each folder before it is listed.
     """
-    look = _Look(folders, relevance, limit)
+    look = _Look(folders, relevance, limit, before_listing)
     taken_ns = wall_ns()
     look.run()
-    listed = frozenset(look.listed) if look.is_incomplete else None
-    return Snapshot(look.files, relevance, taken_ns, look.is_cut, listed)
+    return Snapshot(
+        look.files,
+        relevance,
+        taken_ns,
+        look.is_cut,
+        frozenset(look.listed) if look.is_incomplete else None,
+        elsewhere=frozenset(look.elsewhere),
+        generated=frozenset(look.generated),
+    )
+
+
+def state_of(path: str, folders: Sequence[Path]) -> tuple[FileState | None, bool]:
+    """The state of one file as a look finds it, and whether it may change without its folder noticing.
+
+    The state is None if nothing is there, or a folder.
+    """
+    is_link = False
+    try:
+        status = os.lstat(path)
+        if stat.S_ISDIR(status.st_mode):
+            return None, False
+        is_link = stat.S_ISLNK(status.st_mode)
+        state = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)
+        if is_link:
+            return _with_target(path, state, [str(folder) for folder in folders]), True
+        return state, status.st_nlink > 1
+    except OSError:
+        return None, is_link
 
 
 def digest(path: str) -> bytes | None:
@@ -55,15 +89,24 @@ def digest(path: str) -> bytes | None:
 class _Look:
     """One walk over the folders."""
 
-    def __init__(self, folders: Sequence[Path], relevance: Relevance, limit: int) -> None:
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        relevance: Relevance,
+        limit: int,
+        before_listing: Callable[[str], object],
+    ) -> None:
         self.files: dict[str, FileState] = {}
         self.listed: list[str] = []
+        self.elsewhere: list[str] = []
+        self.generated: list[str] = []
         self.is_cut = False
         self.is_incomplete = False
         self._roots = tuple(dict.fromkeys(str(folder) for folder in folders))
         self._names = relevance.names
         self._suffixes = relevance.suffixes
         self._left = limit
+        self._before_listing = before_listing
 
     def run(self) -> None:
         """Walk until there is nothing left, or the limit is reached."""
@@ -73,6 +116,7 @@ class _Look:
             self._list(waiting.popleft(), waiting)
 
     def _list(self, folder: str, waiting: deque[str]) -> None:
+        self._before_listing(folder)
         try:
             with os.scandir(folder) as listing:
                 entries = list(listing)
@@ -89,6 +133,7 @@ class _Look:
         self.listed.append(folder)
         names = self._names
         if folder not in self._roots and not GENERATED_MARKS.isdisjoint([entry.name for entry in entries]):
+            self.generated.append(folder)
             self._files([entry for entry in entries if entry.name in names and not entry.is_dir()])
             return
         suffixes = self._suffixes
@@ -109,20 +154,30 @@ class _Look:
             try:
                 status = entry.stat(follow_symlinks=False)
                 state = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)
-                files[path] = self._target(path, state) if entry.is_symlink() else state
+                if entry.is_symlink():
+                    self.elsewhere.append(path)
+                    state = _with_target(path, state, self._roots)
+                elif status.st_nlink > 1:
+                    self.elsewhere.append(path)
+                files[path] = state
             except OSError:  # it went away, or is a link to a folder or to nothing
                 continue
 
-    def _target(self, path: str, link: FileState) -> FileState:
-        """The state of a link: the later time, and what the target is, if that is ours to look at."""
-        real = os.path.realpath(path, strict=True)
-        status = os.stat(real)  # noqa: PTH116
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(path)
-        if not _lies_in(real, self._roots):
-            return link
-        later = max(link[0], status.st_ctime_ns)
-        return later, status.st_mtime_ns, status.st_size, link[3] ^ status.st_ino
+
+def _with_target(path: str, link: FileState, roots: Sequence[str]) -> FileState:
+    """The state of a link: the later time, and what the target is, if that is ours to look at.
+
+    Raises:
+        OSError: it leads to a folder or to nothing.
+    """
+    real = os.path.realpath(path, strict=True)
+    status = os.stat(real)  # noqa: PTH116
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(path)
+    if not _lies_in(real, roots):
+        return link
+    later = max(link[0], status.st_ctime_ns)
+    return later, status.st_mtime_ns, status.st_size, link[3] ^ status.st_ino
 
 
 def _lies_in(path: str, roots: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from workspace_server.sources.language_servers.session.relevant_files import Rel
 from workspace_server.sources.language_servers.session.tree_changes import Changes, Snapshot, difference
 from workspace_server.sources.language_servers.session.tree_scan import scan
 from workspace_server.sources.language_servers.session.tree_watch import TreeWatch, Watcher
+from workspace_server.sources.language_servers.session.watched_tree import WatchedTree
 
 PYTHON = Relevance(frozenset({".py"}), frozenset({"pyproject.toml"}))
 LATER_NS = 10**9
@@ -49,11 +50,17 @@ async def change(watcher: Watcher, action: Callable[[], object]) -> Changes:
     return look.changes
 
 
-def watcher(project: Path, relevance: Relevance = PYTHON) -> Watcher:
-    return TreeWatch([project], settled).watcher(relevance)
+@pytest.fixture(params=["looks", "events"])
+async def watching(request: pytest.FixtureRequest, project: Path) -> AsyncIterator[Watcher]:
+    """By a look at everything each time, and by the events of the kernel."""
+    tree = WatchedTree([project], wall_ns=lambda: time.time_ns() + LATER_NS)
+    watch = TreeWatch([project], settled) if request.param == "looks" else TreeWatch([project], tree=tree)
+    watcher = watch.watcher(PYTHON)
+    yield watcher
+    await watcher.close()
 
 
-async def test_created_changed_deleted_and_renamed_files_are_told(project: Path) -> None:
+async def test_created_changed_deleted_and_renamed_files_are_told(project: Path, watching: Watcher) -> None:
     def edit() -> None:
         (project / "new.py").write_text("")
         (project / "a.py").write_text("x = 22\n")
@@ -61,20 +68,18 @@ async def test_created_changed_deleted_and_renamed_files_are_told(project: Path)
         (project / "pkg/c.py").rename(project / "pkg/e.py")
         (project / "pkg/readme.md").write_text("not relevant")
 
-    changes = await change(watcher(project), edit)
+    changes = await change(watching, edit)
     assert names(changes.created, project) == ["new.py", "pkg/e.py"]
     assert names(changes.changed, project) == ["a.py"]
     assert names(changes.deleted, project) == ["b.py", "pkg/c.py"]
 
 
-async def test_nothing_is_told_twice(project: Path) -> None:
-    watching = watcher(project)
+async def test_nothing_is_told_twice(project: Path, watching: Watcher) -> None:
     await change(watching, lambda: (project / "a.py").write_text("y"))
     assert not (await watching.look()).changes
 
 
-async def test_a_look_that_was_not_accepted_is_told_again(project: Path) -> None:
-    watching = watcher(project)
+async def test_a_look_that_was_not_accepted_is_told_again(project: Path, watching: Watcher) -> None:
     watching.accept(await watching.look())
     (project / "a.py").unlink()
     assert names((await watching.look()).changes.deleted, project) == ["a.py"]
@@ -96,8 +101,10 @@ def replace_with_same_size_and_time(path: Path) -> None:
 
 
 @pytest.mark.parametrize("edit", [keep_size_and_time, replace_with_same_size_and_time])
-async def test_an_edit_that_keeps_size_and_time_is_told(project: Path, edit: Callable[[Path], None]) -> None:
-    changes = await change(watcher(project), lambda: edit(project / "a.py"))
+async def test_an_edit_that_keeps_size_and_time_is_told(
+    project: Path, edit: Callable[[Path], None], watching: Watcher
+) -> None:
+    changes = await change(watching, lambda: edit(project / "a.py"))
     assert names(changes.changed, project) == ["a.py"]
 
 
@@ -126,7 +133,7 @@ def test_a_file_from_the_future_is_not_told_for_ever() -> None:
     assert not difference(future, future, PYTHON)
 
 
-async def test_dependencies_caches_and_build_trees_are_not_entered(project: Path) -> None:
+async def test_dependencies_caches_and_build_trees_are_not_entered(project: Path, watching: Watcher) -> None:
     def edit() -> None:
         for folder in ("node_modules/x", ".venv/lib", ".git", "target/debug", "env/lib", "out"):
             (project / folder).mkdir(parents=True)
@@ -138,11 +145,13 @@ async def test_dependencies_caches_and_build_trees_are_not_entered(project: Path
         (project / "build").mkdir()
         (project / "build/source.py").write_text("")
 
-    created = (await change(watcher(project), edit)).created
+    created = (await change(watching, edit)).created
     assert names(created, project) == ["build/source.py", "out/pyproject.toml"]
 
 
-async def test_links_are_never_followed_out(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+async def test_links_are_never_followed_out(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, watching: Watcher
+) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (outside / "far.py").write_text("")
     (project / "folder.py").symlink_to(outside)
@@ -155,7 +164,7 @@ async def test_links_are_never_followed_out(project: Path, tmp_path_factory: pyt
         (outside / "far.py").write_text("changed")
         (project / "a.py").write_text("changed")
 
-    changes = await change(watcher(project), edit)
+    changes = await change(watching, edit)
     assert changes == Changes(changed=(str(project / "a.py"), str(project / "near.py")))
 
 
@@ -173,16 +182,20 @@ async def test_beyond_the_limit_nothing_is_taken_for_deleted(project: Path) -> N
     assert names(changes.deleted, project) == ["b.py", "pkg/deep/d.py"]
 
 
-async def test_a_folder_that_cannot_be_read_has_not_lost_its_files(project: Path) -> None:
+async def test_a_folder_that_cannot_be_read_has_not_lost_its_files(project: Path, watching: Watcher) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
-    changes = await change(watcher(project), lambda: (project / "pkg").chmod(0))
+    changes = await change(watching, lambda: (project / "pkg").chmod(0))
     (project / "pkg").chmod(0o755)
     assert not changes
 
 
-async def test_a_folder_that_went_away_has_lost_its_files(project: Path) -> None:
-    changes = await change(watcher(project), lambda: (project / "pkg").rename(project.parent / "elsewhere"))
+async def test_a_folder_that_went_away_has_lost_its_files(
+    project: Path, watching: Watcher, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    changes = await change(
+        watching, lambda: (project / "pkg").rename(tmp_path_factory.mktemp("gone") / "pkg")
+    )
     assert names(changes.deleted, project) == ["pkg/c.py", "pkg/deep/d.py"]
 
 
@@ -200,8 +213,15 @@ async def test_a_git_checkout_of_2000_files_is_one_batch(project: Path) -> None:
     for number in range(2000):
         (project / f"m{number}.py").write_text("two = 22\n")
     git("commit", "-qam", "two")
-    changes = await change(watcher(project), lambda: git("checkout", "-q", "main"))
-    assert len(changes.changed) == len(changes) == 2000
+    watches = [TreeWatch([project], settled), TreeWatch([project])]
+    watching = [watch.watcher(PYTHON) for watch in watches]
+    for one in watching:
+        one.accept(await one.look())
+    git("checkout", "-q", "main")
+    for one in watching:
+        changes = (await one.look()).changes
+        assert len(changes.changed) == len(changes) == 2000
+        await one.close()
 
 
 async def test_callers_at_the_same_time_share_a_look(project: Path) -> None:
@@ -236,8 +256,7 @@ async def test_each_server_is_told_of_its_own_files_only(project: Path) -> None:
     assert names((await markdown.look()).changes.changed, project) == ["pkg/readme.md"]
 
 
-async def test_files_that_begin_to_matter_are_not_told_as_created(project: Path) -> None:
-    watching = watcher(project)
+async def test_files_that_begin_to_matter_are_not_told_as_created(project: Path, watching: Watcher) -> None:
     watching.accept(await watching.look())
     watching.include(Relevance(frozenset({".md"})))
     changes = await change(watching, lambda: None)

@@ -1,0 +1,193 @@
+"""A look at a project's files is used again only where the kernel's events prove that it still holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workspace_server.files.folder_events import Events, FolderEvents
+from workspace_server.sources.language_servers.session import watched_tree
+from workspace_server.sources.language_servers.session.relevant_files import Relevance
+from workspace_server.sources.language_servers.session.tree_scan import scan
+from workspace_server.sources.language_servers.session.watched_tree import LOOK_AGAIN_S, WatchedTree
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's")
+PYTHON = Relevance(frozenset({".py"}), frozenset({"pyproject.toml"}))
+
+
+class Watched:
+    """A watched tree that was looked at once; counts the looks at everything."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, **members: Any) -> None:
+        self.root = root
+        self.looks = 0
+        self.now = 0.0
+        self.tree = WatchedTree([root], clock=lambda: self.now, **members)
+
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self.looks += 1
+            return scan(*arguments, **named)
+
+        monkeypatch.setattr(watched_tree, "scan", counted)
+        self.tree.look(PYTHON)
+
+    def is_unchanged(self) -> bool:
+        return self.tree.is_unchanged(PYTHON)
+
+    def check(self) -> None:
+        """The next look is what a look at everything finds."""
+        assert not self.is_unchanged()
+        found, whole = self.tree.look(PYTHON), scan([self.root], PYTHON)
+        assert found.files == whole.files
+        assert found.elsewhere == whole.elsewhere
+        assert self.is_unchanged()
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    root = tmp_path / "proj"
+    for name in ("a.py", "b.py", "pkg/deep/c.py", "node_modules/x.py", "notes.txt"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("x = 1\n")
+    made = Watched(root, monkeypatch)
+    yield made
+    made.tree.close()
+
+
+def test_an_unchanged_tree_is_not_looked_at_again(watched: Watched) -> None:
+    (watched.root / "notes.txt").write_text("not relevant")
+    (watched.root / "node_modules/y.py").write_text("not entered")
+    (watched.root / "a.py").read_text()
+    assert all(watched.is_unchanged() for _ in range(3))
+    assert watched.looks == 1
+
+
+def same_size_in_the_same_tick(root: Path) -> None:
+    before = (root / "a.py").stat()
+    (root / "a.py").write_text("x = 2\n")
+    os.utime(root / "a.py", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def rename(root: Path) -> None:
+    (root / "a.py").rename(root / "pkg/deep/new.py")
+
+
+def delete_and_create(root: Path) -> None:
+    (root / "b.py").unlink()
+    (root / "new.py").write_text("")
+
+
+def link(root: Path) -> None:
+    (root / "pkg/near.py").symlink_to(root / "node_modules/x.py")
+    (root / "pkg/folder.py").symlink_to(root / "pkg/deep")
+
+
+@pytest.mark.parametrize("edit", [same_size_in_the_same_tick, rename, delete_and_create, link])
+def test_changed_files_are_looked_at_alone(watched: Watched, edit: Callable[[Path], None]) -> None:
+    edit(watched.root)
+    watched.check()
+    assert watched.looks == 1
+
+
+def new_folder(root: Path) -> None:
+    (root / "one/two").mkdir(parents=True)
+    (root / "one/two/new.py").write_text("")
+
+
+def moved_folder(root: Path) -> None:
+    (root / "pkg").rename(root / "moved")
+
+
+def build_tree(root: Path) -> None:
+    (root / "pkg/deep/CACHEDIR.TAG").write_text("")
+    (root / "pkg/deep/pyproject.toml").write_text("")
+
+
+def replaced_root(root: Path) -> None:
+    root.rename(root.with_name("old"))
+    shutil.copytree(root.with_name("old"), root)
+
+
+@pytest.mark.parametrize("edit", [new_folder, moved_folder, build_tree, replaced_root])
+def test_changes_of_folders_are_looked_at_with_everything(
+    watched: Watched, edit: Callable[[Path], None]
+) -> None:
+    edit(watched.root)
+    watched.check()
+    assert watched.looks == 2
+
+
+def test_files_in_new_folders_are_watched_from_then_on(watched: Watched) -> None:
+    new_folder(watched.root)
+    watched.check()
+    (watched.root / "one/two/new.py").write_text("changed")
+    watched.check()
+    assert watched.looks == 2
+
+
+def test_sources_of_a_build_tree_are_still_left_out(watched: Watched) -> None:
+    build_tree(watched.root)
+    watched.check()
+    (watched.root / "pkg/deep/made.py").write_text("")
+    assert watched.is_unchanged()
+    (watched.root / "pkg/deep/pyproject.toml").write_text("changed")
+    watched.check()
+
+
+def test_a_change_behind_a_link_is_seen_though_no_event_tells(watched: Watched) -> None:
+    link(watched.root)
+    watched.check()
+    (watched.root / "node_modules/x.py").unlink()
+    watched.check()
+    (watched.root / "node_modules/x.py").write_text("again")
+    watched.check()
+
+
+def test_a_change_by_another_name_is_seen_though_no_event_tells(watched: Watched, tmp_path: Path) -> None:
+    (tmp_path / "far.py").write_text("1")
+    (watched.root / "near.py").hardlink_to(tmp_path / "far.py")
+    watched.check()
+    (tmp_path / "far.py").write_text("changed")
+    watched.check()
+
+
+def test_what_no_event_tells_is_seen_after_a_minute(watched: Watched) -> None:
+    watched.now += LOOK_AGAIN_S
+    assert not watched.is_unchanged()
+    watched.tree.look(PYTHON)
+    assert watched.looks == 2
+
+
+def test_other_files_that_begin_to_matter_are_looked_at(watched: Watched) -> None:
+    more = PYTHON | Relevance(frozenset({".txt"}))
+    assert not watched.tree.is_unchanged(more)
+    assert str(watched.root / "notes.txt") in watched.tree.look(more).files
+
+
+def test_after_an_overflow_everything_is_looked_at(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    (watched.root / "a.py").write_text("changed")
+    with monkeypatch.context() as lost:
+        lost.setattr(FolderEvents, "read", lambda self: Events(is_lost=True))
+        assert not watched.is_unchanged()
+    watched.check()
+    assert watched.looks == 2
+
+
+@pytest.mark.parametrize("lacks", ["queue", "watch"])
+def test_without_events_everything_is_looked_at_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: str
+) -> None:
+    monkeypatch.setattr(FolderEvents, "watch", lambda self, folder: False)
+    (tmp_path / "a.py").write_text("")
+    watched = Watched(tmp_path, monkeypatch, **({"open_events": lambda: None} if lacks == "queue" else {}))
+    for looks in (2, 3):
+        assert not watched.is_unchanged()
+        watched.tree.look(PYTHON)
+        assert watched.looks == looks
+    watched.tree.close()

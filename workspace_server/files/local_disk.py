@@ -6,15 +6,19 @@ costs several times as much as a local read.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _LOCAL: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 )
+LOOK_AGAIN_S: Final = 10.0
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _ESCAPED: Final = {r"\040": " ", r"\011": "\t", r"\012": "\n", r"\134": "\\"}
 
 
@@ -25,6 +29,35 @@ def are_local(folders: Iterable[Path], mounts: Path = _MOUNTS) -> bool:
         return all(_kind(os.path.realpath(folder), kinds) in _LOCAL for folder in folders)
     except (OSError, ValueError, IndexError):
         return False
+
+
+class LocalFiles:
+    """Runs short file operations at once where that cannot hang, else in a thread.
+
+    Args:
+        folders: absolute and link-free.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = tuple(folders)
+        self._begins = tuple(f"{str(folder).rstrip('/')}/" for folder in folders)
+        self._are_local = False
+        self._look_at = 0.0
+
+    async def run(
+        self, paths: Iterable[Path], function: Callable[_P, _T], *args: _P.args, **named: _P.kwargs
+    ) -> _T:
+        """The result of a function that looks at these paths; they have no links."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._look_at:
+            # the look itself may hang
+            self._are_local, self._look_at = (
+                await asyncio.to_thread(are_local, self._folders),
+                now + LOOK_AGAIN_S,
+            )
+        if self._are_local and all(str(path).startswith(self._begins) for path in paths):
+            return function(*args, **named)
+        return await asyncio.to_thread(function, *args, **named)
 
 
 def _mounts(text: str) -> Iterable[tuple[str, str]]:

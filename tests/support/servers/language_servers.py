@@ -78,6 +78,9 @@ class InMemoryServer:
         self.opened.append(path)
         return split_lines(path.read_text("utf-8"))
 
+    def memo(self, path: Path) -> dict[str, Any]:
+        return {}
+
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
         self.asked.append((method, params))
         if method not in self.answers:

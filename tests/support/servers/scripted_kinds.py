@@ -42,6 +42,9 @@ class ScriptedKinds:
             name: ServerSpecification(name, {".txt": "text"}, ((name,),), **members) for name in bodies
         }
 
+    def is_quick(self) -> bool:
+        return False
+
     def known(self) -> Sequence[ServerSpecification]:
         return list(self.kinds.values())
 

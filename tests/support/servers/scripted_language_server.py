@@ -161,6 +161,9 @@ class RecordedSync:
     async def open(self, path: Path) -> Sequence[str]:
         return path.read_text().split("\n")
 
+    def memo(self, path: Path) -> dict[str, Any]:
+        return {}
+
     async def ready(self, wait_s: float, progress: Any = None) -> Freshness:
         assert self.peer is not None
         await self.peer.request("ready?")

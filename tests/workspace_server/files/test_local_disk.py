@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from workspace_server.files.local_disk import are_local
+from workspace_server.files import local_disk
+from workspace_server.files.local_disk import LocalFiles, are_local
 
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 0:30 / /net rw - nfs4 server:/x rw
@@ -35,3 +37,15 @@ def test_where_nobody_can_tell_a_folder_is_not_local(tmp_path: Path) -> None:
     assert not are_local([tmp_path], tmp_path / "missing")
     (tmp_path / "broken").write_text("what is this\n")
     assert not are_local([tmp_path], tmp_path / "broken")
+
+
+@pytest.mark.parametrize(
+    ("local", "inside", "at_once"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+async def test_only_what_cannot_hang_runs_without_a_thread(
+    local: bool, inside: bool, at_once: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_disk, "are_local", lambda folders: local)
+    path = tmp_path / "proj/a.py" if inside else tmp_path / "project/a.py"
+    ran_in = await LocalFiles([tmp_path / "proj"]).run([path], threading.current_thread)
+    assert (ran_in is threading.current_thread()) is at_once

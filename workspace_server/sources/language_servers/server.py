@@ -89,6 +89,12 @@ class LanguageServer(Protocol):
             OSError: it cannot be read.
         """
 
+    def memo(self, path: Path) -> dict[str, Any]:
+        """Where to keep what was computed from an open file; empty after any change on disk.
+
+        It is also empty, and kept nowhere, while the server's answers are not complete.
+        """
+
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
         """Send a request, and return its decoded result. Repeats it while the server is busy changing.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from workspace_server.config.model import LanguageServerEntry
+from workspace_server.files.local_disk import are_local
 from workspace_server.sources.language_servers.kinds.candidates import Candidate, CandidateFinder
 from workspace_server.sources.language_servers.kinds.configured import (
     ConfiguredKind,
@@ -74,6 +76,14 @@ class AvailableKinds:
         self._kinds = configured_kinds(KINDS, choices.entries)
         self._languages = ProjectLanguages(folders, _everything(self._kinds.values()))
         self._named = frozenset(entry.name for entry in choices.entries if entry.enabled)
+        self._folders = tuple(folders)
+        self._local: tuple[Project, str] | None = None  # what was known when all disks were local ones
+
+    def is_quick(self) -> bool:
+        """As `Kinds.is_quick`: the project was looked at, and no place to look at can hang."""
+        if self._local is None or not self._languages.is_current:
+            return False
+        return self._local == (self._languages.current(), self._choices.search_path())
 
     def known(self) -> Sequence[ServerSpecification]:
         """As `Kinds.known`."""
@@ -86,6 +96,8 @@ class AvailableKinds:
     def chosen(self, role: Role, path: Path | None) -> Sequence[Sequence[ServerSpecification]]:
         """As `Kinds.chosen`."""
         project = self._languages.current()
+        if not self.is_quick():
+            self._check_disks(project)
         names = project.names if path is None else frozenset({path.suffix, path.name})
         chosen = self._named | chosen_by(project.top, project.tables)
         found = groups(role, names, chosen, self._current())
@@ -137,6 +149,11 @@ class AvailableKinds:
                 if item is not None:
                     found.setdefault(item.key, item)
         return list(found.values())
+
+    def _check_disks(self, project: Project) -> None:
+        search = self._choices.search_path()
+        folders = [Path(part) for part in search.split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117
+        self._local = (project, search) if are_local((*self._folders, *folders)) else None
 
     def _item_of(self, group: Sequence[ServerSpecification]) -> TrustItem | None:
         first: TrustItem | None = None

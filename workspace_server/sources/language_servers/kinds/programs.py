@@ -17,6 +17,7 @@ from workspace_server.sources.language_servers.kinds.real_programs import (
 )
 
 Origin = Literal["project", "PATH", "extra"]
+MAX_SEARCHED: Final = 1000
 PROJECT_FOLDERS: Final = (".venv/bin", "venv/bin", "node_modules/.bin")
 """Where the tools of a project are, relative to its folders."""
 
@@ -51,6 +52,7 @@ class ProgramFinder:
         self._folders = tuple(Path(os.path.realpath(folder)) for folder in folders)
         self._own_scripts = sysconfig.get_path("scripts")
         self._known: dict[tuple[str, str, bool], tuple[_States, Sequence[Program]]] = {}
+        self._searched: dict[tuple[str, str], Sequence[tuple[str, Origin]]] = {}
 
     def find(self, name: str, search: str, *, is_any: bool = False) -> Sequence[Program]:
         """The programs of this name: the project's, then the user's, then ours.
@@ -62,7 +64,11 @@ class ProgramFinder:
             search: the PATH. Relative parts of it do not count.
             is_any: whether a program that is no language server will do, as a `tsc` before version 7.
         """
-        places = self._places(name, search)
+        places = self._searched.get((name, search))
+        if places is None:
+            if len(self._searched) >= MAX_SEARCHED:
+                self._searched.clear()
+            places = self._searched[name, search] = self._places(name, search)
         known = self._known.get((name, search, is_any))
         if known is not None and known[0] == _states(places, known[1]):
             return known[1]

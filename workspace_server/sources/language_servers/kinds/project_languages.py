@@ -55,10 +55,14 @@ class ProjectLanguages:
         self._look_at = 0.0
         self._looked = False
 
+    @property
+    def is_current(self) -> bool:
+        """Whether `current` needs no look."""
+        return self._looked and self._clock() < self._look_at
+
     def current(self) -> Project:
         """What the project has; at most ten seconds old."""
-        now = self._clock()
-        if not self._looked or now >= self._look_at:
+        if not self.is_current:
             self._found = self._look()
             self._looked, self._look_at = True, self._clock() + LOOK_AGAIN_S
         return self._found

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+from workspace_server.files.local_disk import LocalFiles
 from workspace_server.sources.language_servers.session import disk_text
 from workspace_server.sources.language_servers.session.disk_text import DiskText
 from workspace_server.sources.language_servers.session.peer import Peer
@@ -30,6 +31,7 @@ class Document:
         disk: the text, and the state of the file when it was read.
         epoch: how many batches of changes on disk the server had been told of when it got this version.
         publications_before: the number of the server's last publication before it got this version.
+        memo: what was computed from this version.
     """
 
     def __init__(
@@ -40,11 +42,17 @@ class Document:
         self.disk = disk
         self.epoch = epoch
         self.publications_before = publications_before
+        self.memo: dict[str, Any] = {}
 
     @cached_property
     def lines(self) -> Sequence[str]:
         """The lines as LSP counts them."""
         return split_lines(self.disk.text)
+
+    @cached_property
+    def name(self) -> str:
+        """The path as text."""
+        return str(self.path)
 
     @cached_property
     def uri(self) -> str:
@@ -74,6 +82,7 @@ class OpenDocuments:
         self._last_publication = last_publication
         self._limit = limit
         self._max_text = max_text
+        self._files = LocalFiles(peer.folders)
         self._open: OrderedDict[Path, Document] = OrderedDict()
         self._last_versions = 0
         self._lock = asyncio.Lock()
@@ -104,7 +113,9 @@ class OpenDocuments:
         """
         async with self._lock:
             known = self._open.get(path)
-            disk = await asyncio.to_thread(_read_unless_known, path, known)
+            disk = None if known is None else await self._files.run([path], _disk_if_same, known)
+            if disk is None:
+                disk = await asyncio.to_thread(disk_text.read, path)
             if known is not None and disk.text == known.disk.text and not is_again:
                 known.disk = disk
                 self._open.move_to_end(path)
@@ -115,8 +126,12 @@ class OpenDocuments:
 
     async def changed_on_disk(self, known: Container[str]) -> tuple[list[str], list[str]]:
         """The open files that changed and those that are gone, without those in `known`."""
-        unknown = [document for path, document in self._open.items() if str(path) not in known]
+        unknown = [document for document in self._open.values() if document.name not in known]
         return await asyncio.to_thread(_changed_and_gone, unknown) if unknown else ([], [])
+
+    def are_in(self, known: Container[str]) -> bool:
+        """Whether all open files are among these."""
+        return all(document.name in known for document in self._open.values())
 
     async def empty(self, path: Path) -> Document:
         """Let the server take the file, open or not, for an empty one. Follow this with `close`."""
@@ -174,10 +189,8 @@ def is_source(path: Path, specification: ServerSpecification) -> bool:
     return path.name in specification.languages or path.suffix in specification.languages
 
 
-def _read_unless_known(path: Path, known: Document | None) -> DiskText:
-    if known is not None and disk_text.current_state(path) == known.disk.state:
-        return known.disk
-    return disk_text.read(path)
+def _disk_if_same(known: Document) -> DiskText | None:
+    return known.disk if disk_text.current_state(known.path) == known.disk.state else None
 
 
 def _changed_and_gone(documents: Sequence[Document]) -> tuple[list[str], list[str]]:

@@ -82,6 +82,9 @@ class ProjectSync(Protocol):
     async def open(self, path: Path) -> Sequence[str]:
         """As `LanguageServer.open`."""
 
+    def memo(self, path: Path) -> dict[str, Any]:
+        """As `LanguageServer.memo`."""
+
     async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
         """As `LanguageServer.ready`."""
 

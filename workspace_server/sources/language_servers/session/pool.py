@@ -112,7 +112,12 @@ class ServerPool:
     async def _first_of_each(self, role: Role, path: Path | None) -> list[LanguageServer | Unavailable]:
         """All groups at once, so that a slow server delays no other."""
         environment = await self._context.environment()  # may say where programs are
-        groups = await asyncio.to_thread(self._look, role, path)
+        if self._kinds.is_quick():
+            groups = self._look(role, path)
+        else:
+            groups = await asyncio.to_thread(self._look, role, path)
+        if len(groups) == 1:
+            return await self._first(*groups[0], environment)
         found = await asyncio.gather(*(self._first(group, best, environment) for group, best in groups))
         return [one for part in found for one in part]
 

@@ -35,6 +35,9 @@ class Kinds(Protocol):
     So they keep what they found, and notice changes of files, settings and trust by a few `stat` calls.
     """
 
+    def is_quick(self) -> bool:
+        """Whether the other methods take microseconds now. Does not block."""
+
     def known(self) -> Sequence[ServerSpecification]:
         """The kinds whose languages the project has, installed or not."""
 

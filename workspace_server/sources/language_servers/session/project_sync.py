@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -53,6 +53,7 @@ class FollowedProject:
         self._snapshot: Snapshot | None = None
         self._trouble = ""
         self._telling = SharedRun(self._tell)
+        self._registered: Sequence[Mapping[str, Any]] = ()
         # before the server reads the project: a change between its look and ours must not be lost
         self._first_look = asyncio.create_task(self._look_first(), name=f"first-look-{self._name}")
 
@@ -88,11 +89,21 @@ class FollowedProject:
 
     async def tell_changes(self) -> None:
         """As `ProjectSync.tell_changes`. Callers at the same time share a run that begins after they call."""
-        await self._telling.get()
+        if not self._is_told():
+            await self._telling.get()
 
     async def open(self, path: Path) -> Sequence[str]:
         """As `LanguageServer.open`."""
         return (await self._open(path)).lines
+
+    def memo(self, path: Path) -> dict[str, Any]:
+        """As `LanguageServer.memo`."""
+        document = self._documents.get(path)
+        if document is None or self.freshness().state not in {"fresh", "partial"}:
+            return {}
+        if document.memo.get("epoch") != self._documents.epoch:
+            document.memo = {"epoch": self._documents.epoch}
+        return document.memo
 
     async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
         """As `LanguageServer.ready`."""
@@ -160,6 +171,7 @@ class FollowedProject:
         await self._notice.close()
         await asyncio.gather(self._first_look, return_exceptions=True)
         await self._telling.close()
+        await self._watcher.close()
 
     async def _open(self, path: Path) -> Document:
         if not len(self._documents):
@@ -174,9 +186,20 @@ class FollowedProject:
         self._watcher.accept(look)
         self._snapshot = look.snapshot
 
+    def _is_told(self) -> bool:
+        """Whether it is proven, without waiting, that the server knows of all changes and took them in."""
+        return (
+            self._snapshot is not None
+            and not (self._trouble or self._telling.is_running or self._notice.lagging())
+            and self._peer.registrations(WATCHED) == self._registered
+            and self._documents.are_in(self._snapshot.files)
+            and self._watcher.is_current()
+        )
+
     async def _tell(self) -> None:
         await asyncio.wait({self._first_look}, timeout=LOOK_S)
-        self._watcher.include(relevance_of_watchers(self._peer.registrations(WATCHED)))
+        self._registered = self._peer.registrations(WATCHED)
+        self._watcher.include(relevance_of_watchers(self._registered))
         try:
             async with asyncio.timeout(LOOK_S):
                 look = await self._watcher.look()

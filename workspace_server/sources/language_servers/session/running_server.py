@@ -186,6 +186,10 @@ class RunningServer:
         """As `LanguageServer.open`."""
         return await self._sync.open(path)
 
+    def memo(self, path: Path) -> dict[str, Any]:
+        """As `LanguageServer.memo`."""
+        return self._sync.memo(path)
+
     async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
         """As `LanguageServer.ready`; never fails."""
         try:

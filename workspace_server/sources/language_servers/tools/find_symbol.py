@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -33,9 +32,11 @@ async def call(
     except ValueError as error:
         raise InvalidArguments("/query", str(error)) from None
     file = arguments.get("filePath")
-    path = None if file is None else await asyncio.to_thread(workplace.file, file)
+    path = None if file is None else await workplace.find_file(file)
     found = await search(workplace, wanted, path, Waiting(wait_s(arguments), context), Texts())
-    return await asyncio.to_thread(_result, workplace, arguments, found)
+    return await workplace.run(
+        [one.place.path for one, _ in found.symbols], lambda: _result(workplace, arguments, found)
+    )
 
 
 def _result(workplace: Workplace, arguments: Mapping[str, Any], found: Findings) -> ToolResult:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from workspace_server.results import well_formed
 from workspace_server.sources.language_servers.freshness import Freshness, worst
 from workspace_server.sources.language_servers.server import Unavailable
@@ -15,8 +17,7 @@ from workspace_server.tool import ToolResult
 UNSURE = "This may not be all: see freshness."
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One entry: as in `structuredContent`, and its lines in the text."""
 
     structured: Mapping[str, Any]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from workspace_server.sources.language_servers.server import PositionEncoding
 from workspace_server.sources.language_servers.tools import spans
@@ -14,14 +15,12 @@ from workspace_server.sources.language_servers.tools.texts import Texts, cut
 from workspace_server.sources.language_servers.tools.workplace import Workplace
 from workspace_server.sources.language_servers.wire.document_uris import to_path
 from workspace_server.sources.language_servers.wire.positions import Span, order_of, span_from_server
-from workspace_server.workspace import absolute_text
 
 AROUND: Final = 1
 """Lines shown before and after a place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A range in a file; `lines` are those of the file, None if it could not be read."""
 
     path: Path
@@ -36,9 +35,10 @@ class Place:
     def structured(self, workplace: Workplace, around: int = AROUND) -> dict[str, Any]:
         """As in `structuredContent`; the preview begins at `previewStartLine`."""
         first, shown = self._around(around)
+        absolute, in_workspace = workplace.names(self.path)
         return {
-            "absolutePath": absolute_text(self.path),
-            "workspacePath": workplace.workspace.workspace_path(self.path),
+            "absolutePath": absolute,
+            "workspacePath": in_workspace,
             **spans.members(self.span),
             "preview": "\n".join(shown),
             "previewStartLine": first,
@@ -60,8 +60,9 @@ class Place:
         return cut(self.lines[line - 1].strip()) if self.lines and line <= len(self.lines) else ""
 
     def _around(self, around: int) -> tuple[int, list[str]]:
-        first = max(1, self.span.start.line - around)
-        return first, [cut(line) for line in (self.lines or ())[first - 1 : self.span.start.line + around]]
+        line = self.span.start.line
+        first = max(1, line - around)
+        return first, [cut(one) for one in (self.lines or ())[first - 1 : line + around]]
 
 
 def place_of(uri: Any, where: Any, texts: Texts, encoding: PositionEncoding) -> Place | None:
@@ -81,8 +82,7 @@ def places_of(result: Any, texts: Texts, encoding: PositionEncoding) -> list[Pla
     return sorted(known.values(), key=lambda place: place.order)
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(msgspec.Struct, frozen=True):
     """A range in a file as its server counts it; the file has not been read."""
 
     path: Path
@@ -92,11 +92,17 @@ class Location:
 def locations_of(result: Any) -> list[Location]:
     """As `places_of`, without reading the files."""
     known: dict[tuple[Any, ...], Location] = {}
+    paths: dict[Any, tuple[Path, str] | None] = {}  # many places lie in one file
     for one in list_of(result):
         uri, where = _location(one)
-        path, order = to_path(uri, Path), order_of(where)
-        if path is not None and order is not None:
-            known[path.as_posix(), *order] = Location(path, where)
+        if not isinstance(uri, str):
+            continue
+        if uri not in paths:
+            path = to_path(uri, Path)
+            paths[uri] = None if path is None else (path, path.as_posix())
+        named, order = paths[uri], order_of(where)
+        if named is not None and order is not None:
+            known[named[1], *order] = Location(named[0], where)
     return [known[order] for order in sorted(known)]
 
 

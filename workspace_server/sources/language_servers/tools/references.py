@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from workspace_server.call_context import CallContext
@@ -11,13 +11,15 @@ from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking, listing
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
-from workspace_server.sources.language_servers.tools.places import locations_of, place_at
+from workspace_server.sources.language_servers.tools.places import Location, locations_of, place_at
 from workspace_server.sources.language_servers.tools.target import Target, find_target
 from workspace_server.sources.language_servers.tools.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import ToolResult
 
 DEFAULT_LIMIT: Final = 100
+MANY: Final = 200
+"""More places are sorted in a thread."""
 _METHODS: Final[Mapping[str, tuple[str, str, str]]] = {
     "lm_references": ("textDocument/references", "references", "References summary"),
     "lm_implementations": ("textDocument/implementation", "implementations", "Implementations summary"),
@@ -44,7 +46,15 @@ async def call(
         return await server.request(method, params)
 
     part = await asking.ask(target.server, work, waiting)
-    return await asyncio.to_thread(_result, name, workplace, arguments, target, part, texts)
+    if len(asking.list_of(part.value)) > MANY:
+        places = await asyncio.to_thread(locations_of, part.value)
+    else:
+        places = locations_of(part.value)
+    shown = places[listing.page(arguments, DEFAULT_LIMIT)]
+    return await workplace.run(
+        [one.path for one in shown],
+        lambda: _result(name, workplace, arguments, target, part, places, texts),
+    )
 
 
 def _result(  # noqa: PLR0917  the facts about one call
@@ -53,10 +63,10 @@ def _result(  # noqa: PLR0917  the facts about one call
     arguments: Mapping[str, Any],
     target: Target,
     part: Part[Any],
+    found_places: Sequence[Location],
     texts: Texts,
 ) -> ToolResult:
     _, member, title = _METHODS[name]
-    found_places = locations_of(part.value)
     # only the files of the page are read
     shown = [
         place_at(one, texts, target.server.encoding)

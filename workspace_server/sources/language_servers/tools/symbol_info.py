@@ -12,7 +12,7 @@ from workspace_server.results import clean_text, well_formed
 from workspace_server.sources.language_servers.server import LanguageServer, RequestFailed
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
-from workspace_server.sources.language_servers.tools.places import Place, places_of
+from workspace_server.sources.language_servers.tools.places import Place, locations_of, places_of
 from workspace_server.sources.language_servers.tools.symbols import OUTLINE, Symbol, outline
 from workspace_server.sources.language_servers.tools.target import Target, find_target, freshness_members
 from workspace_server.sources.language_servers.tools.texts import Texts, cut
@@ -49,18 +49,22 @@ async def call(
     target = await find_target(workplace, arguments, OUTLINE, waiting, texts)
 
     async def work(server: LanguageServer) -> _Info:
-        return await _ask(server, target, texts)
+        return await _ask(workplace, server, target, texts)
 
     part = await asking.ask(target.server, work, waiting, settles=False)
-    return await asyncio.to_thread(_result, workplace, arguments, target, part)
+    return _result(workplace, arguments, target, part)
 
 
-async def _ask(server: LanguageServer, target: Target, texts: Texts) -> _Info:
-    hover = await _optional(server, _HOVER, target.params)
-    places = {}
-    for label, method in _PLACES.items():
-        result = await _optional(server, method, target.params)
-        places[label] = await asyncio.to_thread(places_of, result, texts, server.encoding)
+async def _ask(workplace: Workplace, server: LanguageServer, target: Target, texts: Texts) -> _Info:
+    methods = (_HOVER, *_PLACES.values())
+    hover, *results = await asyncio.gather(*(_optional(server, method, target.params) for method in methods))
+
+    def read() -> dict[str, list[Place]]:
+        found = (places_of(result, texts, server.encoding) for result in results)
+        return dict(zip(_PLACES, found, strict=True))
+
+    paths = [one.path for result in results for one in locations_of(result)]
+    places = await workplace.run(paths, read)
     symbol = target.symbol
     home = next(iter(places["definition"]), None)
     if symbol is None and home is not None:

@@ -19,6 +19,7 @@ from workspace_server.sources.language_servers.server import (
 )
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting, list_of
+from workspace_server.sources.language_servers.tools.places import locations_of
 from workspace_server.sources.language_servers.tools.project_files import files_of, where
 from workspace_server.sources.language_servers.tools.symbol_names import NameQuery
 from workspace_server.sources.language_servers.tools.symbols import (
@@ -130,8 +131,9 @@ async def _in_project(
         own = replace(wanted, containers=(), whole=False)
         # most of what a server finds only resembles the name; the file of each of the rest is read
         fitting = [raw for raw in result[:MAX_HITS] if own.fits(found_path(raw)[-1:])]
-        listed = await asyncio.to_thread(
-            lambda: [found_symbol(raw, texts, server.encoding) for raw in fitting]
+        paths = [one.path for one in locations_of([raw.get("location") for raw in fitting])]
+        listed = await workplace.run(
+            paths, lambda: [found_symbol(raw, texts, server.encoding) for raw in fitting]
         )
         candidates = [one for one in listed if one is not None]
     if not server.supports(OUTLINE):
@@ -139,7 +141,8 @@ async def _in_project(
     files = list(dict.fromkeys(one.place.path for one in candidates))
     if not files:
         files = await _files_with(workplace, server, wanted)
-    exact = {path: await _outline(server, path, texts) for path in files[:MAX_FILES]}
+    outlines = await asyncio.gather(*(_outline(server, path, texts) for path in files[:MAX_FILES]))
+    exact = dict(zip(files[:MAX_FILES], outlines, strict=True))
     found = [one for symbols in exact.values() for one in symbols if wanted.fits(one.path)]
     rest = [one for one in candidates if one.place.path not in exact and wanted.fits(one.path)]
     return _Found(found + rest, partial=len(files) > MAX_FILES)

@@ -84,13 +84,20 @@ async def outline(
     """
     if lines is None:
         lines = await server.open(path)
+    memo = server.memo(path)
+    known: list[Symbol] | None = memo.get(OUTLINE)
+    if known is not None:
+        return known
     result = await server.request(OUTLINE, {"textDocument": {"uri": to_uri(path)}})
     entries = _entries(list_of(result), (), 0)
     found = []
     for _, (names, raw) in zip(range(MAX_SYMBOLS), entries, strict=False):
         symbol = _symbol(names, raw, path, lines, server.encoding)
         found += [] if symbol is None else [symbol]
-    return sorted(found, key=lambda one: (one.whole.start, -one.whole.end.line))
+    found.sort(key=lambda one: (one.whole.start, -one.whole.end.line))
+    if found and server.memo(path) is memo:  # nothing changed meanwhile
+        memo[OUTLINE] = found
+    return found
 
 
 def _entries(

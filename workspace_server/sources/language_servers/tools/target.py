@@ -18,7 +18,7 @@ from workspace_server.sources.language_servers.server import (
 )
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Waiting
-from workspace_server.sources.language_servers.tools.places import places_of
+from workspace_server.sources.language_servers.tools.places import locations_of, places_of
 from workspace_server.sources.language_servers.tools.symbol_names import name_query
 from workspace_server.sources.language_servers.tools.symbol_search import Findings, search
 from workspace_server.sources.language_servers.tools.symbols import OUTLINE, Symbol, outline
@@ -69,7 +69,7 @@ async def find_target(
     name, file, line = arguments.get("symbol"), arguments.get("filePath"), arguments.get("line")
     if name is None and (file is None or line is None):
         raise InvalidArguments("/symbol", "give a symbol's name, or filePath with line and character")
-    path = None if file is None else await asyncio.to_thread(workplace.file, file)
+    path = None if file is None else await workplace.find_file(file)
     if path is not None and line is not None:
         return await _at_position(workplace, path, arguments, method, texts)
     try:
@@ -174,7 +174,8 @@ async def _only(
     if len(found.symbols) == 1:
         return found.symbols[0]
     if len(found.symbols) <= MAX_CANDIDATES:
-        homes = [await _homes(symbol, server, texts) for symbol, server in found.symbols]
+        asked = (_homes(workplace, symbol, server, texts) for symbol, server in found.symbols)
+        homes = await asyncio.gather(*asked)
         if _is_one(homes):
             return found.symbols[0]
     shown = [f"{one.title()} at {one.place.text(workplace)}" for one, _ in found.symbols[:MAX_CANDIDATES]]
@@ -199,7 +200,9 @@ def _is_one(homes: Sequence[frozenset[Home]]) -> bool:
     return True
 
 
-async def _homes(symbol: Symbol, server: LanguageServer, texts: Texts) -> frozenset[Home]:
+async def _homes(
+    workplace: Workplace, symbol: Symbol, server: LanguageServer, texts: Texts
+) -> frozenset[Home]:
     """The place of a symbol, and those where the server says that it is defined or declared."""
     own = (symbol.place.path, symbol.place.span.start.line)
     if not server.supports(_DEFINITION):
@@ -211,7 +214,8 @@ async def _homes(symbol: Symbol, server: LanguageServer, texts: Texts) -> frozen
         result = await server.request(_DEFINITION, params)
     except (RequestFailed, RequestTimedOut, OSError):
         return frozenset({own})
-    places = await asyncio.to_thread(places_of, result, texts, server.encoding)
+    paths = [one.path for one in locations_of(result)]
+    places = await workplace.run(paths, lambda: places_of(result, texts, server.encoding))
     return frozenset({own, *((place.path, place.span.start.line) for place in places)})
 
 

@@ -20,16 +20,17 @@ class Texts:
     """The lines of files as they are on disk, for one call."""
 
     def __init__(self) -> None:
-        self._known: dict[Path, Sequence[str] | None] = {}
+        self._known: dict[str, Sequence[str] | None] = {}
 
     def lines(self, path: Path) -> Sequence[str] | None:
         """The lines without their ends; None if the file cannot be read, is too large, or no regular file."""
-        if path not in self._known:
-            self._known[path] = _read(path) if len(self._known) < MAX_FILES else None
-        return self._known[path]
+        name = str(path)
+        if name not in self._known:
+            self._known[name] = _read(name) if len(self._known) < MAX_FILES else None
+        return self._known[name]
 
 
-def _read(path: Path) -> Sequence[str] | None:
+def _read(path: str) -> Sequence[str] | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     except OSError:
@@ -38,8 +39,8 @@ def _read(path: Path) -> Sequence[str] | None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE:
             return None
-        # a regular file gives all of it at once
-        return split_lines(os.read(descriptor, MAX_FILE).decode("utf-8-sig", "replace"))
+        # a regular file gives all of it at once; a buffer of the largest size would take longer than the read
+        return split_lines(os.read(descriptor, status.st_size + 1).decode("utf-8-sig", "replace"))
     except OSError:
         return None
     finally:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
+from workspace_server.files.local_disk import LocalFiles
 from workspace_server.results import well_formed
 from workspace_server.sources.language_servers.server import LanguageServers
 from workspace_server.sources.language_servers.tools.schemas import DEFAULT_WAIT_S
 from workspace_server.tool import ToolError
-from workspace_server.workspace import PathNotFound, Workspace
+from workspace_server.workspace import PathNotFound, Workspace, absolute_text
 
+MAX_KNOWN: Final = 1_000
+FEW: Final = 20
+"""So many files are read at once where that cannot hang: it takes less time than to switch to a thread."""
+_T = TypeVar("_T")
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 """The variables for programs that a tool starts."""
 Problems = Mapping[Path, Sequence[Mapping[str, Any]]]
@@ -36,6 +42,7 @@ class Workplace:
         opened_at: when its server started, in seconds since 1970.
         environment: see `Environment`.
         editor: asks the editor that has the project open for its problems.
+        disk: runs short file operations.
     """
 
     workspace: Workspace
@@ -43,10 +50,28 @@ class Workplace:
     opened_at: float
     environment: Environment
     editor: AskEditor = no_editor
+    disk: LocalFiles = field(init=False, compare=False)
+    _names: dict[str, tuple[str, str | None]] = field(init=False, compare=False, default_factory=dict)
+    _known: set[str] = field(init=False, compare=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Files of the workspace are read at once where they are on local disks."""
+        object.__setattr__(self, "disk", LocalFiles([folder.path for folder in self.workspace.folders]))
 
     def shown(self, path: Path) -> str:
         """The path as texts show it: `Folder/…`, or absolute outside the workspace."""
-        return self.workspace.workspace_path(path) or well_formed(path.as_posix())
+        absolute, shown = self.names(path)
+        return shown or absolute
+
+    def names(self, path: Path) -> tuple[str, str | None]:
+        """The path as results carry it: absolute, and as `Folder/…` in the workspace."""
+        text = str(path)
+        found = self._names.get(text)
+        if found is None:
+            if len(self._names) >= MAX_KNOWN:
+                self._names.clear()
+            found = self._names[text] = absolute_text(path), self.workspace.workspace_path(path)
+        return found
 
     def file(self, text: str) -> Path:
         """The real path of an existing file of the workspace. Blocks.
@@ -61,6 +86,22 @@ class Workplace:
             raise ToolError(
                 f'Error reading file "{well_formed(text)}": {error.cause}', {"cause": error.cause}
             ) from None
+
+    async def run(self, paths: Sequence[Path], function: Callable[[], _T]) -> _T:
+        """The result of a function that reads these files: at once if they are few, and that cannot hang."""
+        if len(paths) <= FEW:
+            return await self.disk.run(paths, function)
+        return await asyncio.to_thread(function)
+
+    async def find_file(self, text: str) -> Path:
+        """As `file`, without blocking."""
+        if text in self._known:
+            return await self.disk.run((), self.file, text)
+        path = await asyncio.to_thread(self.file, text)
+        # what leads over links may lead to another disk the next time
+        if str(path).endswith(text) and len(self._known) < MAX_KNOWN:
+            self._known.add(text)
+        return path
 
 
 def wait_s(arguments: Mapping[str, Any]) -> float:

@@ -273,3 +273,58 @@ async def test_nothing_runs_on_after_close(tmp_path: Path) -> None:
     await followed.sync.tell_changes()
     await followed.sync.close()
     assert asyncio.all_tasks() == before
+
+
+async def test_what_was_computed_from_a_file_is_kept_until_anything_changes(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        path = followed.write("a.py", "1")
+        followed.write("b.py", "1")
+        await followed.sync.tell_changes()
+        await followed.sync.open(path)
+        for change in ("a.py", "b.py"):
+            followed.sync.memo(path)["outline"] = 1
+            await followed.sync.tell_changes()
+            await followed.sync.open(path)
+            assert followed.sync.memo(path)["outline"] == 1
+            followed.write(change, "changed")
+            await followed.sync.tell_changes()
+            await followed.sync.open(path)
+            assert "outline" not in followed.sync.memo(path)
+
+
+async def test_nothing_is_kept_of_files_that_are_closed_or_not_yet_read(tmp_path: Path) -> None:
+    async with following(tmp_path, CLANGD) as followed:
+        path = followed.write("a.cpp", "")
+        followed.sync.memo(path)["outline"] = 1
+        assert followed.sync.memo(path) == {}
+        await followed.sync.open(path)
+        assert followed.sync.freshness().state == "indexing"
+        followed.sync.memo(path)["outline"] = 1
+        assert followed.sync.memo(path) == {}
+
+
+async def test_a_change_during_a_look_is_told_before_the_next_answer(tmp_path: Path) -> None:
+    async with following(tmp_path) as followed:
+        for text in ("1", "2", "3"):
+            followed.write("a.py", text)
+            telling = asyncio.create_task(followed.sync.tell_changes())
+            await asyncio.sleep(0)
+            followed.write("b.py", text)
+            await followed.sync.tell_changes()
+            assert {name for name, _ in followed.peer.events()} == {"a.py", "b.py"}
+            followed.peer.sent.clear()
+            await telling
+
+
+async def test_an_unchanged_project_is_answered_about_without_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with following(tmp_path) as followed:
+        followed.write("a.py", "1")
+        await followed.sync.tell_changes()
+        with monkeypatch.context() as no_look:
+            no_look.setattr(TreeWatch, "snapshot", None)
+            await followed.sync.tell_changes()
+        followed.write("a.py", "2")
+        await followed.sync.tell_changes()
+        assert followed.peer.events()[-1] == ("a.py", CHANGED)

@@ -407,3 +407,16 @@ async def test_garbage_of_a_server_is_left_out(root: Path, server: InMemoryServe
     server.answers["textDocument/hover"] = lambda params: garbage
     assert (await told("lm_symbolInfo", root, server, **address))["hover"] == ""
     assert (await told("lm_fileOutline", root, server, filePath="src/a.py"))["total"] == 0
+
+
+async def test_an_outline_is_asked_once_while_nothing_changes(root: Path, server: InMemoryServer) -> None:
+    kept: dict[str, Any] = {}
+    server.memo = lambda path: kept  # type: ignore[method-assign]
+    path = str(root / "src/a.py")
+    for _ in range(2):
+        found = await told("lm_references", root, server, filePath=path, line=2, character=9)
+        assert found["symbol"]["namePath"] == "Stack/push"
+    assert [method for method, _ in server.asked].count("textDocument/documentSymbol") == 1
+    kept.clear()
+    await told("lm_references", root, server, filePath=path, line=2, character=9)
+    assert [method for method, _ in server.asked].count("textDocument/documentSymbol") == 2

@@ -1,8 +1,9 @@
-"""Measures `lm_references` beside the bare language server, `ty`, on a generated Python project.
+"""Measures `lm_references` beside bare language servers, on generated projects.
 
 One symbol is used in every file, another in five. The number of uses is known, so an answer counts only when
 it is complete. The bare server is asked over its pipes; we are asked through the manager, as agents do it: by
-name, which takes a search before the question, and by position.
+name, which takes a search before the question, and by position. A call of `calculator` by the same client
+shows what the way to a tool and back takes.
 """
 
 from __future__ import annotations
@@ -11,105 +12,105 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import ClientSession
 
 from protocol import headers, names
+from scripts.benchmarks.language_cases import CASES, FEW, PYTHON, Case
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.processes import cpu_ns, descendants, process_tree
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.sharing import REVISION, initialize, pss, request, running_manager
 from scripts.benchmarks.table import table
 
-FILES: Final = 300
-FEW: Final = 5
 CALLS: Final = 40
 AGENTS: Final = 8
 COMPLETE_S: Final = 60.0
 
 
 def run(plan: Plan) -> Section:
-    """Measure both, in turns."""
-    if shutil.which("ty") is None:
+    """Measure all servers that are installed, in turns with us."""
+    if PYTHON.command(plan.folder) is None:
         raise Missing("ty is not on the PATH. Next step: pip install ty, and put its folder on the PATH.")
     return asyncio.run(_measured(plan))
-
-
-def project(folder: Path) -> Path:
-    """Write the project: `everywhere` is used once in each of `FILES` files, `seldom` in `FEW` of them."""
-    (folder / ".git").mkdir(parents=True)
-    (folder / "base.py").write_text(
-        "def everywhere() -> int:\n    return 1\n\n\ndef seldom() -> int:\n    return 2\n"
-    )
-    for number in range(FILES):
-        used = ["everywhere", *(["seldom"] if number < FEW else [])]
-        lines = [f"from base import {', '.join(used)}", *(f"x_{one} = {one}()" for one in used)]
-        (folder / f"user_{number:03}.py").write_text("\n".join(lines) + "\n")
-    return folder
 
 
 async def _measured(plan: Plan) -> Section:
     spent: dict[str, list[float]] = {}
     memory: dict[str, float] = {}
+    cases = [case for case in CASES if case.command(plan.folder) is not None]
     for number in range(plan.rounds):
-        plan.say(f"intelligence: round {number + 1} of {plan.rounds}")
-        folder = plan.folder / f"intelligence-{number}"
-        root = project(folder / "proj")
-        async with Bare.started(root) as bare:
-            _note(spent, "bare, first", await _first(bare.references, "everywhere"))
-            async with Agent.connected(folder, root) as (agent, others, manager):
-                _note(spent, "ours, first", await _first(agent.references, "everywhere"))
-                for symbol in ("everywhere", "seldom"):
-                    for _ in range(CALLS):
-                        await _timed(spent, f"bare, {symbol}", bare.references, [bare.pid])
-                        await _timed(spent, f"ours, {symbol}", agent.references_at, process_tree(manager))
-                        await _timed(spent, f"by name, {symbol}", agent.references, process_tree(manager))
-                memory["1"] = pss(_servers(manager))
-                for other in await others():
-                    await other.references("seldom")
-                memory[str(AGENTS)] = pss(_servers(manager))
-                memory["bare"] = pss([bare.pid])
+        for case in cases:
+            plan.say(f"intelligence: {case.server}, round {number + 1} of {plan.rounds}")
+            await _round(plan.folder / f"{case.server}-{number}", case, spent, memory)
     wrong = {who: len(spent.pop(f"{who}, wrong", [])) for who in ("bare", "ours", "by name")}
     middle = {name: statistics.median(values) * 1000 for name, values in spent.items()}
-    return _section(middle, memory, wrong, 2 * CALLS * plan.rounds)
+    return _section(cases, middle, memory, wrong, 2 * CALLS * plan.rounds * len(cases))
+
+
+async def _round(folder: Path, case: Case, spent: dict[str, list[float]], memory: dict[str, float]) -> None:
+    root = case.write(folder / "proj")
+    async with Bare.started(root, case) as bare, Agent.connected(folder, root, case) as connected:
+        agent, others, manager = connected
+        _note(spent, f"bare, first, {case.server}", await _first(bare.references, case))
+        _note(spent, f"ours, first, {case.server}", await _first(agent.references, case))
+        for symbol in ("everywhere", "seldom"):
+            for _ in range(CALLS):
+                what, wanted = f"{symbol}, {case.server}", case.files if symbol == "everywhere" else FEW
+                pids = process_tree(manager)
+                await _timed(spent, f"bare, {what}", partial(bare.references, symbol), wanted, [bare.pid])
+                await _timed(spent, f"ours, {what}", partial(agent.references_at, symbol), wanted, pids)
+                await _timed(spent, f"by name, {what}", partial(agent.references, symbol), wanted, pids)
+                await _timed(spent, f"calculator, {case.server}", agent.calculator, FEW, pids)
+        if case is not PYTHON:
+            return
+        memory["1"] = pss(_servers(manager))
+        for other in await others():
+            await other.references("seldom")
+        memory[str(AGENTS)] = pss(_servers(manager))
+        memory["bare"] = pss([bare.pid])
 
 
 def _section(
-    middle: dict[str, float], memory: dict[str, float], wrong: dict[str, int], asked: int
+    cases: Sequence[Case],
+    middle: dict[str, float],
+    memory: dict[str, float],
+    wrong: dict[str, int],
+    asked: int,
 ) -> Section:
-    rows: list[tuple[object, ...]] = [
-        ("first complete answer, from its start", middle["bare, first"], None, middle["ours, first"]),
-        *(
+    rows: list[tuple[object, ...]] = []
+    for case in cases:
+        name = case.server
+        rows.append(
             (
-                f"later answer with {uses} uses",
-                *(middle[f"{who}, {symbol}"] for who in ("bare", "ours", "by name")),
+                f"{name}: first complete answer",
+                middle[f"bare, first, {name}"],
+                None,
+                middle[f"ours, first, {name}"],
             )
-            for uses, symbol in ((FEW, "seldom"), (FILES, "everywhere"))
-        ),
-    ]
-    rows += [
-        (
-            f"processors, with {uses} uses",
-            *(middle[f"{who}, {symbol}, processors"] for who in ("bare", "ours", "by name")),
         )
-        for uses, symbol in ((FEW, "seldom"), (FILES, "everywhere"))
-    ]
+        for uses, symbol in ((FEW, "seldom"), (case.files, "everywhere")):
+            for what, suffix in (("later answer", ""), ("processors", ", processors")):
+                each = (middle[f"{who}, {symbol}, {name}{suffix}"] for who in ("bare", "ours", "by name"))
+                rows.append((f"{name}: {what}, {uses} uses", *each))
+    rows.append(("a call of `calculator`", None, middle["calculator, ty"], None))
+    rows.append(("processors", None, middle["calculator, ty, processors"], None))
     rows.append((f"answers of {asked} that were not complete", *wrong.values()))
     text = table(("`references`, ms", "bare server", "ours, by position", "ours, by name"), rows)
     mib = 2**20
     rows = [
         (f"{count} agents", memory["bare"] / mib * count, memory[str(count)] / mib) for count in (1, AGENTS)
     ]
-    text += "\n\n" + table(("memory (PSS) of language servers, MiB", "one server each", "ours"), rows)
+    text += "\n\n" + table(("memory (PSS) of `ty`, MiB", "one server each", "ours"), rows)
     figures = {
-        "references over bare ms": middle["ours, seldom"] - 1.2 * middle["bare, seldom"],
+        "references over bare ms": middle["ours, seldom, ty"] - 1.2 * middle["bare, seldom, ty"],
         "references 8 agents": memory[str(AGENTS)] / memory["1"],
     }
     figures["references incomplete"] = wrong["ours"] + wrong["by name"]
@@ -125,48 +126,50 @@ def _note(spent: dict[str, list[float]], name: str, seconds: float) -> None:
     spent.setdefault(name, []).append(seconds)
 
 
-async def _timed(spent: dict[str, list[float]], name: str, ask: Any, pids: Sequence[int]) -> None:
+async def _timed(
+    spent: dict[str, list[float]], name: str, ask: Any, wanted: int, pids: Sequence[int]
+) -> None:
     """Note the seconds of one answer, and those of the processors in these processes; or that it is wrong."""
-    who, _, symbol = name.partition(", ")
     busy, began = cpu_ns(pids), time.perf_counter()
-    found = await ask(symbol)
+    found = await ask()
     took = time.perf_counter() - began
-    if found == (FILES if symbol == "everywhere" else FEW):
+    if found == wanted:
         _note(spent, name, took)
         _note(spent, f"{name}, processors", (cpu_ns(pids) - busy) / 1e9)
     else:
-        _note(spent, f"{who}, wrong", 1.0)
+        _note(spent, f"{name.partition(', ')[0]}, wrong", 1.0)
 
 
-async def _first(ask: Any, symbol: str) -> float:
+async def _first(ask: Any, case: Case) -> float:
     """Seconds until the answer is complete."""
     began = time.perf_counter()
-    while await ask(symbol) != FILES:
+    while await ask("everywhere") != case.files:
         if time.perf_counter() - began > COMPLETE_S:
-            raise RuntimeError("no complete answer")
+            raise RuntimeError(f"no complete answer of {case.server}")
         await asyncio.sleep(0.05)
     return time.perf_counter() - began
 
 
 class Bare:
-    """`ty server` over its pipes, as an editor speaks to it."""
+    """A server over its pipes, as an editor speaks to it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, root: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, root: Path, case: Case) -> None:
         self._process = process
         self._root = root
+        self._case = case
         self._number = 0
         self._is_ready = False
 
     @classmethod
     @asynccontextmanager
-    async def started(cls, root: Path) -> AsyncIterator[Bare]:
+    async def started(cls, root: Path, case: Case) -> AsyncIterator[Bare]:
         """A server for this project; the handshake belongs to its first answer."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            "ty", "server", stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, cwd=root
+            *(case.command(root) or ()), stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, cwd=root
         )
         try:
-            yield cls(process, root)
+            yield cls(process, root, case)
         finally:
             process.kill()
             await process.wait()
@@ -181,21 +184,25 @@ class Bare:
         if not self._is_ready:
             await self._shake_hands()
         line = 0 if symbol == "everywhere" else 4
-        place = {"textDocument": {"uri": self._uri}, "position": {"line": line, "character": 5}}
+        place = {
+            "textDocument": {"uri": self._uri},
+            "position": {"line": line, "character": self._case.column + 1},
+        }
         found = await self._ask("textDocument/references", place | {"context": {"includeDeclaration": False}})
-        return sum(one["range"]["start"]["line"] > 0 for one in found or ())
+        own = self._uri
+        return sum(one["uri"] != own and one["range"]["start"]["line"] > 0 for one in found or ())
 
     @property
     def _uri(self) -> str:
-        return (self._root / "base.py").as_uri()
+        return (self._root / self._case.base).as_uri()
 
     async def _shake_hands(self) -> None:
         folder = {"uri": self._root.as_uri(), "name": "proj"}
         asked = {"processId": os.getpid(), "rootUri": folder["uri"], "workspaceFolders": [folder]}
         await self._ask("initialize", asked | {"capabilities": {}})
         self._tell("initialized", {})
-        text = (self._root / "base.py").read_text()
-        opened = {"uri": self._uri, "languageId": "python", "version": 1, "text": text}
+        text = (self._root / self._case.base).read_text()
+        opened = {"uri": self._uri, "languageId": self._case.language, "version": 1, "text": text}
         self._tell("textDocument/didOpen", {"textDocument": opened})
         self._is_ready = True
 
@@ -204,11 +211,17 @@ class Bare:
         assert self._process.stdin is not None
         self._process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
+    def _answer(self, number: Any) -> None:
+        body = json.dumps({"jsonrpc": "2.0", "id": number, "result": None}).encode()
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
     async def _ask(self, method: str, params: Any) -> Any:
         self._number += 1
         self._tell(method, params, id=self._number)
         while (message := await self._read()).get("id") != self._number or "method" in message:
-            pass
+            if "id" in message and "method" in message:  # e.g. for its configuration
+                self._answer(message["id"])
         if "error" in message:
             raise RuntimeError(str(message["error"]))
         return message["result"]
@@ -224,8 +237,11 @@ class Bare:
 class Agent:
     """A client of the manager, with a session."""
 
-    def __init__(self, http: ClientSession, address: str, own: dict[str, str], root: Path) -> None:
+    def __init__(
+        self, http: ClientSession, address: str, own: dict[str, str], root: Path, case: Case
+    ) -> None:
         self._root = root
+        self._case = case
         self._number = 1
         self._http = http
         self._address = address
@@ -233,21 +249,21 @@ class Agent:
 
     @classmethod
     @asynccontextmanager
-    async def connected(cls, folder: Path, root: Path) -> AsyncIterator[tuple[Agent, Any, int]]:
+    async def connected(cls, folder: Path, root: Path, case: Case) -> AsyncIterator[tuple[Agent, Any, int]]:
         """A client, a function for `AGENTS` - 1 more, and the manager's process."""
         async with running_manager(folder) as (manager, address), ClientSession() as http:
             http.headers["Accept"] = "application/json, text/event-stream"
 
             async def others() -> list[Agent]:
-                return [await cls._shaken(http, address, root) for _ in range(AGENTS - 1)]
+                return [await cls._shaken(http, address, root, case) for _ in range(AGENTS - 1)]
 
-            yield await cls._shaken(http, address, root), others, manager.pid
+            yield await cls._shaken(http, address, root, case), others, manager.pid
 
     @classmethod
-    async def _shaken(cls, http: ClientSession, address: str, root: Path) -> Agent:
+    async def _shaken(cls, http: ClientSession, address: str, root: Path, case: Case) -> Agent:
         async with http.post(address, json=initialize(1)) as response:
             own = {headers.SESSION: response.headers[headers.SESSION], headers.VERSION: REVISION}
-        agent = cls(http, address, own, root)
+        agent = cls(http, address, own, root, case)
         await agent._call(names.HANDSHAKE, cwd=str(root))
         return agent
 
@@ -258,12 +274,19 @@ class Agent:
     async def references_at(self, symbol: str) -> int:
         """The same by position."""
         line = 1 if symbol == "everywhere" else 5
-        return await self._references(filePath=str(self._root / "base.py"), line=line, character=6)
+        path, character = str(self._root / self._case.base), self._case.column + 2
+        return await self._references(filePath=path, line=line, character=character)
+
+    async def calculator(self) -> int:
+        """A small number."""
+        found = await self._call("calculator", expression="2 + 3")
+        return int(found["value"])
 
     async def _references(self, **target: Any) -> int:
         with contextlib.suppress(KeyError):
-            found = await self._call("lm_references", **target, limit=2 * FILES)
-            return sum(one["startLine"] > 1 for one in found["references"])
+            found = await self._call("lm_references", **target, limit=3 * self._case.files)
+            others = [one for one in found["references"] if not one["absolutePath"].endswith(self._case.base)]
+            return sum(one["startLine"] > 1 for one in others)
         return 0
 
     async def _call(self, tool: str, **arguments: Any) -> Any:

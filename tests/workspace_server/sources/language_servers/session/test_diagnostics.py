@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from support.servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed
+from workspace_server.files import local_disk
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut
 from workspace_server.sources.language_servers.session.publications import Publications
 from workspace_server.sources.language_servers.session.tsserver_diagnostics import COMMAND
@@ -324,7 +325,10 @@ async def test_a_check_without_an_end_is_not_taken_for_a_clean_project(holding: 
     assert (await found(holding))[1] == "partial"
 
 
-async def test_two_callers_at_once_both_hear_of_the_newest_version(tmp_path: Path) -> None:
+async def test_two_callers_at_once_both_hear_of_the_newest_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_disk, "are_local", lambda folders: False)  # both look before either is done
     followed = Followed(tmp_path, PYTHON, ready="first-answer", offers_pull=False)
     await followed.sync.tell_changes()
     path = followed.write("a.py", "bad")

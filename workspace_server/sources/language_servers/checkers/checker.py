@@ -73,6 +73,10 @@ class Checker:
         """As `LanguageServer.open`: always refused."""
         raise RequestFailed(_NOT_FOUND, f"{self._name} opens no files")
 
+    def memo(self, path: Path) -> dict[str, Any]:
+        """As `LanguageServer.memo`: it has no open files."""
+        return {}
+
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
         """As `LanguageServer.request`: always refused."""
         raise RequestFailed(_NOT_FOUND, f"{self._name} serves no {method}")
@@ -134,6 +138,7 @@ class Checker:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+        await self._watcher.close()
 
     @property
     def _is_current(self) -> bool:

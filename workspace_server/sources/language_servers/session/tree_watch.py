@@ -115,6 +115,7 @@ class Watcher:
     def __init__(self, watch: TreeWatch, relevance: Relevance) -> None:
         self._watch = watch
         self._accepted: Snapshot | None = None
+        self._closed = False
         self.relevance = relevance
 
     def include(self, relevance: Relevance) -> None:
@@ -146,8 +147,10 @@ class Watcher:
         self._accepted = look.snapshot
 
     async def close(self) -> None:
-        """The server ended. Call it once."""
-        await self._watch.release()
+        """The server ended. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await self._watch.release()
 
     def _difference(self, before: Snapshot, after: Snapshot) -> Changes:
         return difference(before, after, self.relevance, lambda path: not os.path.lexists(path))

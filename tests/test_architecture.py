@@ -89,9 +89,15 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def read(module: str) -> tuple[str | None, frozenset[str]]:
+    """The docstring of a module, and the dotted names it imports. Parsed once for all tests."""
+    tree = ast.parse(modules()[module].read_text(encoding="utf-8"))
+    return ast.get_docstring(tree), frozenset(_imports(tree))
+
+
 def imports(module: str) -> frozenset[str]:
     """Dotted names a module imports, wherever in it; ours are resolved to modules."""
-    return frozenset(_imports(ast.parse(modules()[module].read_text(encoding="utf-8"))))
+    return read(module)[1]
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -219,8 +225,7 @@ def test_the_official_sdk_is_used_in_the_demonstration_only() -> None:
 
 def test_every_module_says_what_it_is() -> None:
     """It begins with what it is, and what it deliberately is not."""
-    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules().items()}
-    assert [name for name, tree in trees.items() if not ast.get_docstring(tree)] == []
+    assert [name for name in modules() if not read(name)[0]] == []
 
 
 def test_a_file_is_short_or_has_a_reason_not_to_be() -> None:

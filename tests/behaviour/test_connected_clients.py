@@ -14,6 +14,8 @@ from support.clients.raw_clients import SessionClient, StatelessClient
 from support.clients.stateless_requests import events
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
 
+pytestmark = pytest.mark.processes
+
 KINDS = {"toolsListChanged": True}
 
 

@@ -172,6 +172,7 @@ async def test_the_inner_workspace_is_found_whatever_heartbeats_arrive(
         assert answer["match"]["sessionId"] == servers[2].session_id
 
 
+@pytest.mark.processes
 async def test_a_server_for_the_root_folder_serves_what_no_nearer_one_does(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
@@ -201,6 +202,7 @@ async def test_a_server_registered_through_a_link_is_found_by_the_real_folder(
             assert (payload["workspace"], payload["cwd"]) == (workspace_id(str(real)), str(real))
 
 
+@pytest.mark.processes
 async def test_a_folder_deleted_and_recreated_is_the_same_workspace(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

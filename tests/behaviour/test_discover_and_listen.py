@@ -23,6 +23,8 @@ from support.processes.timeouts import within
 from support.projects.registered_setup import registered_setup
 from support.servers.scripted_workspace_server import event, stream
 
+pytestmark = pytest.mark.processes
+
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},

@@ -18,6 +18,8 @@ from support.processes.timeouts import within
 from support.projects.registered_setup import raw_http
 from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
+pytestmark = pytest.mark.processes
+
 
 async def test_fifty_cold_handshakes_start_one_process(tmp_path: Path) -> None:
     """50 handshakes get the same target when the one server is ready, with and without sessions."""

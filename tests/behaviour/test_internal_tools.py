@@ -24,7 +24,7 @@ from support.processes.timeouts import within
 from support.projects.gateway import Project, eventually, found, listed, running_gateway
 from support.servers.stdio_servers import program
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 CANARY = "canary-" + "7ab1" * 8
 SEVEN = [f"openllm_{word}" for word in (
     "secrets_get", "secrets_set", "secrets_delete", "secrets_list", "config_get", "config_set",

@@ -21,6 +21,8 @@ from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, make_project, manager_paths, running_manager
 from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
+pytestmark = pytest.mark.processes
+
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 
 
@@ -230,6 +232,7 @@ async def test_a_killed_server_is_gone_from_status_long_before_it_is_silent(
         assert await shown(manager, upstream) is None
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("echoed", ["another", None])
 async def test_a_wrong_nonce_gets_neither_call_nor_secret(
     manager: RunningManager, http: ClientSession, root: Path, echoed: str | None

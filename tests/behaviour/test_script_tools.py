@@ -34,7 +34,7 @@ from support.projects.gateway import (
     told,
 )
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 META_TOOLS = {"tool_search", "execute_tool"}
 EACH_ERA = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -334,6 +334,7 @@ except lmtb_tool.ToolCallFailed:
 """
 
 
+@pytest.mark.always
 @EACH_ERA
 async def test_a_script_can_call_only_the_tools_of_its_caller(project: Project, era: str) -> None:
     """Lists, searches and calls, script tools included; what is denied or pending stays so."""

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from protocol import names
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 MODES = ["legacy", "auto", "2026-07-28"]
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)
 OWN_TOOLS = [names.HANDSHAKE, names.CALL_TOOL]

@@ -97,7 +97,6 @@ ATTACKS: dict[str, Callable[[Project], None]] = {
 }
 
 
-@pytest.mark.always
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_who_can_change_the_project_gets_nothing_run(gateway: Gateway, name: str) -> None:
     project = _notes(gateway, name, data=["t.db"])

@@ -22,7 +22,7 @@ from protocol import headers, names, tasks
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.projects.gateway import Project, eventually, running_gateway
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 KNOWS: dict[str, Any] = {names.META_CAPABILITIES: {"extensions": {tasks.EXTENSION: {}}}}
 SLOW = """
 import os, time

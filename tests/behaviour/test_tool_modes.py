@@ -17,7 +17,7 @@ from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.projects.gateway import Gateway, Project, eventually, found, listed, running_gateway, text_of
 from support.projects.registered_setup import raw_http
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 OWN = {names.HANDSHAKE, names.CALL_TOOL}
 META = {"tool_search", "execute_tool"}
 NATIVE = {

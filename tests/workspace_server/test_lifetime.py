@@ -26,6 +26,8 @@ from support.clients.stateless_requests import SECRET, Caller
 from support.processes.workspace_process import NONCE, WorkspaceProcess, workspace_process
 from workspace_server.lifetime import Lifetime
 
+pytestmark = pytest.mark.processes
+
 POSTED = {headers.SECRET: SECRET, "Content-Type": "application/json"}
 CANARY = "open({path!r}, 'w').close()\n"
 SUCCEEDING = {
@@ -126,6 +128,7 @@ async def test_files_planted_in_the_workspace_are_not_imported(root: Path, tmp_p
     assert [canary for canary in canaries if canary.exists()] == []
 
 
+@pytest.mark.always
 async def test_health_repeats_the_nonce_and_the_secret_is_nowhere(root: Path) -> None:
     async with workspace_process(root) as running, ClientSession() as session:
         health = await health_of(session, running)
@@ -142,6 +145,7 @@ async def test_health_repeats_the_nonce_and_the_secret_is_nowhere(root: Path) ->
             assert json.loads(line)["event"]
 
 
+@pytest.mark.always
 async def test_process_without_a_manager_ends_itself_after_the_grace(root: Path) -> None:
     async with workspace_process(root, grace_s=0.3) as running:
         assert (await running.ended())[0] == 0
@@ -191,6 +195,7 @@ async def eventually(look: Callable[[], Any]) -> Any:
         return found
 
 
+@pytest.mark.always
 async def test_sigterm_lets_the_call_in_flight_finish(root: Path, tmp_path: Path) -> None:
     held = HeldSearch(tmp_path / "bin")
     async with workspace_process(root, env=held.env) as running, ClientSession() as session:
@@ -291,6 +296,7 @@ async def test_returning_manager_stops_the_count_down() -> None:
         assert not life.stopping
 
 
+@pytest.mark.always
 async def test_first_cause_of_a_stop_counts_and_late_listeners_hear_of_it() -> None:
     life = Lifetime(grace_s=60)
     heard: list[str] = []

@@ -16,6 +16,8 @@ from agent.settings.settings import AgentSettings
 from support.clients.scripted_person import ScriptedPerson
 from support.projects.gateway import running_gateway
 
+pytestmark = pytest.mark.processes
+
 ASKS = 'requires_approval = true\n[parameters.path]\ntype = "string"\n'
 
 

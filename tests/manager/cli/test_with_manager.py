@@ -229,7 +229,6 @@ def test_stop_returns_when_all_is_gone_and_only_then(
     assert (again.returncode, again.stdout) == (exit_codes.OK, "no manager is running; nothing to stop\n")
 
 
-@pytest.mark.always
 def test_stop_says_when_the_manager_does_not_end(manager: ManagerProcess) -> None:
     ended = manager.lmtb("stop", "--timeout", "0")
     assert ended.returncode == exit_codes.FAILED

@@ -120,6 +120,7 @@ def test_a_manager_that_refuses_the_question_is_not_taken_for_an_answer(run: Any
     assert "forbidden" in run("trust", "/").stderr
 
 
+@pytest.mark.processes
 def test_trust_is_given_shown_and_taken_back(environ: dict[str, str], project: Path) -> None:
     """The whole way, as a person types it; no manager runs."""
     tool = project / ".lm-tools-bridge" / "tools" / "greet"

@@ -53,6 +53,7 @@ async def test_what_the_page_loads_comes_from_the_manager(
             assert "http://" not in await response.text()
 
 
+@pytest.mark.processes
 async def test_an_open_page_gets_everything_and_then_what_changes(
     manager: RunningManager, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ async def test_a_page_without_a_session_may_not_act(
     assert "lmtb ui" in answer["text"]
 
 
+@pytest.mark.processes
 async def test_a_session_may_act(
     manager: RunningManager, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
@@ -114,6 +116,7 @@ async def test_a_session_may_act(
     assert code != 403, answer
 
 
+@pytest.mark.processes
 async def test_a_running_call_can_be_stopped(
     manager: RunningManager, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def hung_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     release.set()
 
 
+@pytest.mark.processes
 async def test_a_hanging_disk_stops_no_server(setup: WorkspacesSetup, request: pytest.FixtureRequest) -> None:
     """Only a folder that is known to be missing stops its server."""
     workspace = await setup.known("proj")
@@ -104,6 +105,7 @@ async def test_a_hanging_disk_stops_no_server(setup: WorkspacesSetup, request: p
     assert before.is_alive
 
 
+@pytest.mark.processes
 async def test_the_folder_of_a_busy_workspace_is_checked_in_the_background(setup: WorkspacesSetup) -> None:
     workspace = await setup.known("proj")
     server = await setup.workspaces.ready(workspace)
@@ -156,6 +158,7 @@ async def test_a_registration_during_a_lookup_is_not_missed(
     assert loop.time() - began < 0.4
 
 
+@pytest.mark.processes
 async def test_idle_servers_are_stopped_concurrently(
     setup: WorkspacesSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

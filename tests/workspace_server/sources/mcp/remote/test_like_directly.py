@@ -20,6 +20,8 @@ from support.servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
 from workspace_server.sources.mcp.remote.source import RemoteSource
 from workspace_server.tool import RpcError
 
+pytestmark = pytest.mark.processes
+
 
 @dataclass(frozen=True)
 class Endpoint:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
 
 from manager.supervision import workspaces
 from protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
-from support.projects.registered_setup import RegisteredSetup, registered_setup
+from support.processes.manager_in_process import RunningManager, running_manager
+from support.projects.registered_setup import RegisteredSetup, raw_http, registered_server
 from support.servers.scripted_answers import PROGRESS, SERVER
 from support.servers.scripted_workspace_server import (
     COMPLETE,
@@ -28,6 +30,8 @@ from support.servers.scripted_workspace_server import (
     trimmed,
     trimmed_event,
 )
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LATE_S = 0.3
 BOTH = f"{JSON}, {EVENTS}"
@@ -57,11 +61,19 @@ CLIENTS = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture
-async def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RegisteredSetup]:
-    monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)
-    async with registered_setup(tmp_path, call_timeout_s=20) as running:
-        yield running
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def manager(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningManager]:
+    """One for all tests; each has a server and a workspace of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspaces, "ROOT_CHECK_S", 60)
+        async with running_manager(tmp_path_factory.mktemp("manager"), call_timeout_s=20) as running:
+            yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def setup(manager: RunningManager, tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with raw_http() as http, registered_server(manager, http, tmp_path / "scripted") as registered:
+        yield registered
 
 
 class OfAnotherCall:

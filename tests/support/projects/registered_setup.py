@@ -51,9 +51,20 @@ async def raw_http(seconds: float = 20.0) -> AsyncIterator[ClientSession]:
 @contextlib.asynccontextmanager
 async def registered_setup(folder: Path, **settings: Any) -> AsyncIterator[RegisteredSetup]:
     """The whole registered_setup below a temporary folder; keyword arguments are settings of the manager."""
-    root = folder / "scripted"
+    async with (
+        running_manager(folder / "manager", **settings) as manager,
+        raw_http() as http,
+        registered_server(manager, http, folder / "scripted") as setup,
+    ):
+        yield setup
+
+
+@contextlib.asynccontextmanager
+async def registered_server(
+    manager: RunningManager, http: ClientSession, root: Path
+) -> AsyncIterator[RegisteredSetup]:
+    """A new scripted server for a new workspace at this folder, registered with a manager that several tests share."""
     root.mkdir()
-    async with running_manager(folder / "manager", **settings) as manager, raw_http() as http:
-        upstream = ScriptedWorkspaceServer(root, manager.paths.control_socket)
-        async with upstream.serving():
-            yield RegisteredSetup(manager, upstream, http)
+    upstream = ScriptedWorkspaceServer(root, manager.paths.control_socket)
+    async with upstream.serving():
+        yield RegisteredSetup(manager, upstream, http)

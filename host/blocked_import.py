@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ _BLOCKED: Final = cast("ModuleType", None)
 """An entry of `sys.modules` that makes an import of the name fail."""
 _lock = threading.RLock()
 """Two threads that restore the same entry would lose it."""
+
+
+def import_unblocked(name: str) -> ModuleType:
+    """Import a module while no thread blocks what it needs."""
+    with _lock:
+        return import_module(name)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from host.redaction import hide
 from http_server.byte_budget import ByteBudget
+from manager import __version__
 from manager.admin.control_plane import ControlPlane
 from manager.admin.measures import Measures
 from manager.admin.services import StartedBy
@@ -52,6 +53,7 @@ from manager.supervision.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.presence import source_ids
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
+from manager.team.team import Team
 from manager.tokens.gate import TokenGate
 from manager.tokens.own_token import ensure_own_token, remove_own_token
 from protocol.internal.launch import Folders
@@ -75,6 +77,7 @@ class Parts:
     tokens: TokenGate
     token_control: TokenControl
     approvals: ApprovalBoard
+    team: Team
     installation: Installation
     buffers: ByteBudget
     close_recorder: Callable[[], None]
@@ -171,6 +174,7 @@ def assemble(
         tokens,
         TokenControl(tokens, session_manager),
         approvals,
+        Team(paths.config_dir, paths.runtime_dir, address, __version__),
         installation,
         forwarder.admission.buffers,
         recorder.close if recorder is not None else lambda: None,

@@ -106,8 +106,7 @@ class Daemon:
         started_by: StartedBy = "foreground",
     ) -> None:
         self.replacement: Replacement | None = None
-        self._settings = settings
-        self._paths = paths
+        self._settings, self._paths = settings, paths
         self._on_ready = on_ready
         self._log = logger()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -162,8 +161,7 @@ class Daemon:
 
         control = await self._open_control(parts, status, stack)
         servers, runner = await self._open_port(parts, status, listener, port)
-        loads = [runner.load] if control is None else [control.load, runner.load]
-        self.own(late_modules.load(loads), "late modules")
+        self.own(late_modules.load([one.load for one in (control, runner) if one]), "late modules")
         self._handle_signals()
         self.own(parts.registered_servers.run(), "registered servers")
         self.own(parts.upstream_subscriptions.run(), "upstream subscriptions")
@@ -172,6 +170,7 @@ class Daemon:
         self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
         self.own(parts.installation.run(), "installation")
         self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")
+        self.own(parts.team.run(), "team")
         self.own(self._housekeep(parts), "housekeeping")
         files = OwnFiles(self._paths, lock, parts.store, parts.workspaces, control)
         self.own(files.look_after(), "own files")
@@ -204,7 +203,7 @@ class Daemon:
             return None
         plane, take = parts.control, parts.measures.snapshot
         make = partial(control_runner, plane, status=status, measures=take, access=parts.access)
-        make = partial(make, tokens=parts.token_control, approvals=parts.approvals)
+        make = partial(make, tokens=parts.token_control, approvals=parts.approvals, team=parts.team)
         control = ControlListener(self._paths.control_socket, plane, make)
         stack.push_async_callback(control.close)
         await control.open()
@@ -215,9 +214,9 @@ class Daemon:
     ) -> tuple[list[asyncio.Server], Runner]:
         rules, board = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit), parts.approvals
         app = partial(port_app, parts.control, status, parts.measures, parts.access, board, self._paths)
-        limits, buffers, tokens = connection_limits(self._settings), parts.buffers, parts.tokens
-        check = same_user_check()
-        runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, tokens=tokens)
+        app = partial(app, team=parts.team)
+        limits, check, buffers = connection_limits(self._settings), same_user_check(), parts.buffers
+        runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, tokens=parts.tokens)
         return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner
 
     # -- run ----------------------------------------------------------------------------------------------
@@ -279,6 +278,7 @@ class Daemon:
             self._kept.close()  # clients that connect now are refused at once
             systemd.notify(STOPPING=1)
         self.own(end_waiting(parts.approvals, parts.control), "approvals")  # they would use up the drain
+        self.own(parts.team.drain(), "team's calls")
         await self._drain(parts.routes, parts.session_manager)
         await parts.registered_servers.close()
         await parts.workspaces.close(keep=self._keep_servers)

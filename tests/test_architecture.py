@@ -38,7 +38,7 @@ LAYERS = (
     ("manager.own_files",),
     ("manager.assembly",),
     ("manager.listener",),
-    ("manager.page",),
+    ("manager.page", "manager.team"),
     ("manager.admin", "manager.endpoints", "manager.notifications"),
     ("manager.route_cache",),
     ("manager.relay",),

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
         "scripts/clients",
         "scripts/agents",
         "scripts/language-servers",
+        "scripts/nats-servers",
         "scripts/editor-extension",
         "scripts/conformance",
         "scripts/pictures",

@@ -47,6 +47,7 @@ _SECTIONS: Final = {
     "Everywhere": {
         "connect": ("connect", "Run as a stdio MCP server, for clients without HTTP support."),
         "client": ("client.verb", "Connect coding agents: add this server to their files."),
+        "team": ("team.verb", "Share workspaces and servers with a team."),
         "secrets": ("secrets", "Store tokens that servers and tools need."),
         "doctor": ("doctor.verb", "Check the installation, and say what to do."),
         "completion": ("completion.verb", "Complete words of this program in bash, zsh or fish."),

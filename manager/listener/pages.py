@@ -23,6 +23,9 @@ from manager.page.acting.command import ServerCommand
 from manager.page.calls.lookups import CallLookups
 from manager.page.routes import Page, access_routes
 from manager.paths import Paths
+from manager.team.team import Team
+from manager.team.team import control_routes as team_control_routes
+from manager.team.team import routes as team_routes
 
 
 class OncePerSecond(logging.Filter):
@@ -53,6 +56,8 @@ def port_app(  # noqa: PLR0917  each is shown or used by a route
     access: Access,
     approvals: ApprovalBoard,
     paths: Paths,
+    *,
+    team: Team,
 ) -> web.Application:
     """Make the port's application: diagnosis for programs, the page for browsers."""
     command = ServerCommand(paths, lambda: services.status().path)
@@ -68,6 +73,7 @@ def port_app(  # noqa: PLR0917  each is shown or used by a route
     )
     app = make_app(services, status, measures.snapshot, page.show)
     page.add_to(app)
+    app.add_routes(team_routes(team))
     return app
 
 
@@ -108,6 +114,7 @@ def control_runner(
     *,
     tokens: TokenControl,
     approvals: ApprovalBoard,
+    team: Team,
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
     app = make_control_app(services, renewals)
@@ -115,4 +122,5 @@ def control_runner(
     app.add_routes(approval_routes(approvals, services))
     app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/"))
     app.add_routes(tokens.routes())
+    app.add_routes(team_control_routes(team))
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -24,6 +24,7 @@ OUTWARD = {
     "conformance": "the official conformance suite; installs it with npm",
     "clients": "MCP clients and agents that others wrote; installs them with npm and pip",
     "languages": "language servers that others wrote; installs them with npm and pip",
+    "nats": "a team on real NATS servers; installs one with pip",
 }
 """Groups for which something may be installed first; each has a folder whose `conftest.py` leaves it out."""
 

@@ -27,6 +27,11 @@ NOT_RUN: Final = {
     "lmtb approvals": "no call waits; tests/manager/cli/test_approvals.py has some",
     "lmtb approvals approve": "the same",
     "lmtb approvals deny": "the same",
+    "lmtb team join": "needs a NATS server, as the next; tests/team has one",
+    "lmtb team offer": "the same",
+    "lmtb team withdraw": "the same",
+    "lmtb team use": "the same",
+    "lmtb team unuse": "the same",
     "lmtb agent serve": "serves until it is stopped; tests/agent/test_agent_scripts.py runs it",
 }
 SPECIAL: Final = {

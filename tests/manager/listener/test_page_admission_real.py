@@ -64,6 +64,7 @@ EXPECTED = {
     "/page/calls": {"GET"},
     "/page/call": {"GET"},
     "/page/calls/figures": {"GET"},
+    "/team/x": {"POST"},
 }
 ROUTES = [(method, path) for path, methods in EXPECTED.items() for method in sorted(methods)]
 UNKNOWN = (

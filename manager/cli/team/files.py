@@ -1,0 +1,69 @@
+"""Changes `team.json`, tells a running manager, and turns errors into failures with a next step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from host.command_line import Failure
+from host.disk_errors import worded
+from host.private_files import LockTimeout
+from host.terminal.waiting import waiting
+from manager.cli.output.manager_access import explained, user_paths
+from manager.client import Control, NoManager
+from manager.team import membership
+from manager.team.membership import Membership, UnreadableMembership
+
+RELOAD_S = 60.0
+"""Longest wait for a manager that leaves a team: calls of others may end first."""
+
+
+def config_dir() -> Path:
+    """The user's configuration folder."""
+    return user_paths().config_dir
+
+
+@contextmanager
+def explained_file() -> Iterator[None]:
+    """Turns errors of `team.json` into failures."""
+    try:
+        yield
+    except UnreadableMembership as error:
+        raise Failure(str(error), "join one: lmtb team join URL", reason="not_joined") from error
+    except LockTimeout as error:
+        raise Failure(str(error), "try again", reason="locked") from error
+    except OSError as error:
+        raise Failure(worded(error), "check the folder and the disk", reason="unusable") from error
+
+
+def edited(edit: Callable[[Membership], Membership]) -> dict[str, Any] | None:
+    """Change what the user offers or uses; returns the state of a running manager."""
+    with explained_file():
+        membership.change(config_dir(), edit)
+    return reloaded()
+
+
+def joined() -> Membership:
+    """The team that was joined."""
+    with explained_file():
+        held = membership.load(config_dir())
+    if held is None:
+        raise Failure("no team was joined", "join one: lmtb team join URL", reason="not_joined")
+    return held
+
+
+def reloaded() -> dict[str, Any] | None:
+    """The state after a running manager follows the file; None if none runs."""
+    try:
+        with waiting("the manager follows"):
+            return Control(user_paths().control_socket, RELOAD_S).post("/team/reload", {})
+    except NoManager:
+        return None
+
+
+def posted(target: str, payload: dict[str, object]) -> dict[str, Any]:
+    """The answer of the manager."""
+    with explained(), waiting("asking the project's server, which starts if needed"):
+        return Control(user_paths().control_socket, RELOAD_S).post(target, payload)

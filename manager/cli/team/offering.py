@@ -1,0 +1,117 @@
+"""The verbs team offer and team withdraw: shows what members will be able to call, and offers it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from host.command_line import Failure, confirm, json_option, print_json, say
+from host.printable import printable
+from host.terminal.views import Note
+from manager.cli.output.manager_access import current_folder, unmatched
+from manager.cli.team.files import edited, joined, posted
+from manager.team.membership import Membership, OwnOffer
+from manager.team.names import is_token
+
+_OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_SHOWN: Final = 40
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--server", help="Offer only this MCP server of the workspace (its namespace).")
+@click.option("--name", help="The name of the offer; default: that of the folder or the server.")
+@click.option("--title", default="", help="A line about it for people.")
+@click.option(
+    "--policy",
+    type=click.Choice(["read-only", "all"]),
+    default="read-only",
+    help="Which tools can be called: those that say they change nothing (default), or all.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def offer(folder: Path | None, server: str | None, name: str | None, title: str, policy: str, *, yes: bool,
+          as_json: bool) -> None:  # fmt: skip
+    """Offer a workspace, or one of its MCP servers, to the team. FOLDER defaults to the current one."""
+    held = joined()
+    root = _root(current_folder(folder))
+    chosen = name or _OTHER.sub("-", server or Path(root).name).strip("-")
+    if not is_token(chosen):
+        step = "give it a name: --name NAME"
+        raise Failure(f"{printable(chosen)!r} cannot name an offer", step, reason="invalid_name")
+    made = OwnOffer(
+        chosen,
+        root,
+        "server" if server else "workspace",
+        "all" if policy == "all" else "read-only",
+        f"{server}__" if server else "",
+        title[:200],
+    )
+    tools, digest = _preview(made)
+    if not as_json:
+        _show(made, tools)
+    changes = f"this lets members of the team call {len(tools)} tools of {root}"
+    if not yes and not confirm(f"Offer it as {chosen}?", changes):
+        raise Failure("nothing was offered", "answer y, or give --yes", reason="declined")
+    made = msgspec.structs.replace(made, digest=digest, tools=len(tools))
+    edited(lambda now: _with(now, made))
+    if as_json:
+        print_json({"offer": chosen, "tools": tools, "policy": policy, "root": root})
+    else:
+        say(f"{chosen} is offered to the team as {held.name}; take it back with: lmtb team withdraw {chosen}")
+
+
+@click.command()
+@click.argument("name")
+@json_option
+def withdraw(name: str, as_json: bool) -> None:
+    """Take an offer back; calls that run may end."""
+    if joined().offer(name) is None:
+        raise Failure(f"{printable(name)} is not offered", "see: lmtb team status", reason="unknown_offer")
+    edited(lambda now: msgspec.structs.replace(now, offers=tuple(o for o in now.offers if o.name != name)))
+    if as_json:
+        print_json({"withdrawn": name})
+    else:
+        say(f"{name} is no longer offered")
+
+
+def _root(folder: str) -> str:
+    try:
+        match = posted("/resolve", {"cwd": folder}).get("match")
+    except Failure as failure:
+        if failure.reason == "not_found":
+            raise unmatched(folder) from failure
+        raise
+    folders = match.get("workspaceFolders") if isinstance(match, dict) else None
+    if not isinstance(folders, list) or not folders:
+        raise unmatched(folder)
+    return str(folders[0])
+
+
+def _preview(made: OwnOffer) -> tuple[list[str], str]:
+    """What members would be able to call."""
+    answer: dict[str, Any] = posted("/team/preview", msgspec.to_builtins(made))
+    tools = [str(one) for one in answer.get("tools", ())]
+    if not tools:
+        what = f"the server {made.prefix.removesuffix('__')}" if made.prefix else made.root
+        step = "see: lmtb tools; with --policy all also tools that change something are offered"
+        raise Failure(f"{what} has no tool to offer under {made.policy}", step, reason="nothing_to_offer")
+    return tools, str(answer.get("digest", ""))
+
+
+def _show(made: OwnOffer, tools: list[str]) -> None:
+    say(f"Members of the team will be able to call, in {made.root}:")
+    say(*(f"  {one}" for one in tools[:_SHOWN]))
+    if len(tools) > _SHOWN:
+        say(f"  … and {len(tools) - _SHOWN} more")
+    if made.policy == "all":
+        say(Note("Tools that change files or run programs are among them."))
+
+
+def _with(now: Membership, made: OwnOffer) -> Membership:
+    others = tuple(one for one in now.offers if one.name != made.name)
+    return msgspec.structs.replace(now, offers=(*others, made))

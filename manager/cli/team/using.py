@@ -1,0 +1,126 @@
+"""The verbs team use and team unuse: makes an offer of the team a server of the user's own workspaces."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from host.command_line import Failure, confirm, json_option, print_json, say
+from host.printable import printable
+from host.terminal.views import Note
+from manager.cli.output.manager_access import ask, current_folder, mcp_address
+from manager.cli.team.files import config_dir, edited, joined
+from manager.client_files import file_access, toml_edit
+from manager.client_files.change import Change
+from manager.client_files.file_access import FileState
+from manager.team.membership import Membership, Use
+from manager.team.names import is_token
+
+_NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,40}")
+_ARRAY: Final = ("mcp", "remote_servers")
+
+
+@click.command()
+@click.argument("offer")
+@click.option("--as", "namespace", help="The prefix of its tools; default: the name of the offer.")
+@click.option("--host", "hosts", multiple=True, help="A host that may get calls; default: all of now.")
+@click.option("--any-host", is_flag=True, help="Also hosts that offer it later may get calls.")
+@click.option("--project", type=click.Path(path_type=Path), help="Only in this project; default: in all.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path | None, *, any_host: bool,
+        yes: bool, as_json: bool) -> None:  # fmt: skip
+    """Use an offer of the team: its tools become those of a server in your workspaces.
+
+    Calls go only to hosts that you accept here: another member can offer something under the same name.
+    """
+    joined()
+    found = _offered(offer)
+    prefix = namespace or re.sub(r"[^A-Za-z0-9_]", "_", offer)[:40]
+    if not _NAMESPACE.fullmatch(prefix):
+        step = "use letters, digits and _, at most 40"
+        raise Failure(f"{printable(prefix)!r} cannot be a prefix", step, reason="invalid_name")
+    present = [str(one.get("host")) for one in found.get("hosts", ()) if not one.get("own")]
+    accepted = None if any_host else tuple(hosts or present)
+    if not as_json:
+        _show(found, accepted)
+    if not yes and not confirm(f"Use {offer}?", "this sends calls of your agents to these hosts"):
+        raise Failure("nothing was changed", "answer y, or give --yes", reason="declined")
+    url = f"{mcp_address().removesuffix('/mcp')}/team/{offer}"
+    folders = None if project is None else [current_folder(project)]
+    written = _written(prefix, url, folders)
+    edited(lambda now: _with(now, Use(offer, prefix, accepted)))
+    if as_json:
+        hosts_said = None if accepted is None else list(accepted)
+        print_json({"offer": offer, "namespace": prefix, "hosts": hosts_said, "url": url, "written": written})
+    else:
+        say(f"{offer} is used as {prefix}; its tools: lmtb tools")
+
+
+@click.command()
+@click.argument("offer")
+@json_option
+def unuse(offer: str, as_json: bool) -> None:
+    """Stop using an offer. Its entry in workspace.toml stays, and is refused; delete it there."""
+    if joined().use(offer) is None:
+        raise Failure(f"{printable(offer)} is not used", "see: lmtb team status", reason="unknown_offer")
+    edited(lambda now: msgspec.structs.replace(now, uses=tuple(u for u in now.uses if u.offer != offer)))
+    if as_json:
+        print_json({"unused": offer})
+    else:
+        say(f"{offer} is no longer used; delete its entry in {_file()}")
+
+
+def _file() -> Path:
+    return config_dir() / "workspace.toml"
+
+
+def _offered(offer: str) -> dict[str, Any]:
+    rows = ask(f"/team/offers?pattern={offer.lower()}").get("offers", ()) if is_token(offer) else ()
+    found = [one for one in rows if isinstance(one, dict) and one.get("name") == offer]
+    if not found or all(one.get("own") for one in found[0].get("hosts", ())):
+        step = "see: lmtb team offers"
+        raise Failure(f"the team does not offer {printable(offer)}", step, reason="unknown_offer")
+    return found[0]
+
+
+def _show(found: dict[str, Any], accepted: tuple[str, ...] | None) -> None:
+    said = f"{found.get('name')}: {found.get('kind')} with {found.get('tools')} tools. {found.get('title')}"
+    say(said.rstrip())
+    for one in found.get("hosts", ()):
+        if not one.get("own") and (accepted is None or one.get("host") in accepted):
+            say(f"  host {one.get('host')}, {one.get('policy')}, {one.get('repository') or 'no repository'}")
+    if not found.get("uniform"):
+        say(Note("These hosts do not offer the same tools. Choose with --host."))
+    if accepted is None:
+        say(Note("Every member who may offer something can get your calls by using this name."))
+
+
+def _written(prefix: str, url: str, folders: list[str] | None) -> bool:
+    """Add the server to the user's workspace.toml, unless it is there; whether the file was changed."""
+    state = file_access.read(_file())
+    if not isinstance(state, FileState):
+        raise Failure(state.message, state.next_step, reason="unusable")
+    text = (state.content or b"").decode("utf-8", "replace")
+    if f'"{url}"' in text:
+        return False
+    table: dict[str, Any] = {"namespace": prefix, "url": url}
+    if folders is not None:
+        table["projects"] = folders
+    changed = toml_edit.with_appended(text, [(_ARRAY, table, ["# of the team: lmtb team unuse"])])
+    if not isinstance(changed, str):
+        step = f'add it yourself: [[mcp.remote_servers]] namespace = "{prefix}" url = "{url}"'
+        raise Failure(f"{_file()} cannot be changed", step, reason="unusable")
+    replaced = file_access.replace(state, Change(state.content, changed.encode()))
+    if not isinstance(replaced, list):
+        raise Failure(replaced.message, replaced.next_step, reason=replaced.reason)
+    return True
+
+
+def _with(now: Membership, used: Use) -> Membership:
+    others = tuple(one for one in now.uses if one.offer != used.offer)
+    return msgspec.structs.replace(now, uses=(*others, used))

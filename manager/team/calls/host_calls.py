@@ -1,0 +1,200 @@
+"""Answers calls of other members: admits them, runs them in the offered workspace, and sends the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from host.redaction import redacted
+from manager.log import logger
+from manager.team.calls import parts
+from manager.team.calls.answer_sender import AnswerSender, CallerGone
+from manager.team.calls.exposed_lists import LISTS, ListedTool
+from manager.team.calls.exposure import parameter
+from manager.team.calls.gate import Gate
+from manager.team.calls.parts import Control, Part
+from manager.team.membership import Membership, OwnOffer
+from manager.team.names import CallSubject, controlling_caller, parsed_call
+from manager.team.own_manager import OwnManager
+from protocol import jsonrpc, names
+
+TOOLS_S: Final = 20.0
+"""Seconds for which a list of exposed tools decides which calls are let through."""
+Clock = Callable[[], float]
+
+
+class HostCalls:
+    """The calls of other members at this host.
+
+    Attributes:
+        gate: which of them are admitted.
+        answered: how many ended, by caller.
+    """
+
+    def __init__(self, membership: Membership, own: OwnManager, now: Clock = time.monotonic) -> None:
+        self.gate = Gate(membership.capacity)
+        self.answered: dict[str, int] = {}
+        self.membership = membership
+        self._own = own
+        self._now = now
+        self._senders: dict[str, AnswerSender] = {}
+        self._waiting: dict[str, tuple[CallSubject, jsonrpc.Request, OwnOffer, float]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tools: dict[str, tuple[float, dict[str, ListedTool]]] = {}
+
+    async def on_call(self, request: Any) -> None:
+        """A call, as a request to the micro service."""
+        said = request.headers or {}
+        identity, subject = said.get(parts.CALL, ""), parsed_call(request.subject)
+        if subject is None:
+            return
+        sender = AnswerSender(request.respond)
+        refusal = self._refusal(identity, subject, request, at_once=parts.AT_ONCE in said)
+        if isinstance(refusal, str):
+            await sender.refuse(refusal)
+            return
+        message, offer = refusal
+        deadline = parts.seconds(said.get(parts.DEADLINE), parts.LONGEST_CALL_S)
+        self._senders[identity] = sender
+        self._waiting[identity] = (subject, message, offer, deadline)
+        with suppress(CallerGone):
+            await sender.send(Part.ACCEPTED)
+        if parts.AT_ONCE in said:
+            self._start(identity)
+
+    async def on_control(self, message: Any) -> None:
+        """A confirmation, acknowledgement or cancellation of a caller."""
+        said = message.headers or {}
+        identity, caller = said.get(parts.CALL, ""), controlling_caller(message.subject)
+        what = said.get(parts.DO)
+        if caller is None:
+            return
+        if what == Control.GO.value:
+            if self.gate.go(identity, caller, self._now()):
+                self._start(identity)
+        elif self.gate.hear(identity, caller, self._now()):
+            if what == Control.CANCEL.value:
+                self._cancel(identity)
+            elif what == Control.SEEN.value and identity in self._senders:
+                self._senders[identity].seen(said.get(parts.SEEN, ""))
+
+    async def beat(self) -> None:
+        """Tell callers that their calls still run, and drop calls whose callers are gone. Never ends."""
+        while True:
+            await asyncio.sleep(parts.BEAT_S)
+            for identity in self.gate.abandoned(self._now()):
+                self._cancel(identity)
+            for identity in list(self._tasks):
+                with suppress(CallerGone):
+                    await self._senders[identity].send(Part.ALIVE)
+
+    async def drained(self, wait_s: float) -> None:
+        """Wait until the calls that run have ended."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=wait_s)
+
+    async def close(self) -> None:
+        """Cancel all calls."""
+        tasks = list(self._tasks.values())
+        for identity in [*self._waiting, *self._tasks]:
+            self._cancel(identity)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _refusal(
+        self, identity: str, subject: CallSubject, request: Any, *, at_once: bool
+    ) -> str | tuple[jsonrpc.Request, OwnOffer]:
+        """Why a call does not run, or what it asks."""
+        offer = self.membership.offer(subject.offer)
+        if offer is None or subject.host != self.membership.name:
+            return "unknown_offer"
+        message = jsonrpc.parse(request.data)
+        if not isinstance(message, jsonrpc.Request):
+            return "invalid"
+        if message.method not in offer.scope.methods:
+            return "not_carried"
+        return self.gate.admit(identity, subject.caller, self._now(), at_once=at_once) or (message, offer)
+
+    def _start(self, identity: str) -> None:
+        task = asyncio.create_task(self._run(identity), name=f"team call {identity[:8]}")
+        self._tasks[identity] = task
+        # not in the task: one that is cancelled before it began runs nothing
+        task.add_done_callback(lambda _: self._ended(identity))
+
+    def _cancel(self, identity: str) -> None:
+        if (task := self._tasks.get(identity)) is not None:
+            task.cancel()
+        else:
+            self._ended(identity)
+
+    def _ended(self, identity: str) -> None:
+        self._tasks.pop(identity, None)
+        self._waiting.pop(identity, None)
+        self._senders.pop(identity, None)
+        self.gate.end(identity, self._now())
+
+    async def _run(self, identity: str) -> None:
+        subject, request, offer, deadline = self._waiting[identity]
+        sender = self._senders[identity]
+        began, outcome = self._now(), "answered"
+        try:
+            async with asyncio.timeout(deadline):
+                await self._answer(request, offer, subject.caller, sender)
+        except TimeoutError:
+            outcome = "timed_out"
+            await sender.fail(outcome)
+        except CallerGone:
+            outcome = "caller_gone"
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        except Exception as error:  # noqa: BLE001  the caller waits for an answer in any case
+            outcome = redacted(f"{type(error).__name__}: {error}")[:300]
+            await sender.fail("no_answer")
+        finally:
+            self.answered[subject.caller] = self.answered.get(subject.caller, 0) + 1
+            tell = logger().debug if outcome == "answered" else logger().info
+            tell(
+                "team.call_answered",
+                call=identity,
+                caller=subject.caller,
+                offer=offer.name,
+                method=request.method,
+                name=parameter(request, "name") or None,
+                outcome=outcome,
+                ms=round((self._now() - began) * 1000),
+            )
+
+    async def _answer(
+        self, request: jsonrpc.Request, offer: OwnOffer, caller: str, sender: AnswerSender
+    ) -> None:
+        if request.method == names.DISCOVER or request.method in LISTS:
+            answer = await self._own.exposed(request, offer, caller)
+            await sender.whole(answer)
+        elif request.method == names.TOOLS_CALL and not await self._is_exposed(request, offer, caller):
+            name = parameter(request, "name")
+            text = f"Tool not found or not offered: {name[:100]}"
+            await sender.whole(jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, text))
+        else:
+            async with self._own.call(request, offer, caller) as response:
+                await sender.head(response.status, response.content_type)
+                async for chunk in response.content.iter_any():
+                    await sender.body(chunk)
+                await sender.end()
+
+    async def _is_exposed(self, request: jsonrpc.Request, offer: OwnOffer, caller: str) -> bool:
+        """Whether a tool is in the list of what is offered; the list is read again if it is old."""
+        known = self._tools.get(offer.name)
+        name = parameter(request, "name")
+        now = self._now()
+        age = now - known[0] if known is not None else TOOLS_S
+        if known is None or age >= TOOLS_S or (name not in known[1] and age >= 1.0):
+            known = (now, await self._own.tools(offer, caller))
+            self._tools[offer.name] = known
+        return name in known[1]
+
+    def forget_tools(self) -> None:
+        """Offers changed: their tools are listed anew."""
+        self._tools.clear()

@@ -1,0 +1,101 @@
+"""Publishes this host: its entry when that changes and once an hour, and a heartbeat every ten seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from manager.log import logger
+from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET
+from manager.team.registry import bucket
+from manager.team.registry.bucket import RegistryFault
+from manager.team.registry.entry import AliveEntry, HostEntry, encoded
+
+BEAT_S: Final = 10.0
+RENEW_S: Final = 3600.0
+
+
+class Publisher:
+    """Publishes one host.
+
+    Attributes:
+        error: why the last entry was not stored.
+    """
+
+    def __init__(self, host: str, alive: Callable[[], AliveEntry]) -> None:
+        """`alive` makes the heartbeat."""
+        self.error: str | None = None
+        self._host = host
+        self._alive = alive
+        self._entry: bytes | None = None
+        self._published: bytes | None = None
+        self._until_renewal = 0.0
+        self._wake = asyncio.Event()
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the registry has the entry as it is now."""
+        return self._published is not None and self._published == self._entry
+
+    def change(self, entry: HostEntry | None) -> None:
+        """Publish this from now on; None removes the entry, for a host that offers nothing."""
+        self._entry = None if entry is None else encoded(entry)
+        self._wake.set()
+
+    def renew(self) -> None:
+        """Publish everything again: what the registry has may be lost."""
+        self._until_renewal = 0.0
+        self._wake.set()
+
+    async def run(self, client: Any) -> None:
+        """Publish until it is cancelled. A host without offers sends nothing."""
+        while True:
+            self._wake.clear()
+            try:
+                await self._publish(client)
+            except RegistryFault as error:
+                if self.error != str(error):
+                    logger().warning("team.not_published", why=str(error))
+                self.error = str(error)
+            else:
+                self.error = None
+            pause = BEAT_S * (0.9 + 0.2 * random.random())  # noqa: S311  spreads hosts
+            self._until_renewal -= pause
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def leave(self, client: Any) -> None:
+        """Remove the entry and the heartbeat, so that nobody asks this host any more."""
+        if self._published is None:
+            return
+        try:
+            await bucket.put(client, ALIVE_BUCKET, self._host, None)
+            await bucket.put(client, HOSTS_BUCKET, self._host, None)
+        except RegistryFault as error:
+            logger().info("team.not_removed", why=str(error))
+        self._published = None
+
+    async def beat(self, client: Any) -> None:
+        """Send a heartbeat now, for example because the host begins to drain.
+
+        Raises:
+            RegistryFault: it was not stored.
+        """
+        if self._published is not None:
+            await bucket.put(client, ALIVE_BUCKET, self._host, encoded(self._alive()))
+
+    async def _publish(self, client: Any) -> None:
+        if not client.is_connected:
+            return
+        if self._entry is None:
+            await self.leave(client)
+            return
+        if self._entry != self._published or self._until_renewal <= 0:
+            await bucket.put(client, HOSTS_BUCKET, self._host, self._entry)
+            self._published, self._until_renewal = self._entry, RENEW_S
+        await self.beat(client)

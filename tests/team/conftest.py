@@ -1,0 +1,29 @@
+"""A team on real NATS servers; tested only where that is asked for: `scripts/test --nats`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.processes.installing import install, shared_lock
+
+HERE = Path(__file__).parent
+INSTALL_S = 120.0
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave them out, or give them time: the first one installs the server."""
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    if not config.getoption("--nats"):
+        config.hook.pytest_deselected(items=ours)
+        items[:] = [item for item in items if item not in ours]
+    for item in ours:
+        item.add_marker(pytest.mark.timeout(INSTALL_S + 180))
+
+
+@pytest.fixture(scope="session")
+def nats_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program nats-server."""
+    lock = shared_lock(tmp_path_factory, "nats-servers")
+    return install("NATS server", "nats-servers", seconds=INSTALL_S, lock=lock) / "nats-server"

@@ -1,0 +1,169 @@
+"""Two users with managers of their own, joined by the verbs of the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from support.processes.manager_home import ManagerHome, manager_home, until
+from support.processes.manager_in_process import make_project
+from support.servers.nats_servers import NatsServer, running_nats
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass
+class User:
+    """A user, with a project."""
+
+    home: ManagerHome
+    project: Path
+
+    async def lmtb(self, *words: str) -> dict[str, Any]:
+        """What a verb prints for programs; it has to succeed."""
+        done = await self.home.lmtb(*words, "--json", cwd=self.project)
+        assert done.code == 0, (words, done.out, done.err)
+        said: dict[str, Any] = json.loads(done.out)
+        return said
+
+    async def state(self) -> dict[str, Any]:
+        return await self.lmtb("team", "status")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def nats(nats_program: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NatsServer]:
+    async with running_nats(nats_program, tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def alice(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]:
+    folder = tmp_path_factory.mktemp("alice")
+    async with manager_home(folder) as home:
+        await home.start()
+        yield User(home, make_project(folder / "pages", **{"a.txt": "a page of alice\n"}))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def bob(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]:
+    folder = tmp_path_factory.mktemp("bob")
+    async with manager_home(folder) as home:
+        await home.start()
+        yield User(home, make_project(folder / "mine", **{"b.txt": "b\n"}))
+
+
+async def connected(user: User) -> None:
+    def looks() -> bool:
+        return bool(user.home.control.get("/team").get("connected"))
+
+    await until(looks, 30, lambda: user.home.control.get("/team"))
+
+
+async def test_nothing_of_nats_is_loaded_without_a_team(alice: User) -> None:
+    state = await alice.state()
+    assert state == {"ok": True, "joined": False, "error": None}
+    pid = (await alice.home.status())["pid"]
+    maps = Path(f"/proc/{pid}/maps").read_text() if Path("/proc").is_dir() else ""
+    assert "nacl" not in maps
+
+
+async def test_an_offer_is_used_in_the_project_of_another_user(
+    nats: NatsServer, alice: User, bob: User
+) -> None:
+    for user, name in ((alice, "alice"), (bob, "bob")):
+        await user.lmtb("team", "join", nats.url, "--name", name)
+        await connected(user)
+    offered = await alice.lmtb("team", "offer", "--yes", "--title", "Pages")
+    assert "lm_readFile" in offered["tools"]
+    assert (offered["offer"], offered["policy"]) == ("pages", "read-only")
+
+    def seen() -> bool:
+        return bool(bob.home.control.get("/team/offers").get("offers"))
+
+    await until(seen, 30)
+    shown = (await bob.lmtb("team", "offers"))["offers"]
+    assert [(one["name"], one["title"], one["hosts"][0]["host"]) for one in shown] == [
+        ("pages", "Pages", "alice")
+    ]
+    used = await bob.lmtb("team", "use", "pages", "--yes")
+    assert (used["namespace"], used["hosts"], used["written"]) == ("pages", ["alice"], True)
+    answer = await bob.lmtb("call", "pages__lm_readFile", '{"filePath": "a.txt"}')
+    assert "a page of alice" in json.dumps(answer)
+
+
+async def test_the_call_is_recorded_on_both_sides(alice: User, bob: User) -> None:
+    theirs = (await alice.lmtb("calls"))["calls"]
+    assert any(one["client"].startswith("team:bob") and one["tool"] == "lm_readFile" for one in theirs), (
+        theirs
+    )
+    own = (await bob.lmtb("calls"))["calls"]
+    assert any(one["tool"] == "pages__lm_readFile" for one in own), own
+
+
+async def test_offers_of_a_workspace_do_not_come_back_over_the_team(alice: User, bob: User) -> None:
+    """Lists of two workspaces that use each other would grow for ever."""
+    offered = await bob.lmtb("team", "offer", "--yes", "--name", "mine")
+    assert not [one for one in offered["tools"] if one.startswith("pages__")]
+    assert "lm_readFile" in offered["tools"]
+    await bob.lmtb("team", "withdraw", "mine")
+
+
+async def test_an_offer_that_is_not_used_cannot_be_called(bob: User, alice: User) -> None:
+    await bob.lmtb("team", "unuse", "pages")
+    done = await bob.home.lmtb(
+        "call", "pages__lm_readFile", '{"filePath": "a.txt"}', "--json", cwd=bob.project
+    )
+    assert done.code != 0
+    await bob.lmtb("team", "use", "pages", "--yes")
+
+
+async def test_a_manager_that_is_restarted_is_in_the_team_again(alice: User, bob: User) -> None:
+    done = await alice.home.lmtb("restart")
+    assert done.code == 0, done.err
+    await connected(alice)
+    done = await bob.home.lmtb(
+        "call", "pages__lm_readFile", '{"filePath": "a.txt"}', "--json", cwd=bob.project
+    )
+    assert "a page of alice" in done.out, (done.out, done.err)
+
+
+async def test_leaving_takes_the_offers_away(alice: User, bob: User) -> None:
+    assert (await alice.lmtb("team", "leave"))["left"] is True
+    assert not (await alice.state())["joined"]
+
+    def gone() -> bool:
+        return not bob.home.control.get("/team/offers").get("offers")
+
+    await until(gone, 30)
+    assert (await bob.lmtb("team", "leave"))["left"] is True
+    assert (await bob.lmtb("team", "leave"))["left"] is False
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("join", "nats://me:secret@127.0.0.1:4222"), "secret_in_url"),
+        (("join", "http://127.0.0.1:4222"), "invalid_url"),
+        (("join", "nowhere-context"), "no_context"),
+        (("join", "nats://127.0.0.1:4222", "--creds", "/nowhere/x.creds"), "no_file"),
+        (("join", "nats://127.0.0.1:4222", "--name", "a.b"), "invalid_name"),
+        (("offer", "--yes"), "not_joined"),
+        (("use", "x", "--yes"), "not_joined"),
+        (("withdraw", "x"), "not_joined"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_with_a_reason(
+    bob: User, words: tuple[str, ...], reason: str
+) -> None:
+    done = await bob.home.lmtb("team", *words, "--json", cwd=bob.project)
+    assert done.code == 1
+    failure = json.loads(done.out)["error"]
+    assert failure["reason"] == reason
+    assert "secret" not in failure["message"].replace("a secret", "")
+    assert failure["nextStep"]

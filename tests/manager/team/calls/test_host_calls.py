@@ -1,0 +1,195 @@
+"""How a host answers calls of members: its workspace is scripted, and messages are values."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from manager.team.calls import parts
+from manager.team.calls.host_calls import HostCalls
+from manager.team.membership import Membership, OwnOffer
+from protocol import jsonrpc
+
+IDENTITY = "ab" * 16
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "write"}}
+
+
+@dataclass
+class Message:
+    """A request or a control message, with what was answered to it."""
+
+    subject: str
+    headers: dict[str, str]
+    data: bytes = b""
+    answered: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+    async def respond(self, payload: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        self.answered.append((headers or {}, payload))
+
+    @property
+    def parts(self) -> list[str]:
+        return [headers[parts.PART] for headers, _ in self.answered]
+
+    @property
+    def reason(self) -> str:
+        return self.answered[-1][0][parts.REASON]
+
+
+class Response:
+    status, content_type = 200, "application/json"
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self.content = self
+        self._chunks = chunks
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
+
+
+class Workspace:
+    """Stands for this manager's own endpoint."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.chunks = [b"{}"]
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+
+    @contextlib.asynccontextmanager
+    async def call(self, request: jsonrpc.Request, offer: OwnOffer, caller: str) -> AsyncIterator[Response]:
+        self.calls += 1
+        await self.may_end.wait()
+        yield Response(self.chunks)
+
+    async def tools(self, offer: OwnOffer, caller: str) -> dict[str, object]:
+        return {"write": object()}
+
+
+@dataclass
+class Host:
+    calls: HostCalls
+    workspace: Workspace
+    time: float = 0.0
+
+    async def call(
+        self, *, name: str = "write", caller: str = "bob", identity: str = IDENTITY, **headers: str
+    ) -> Message:
+        body = json.dumps({**CALL, "params": {"name": name}}).encode()
+        message = Message(f"lmtb.call.alice.docs.{caller}", {parts.CALL: identity, **headers}, body)
+        await self.calls.on_call(message)
+        return message
+
+    async def control(self, what: str, caller: str = "bob", **headers: str) -> None:
+        sent = {parts.CALL: IDENTITY, parts.DO: what, **headers}
+        await self.calls.on_control(Message(f"lmtb.control.alice.{caller}", sent))
+
+
+@pytest.fixture
+def host() -> Host:
+    offers = (OwnOffer("docs", "/nowhere", policy="all"),)
+    held = Membership(servers=(), name="alice", capacity=2, offers=offers)
+    workspace = Workspace()
+    made = Host(None, workspace)  # type: ignore[arg-type]  set below
+    made.calls = HostCalls(held, workspace, now=lambda: made.time)  # type: ignore[arg-type]
+    return made
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0)
+
+
+async def test_a_call_runs_when_its_caller_confirms_it(host: Host) -> None:
+    message = await host.call()
+    assert (message.parts, host.workspace.calls) == (["accepted"], 0)
+    await host.control("go")
+    await until(lambda: not host.calls.gate.in_flight)
+    assert message.parts == ["accepted", "head", "body", "end"]
+    assert host.workspace.calls == 1
+
+
+async def test_a_confirmation_that_is_repeated_or_forged_runs_nothing(host: Host) -> None:
+    await host.call()
+    await host.control("go", caller="mallory")
+    assert host.workspace.calls == 0
+    for _ in range(3):
+        await host.control("go")
+    await until(lambda: not host.calls.gate.in_flight)
+    await host.control("go")
+    assert host.workspace.calls == 1
+
+
+async def test_a_call_that_is_sent_again_is_refused(host: Host) -> None:
+    await host.call(**{parts.AT_ONCE: "1"})
+    await until(lambda: not host.calls.gate.in_flight)
+    again = await host.call(**{parts.AT_ONCE: "1"})
+    assert (again.parts, again.reason, host.workspace.calls) == (["refused"], "repeated", 1)
+
+
+@pytest.mark.parametrize(
+    ("subject", "body", "reason"),
+    [
+        ("lmtb.call.alice.other.bob", json.dumps(CALL), "unknown_offer"),
+        ("lmtb.call.bert.docs.bob", json.dumps(CALL), "unknown_offer"),
+        ("lmtb.call.alice.docs.bob", "{", "invalid"),
+        ("lmtb.call.alice.docs.bob", '{"jsonrpc": "2.0", "method": "x"}', "invalid"),
+        ("lmtb.call.alice.docs.bob", json.dumps({**CALL, "method": "initialize"}), "not_carried"),
+        ("lmtb.call.alice.docs.bob", json.dumps({**CALL, "method": "subscriptions/listen"}), "not_carried"),
+    ],
+)
+async def test_what_is_not_offered_is_refused(host: Host, subject: str, body: str, reason: str) -> None:
+    message = Message(subject, {parts.CALL: IDENTITY}, body.encode())
+    await host.calls.on_call(message)
+    assert (message.parts, message.reason) == (["refused"], reason)
+    assert host.calls.gate.in_flight == 0
+
+
+async def test_a_tool_that_is_not_listed_is_an_unknown_tool(host: Host) -> None:
+    message = await host.call(name="secret", **{parts.AT_ONCE: "1"})
+    await until(lambda: not host.calls.gate.in_flight)
+    assert b"not offered" in message.answered[2][1]
+    assert host.workspace.calls == 0
+
+
+async def test_a_cancelled_call_ends_and_leaves_its_place(host: Host) -> None:
+    host.workspace.may_end.clear()
+    await host.call(**{parts.AT_ONCE: "1"})
+    await until(lambda: host.workspace.calls)
+    await host.control("cancel", caller="mallory")
+    assert host.calls.gate.in_flight == 1
+    await host.control("cancel")
+    await until(lambda: not host.calls.gate.in_flight)
+
+
+async def test_a_deadline_ends_a_call_as_unknown(host: Host) -> None:
+    host.workspace.may_end.clear()
+    message = await host.call(**{parts.AT_ONCE: "1", parts.DEADLINE: "0.01"})
+    await until(lambda: not host.calls.gate.in_flight)
+    assert (message.parts, message.reason) == (["accepted", "failed"], "timed_out")
+
+
+async def test_an_answer_waits_until_its_caller_has_room(host: Host) -> None:
+    host.workspace.chunks = [b"x"] * (parts.WINDOW + 5)
+    message = await host.call(**{parts.AT_ONCE: "1"})
+    await until(lambda: message.parts.count("body") == parts.WINDOW)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert message.parts.count("body") == parts.WINDOW
+    await host.control("seen", **{parts.SEEN: "9999999"})  # more than was sent
+    await until(lambda: not host.calls.gate.in_flight)
+    assert message.parts[-1] == "end"
+
+
+async def test_an_answer_that_never_ends_is_cut_off(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manager.team.calls.answer_sender.MAX_ANSWER_BYTES", 10)
+    host.workspace.chunks = [b"x" * 6] * 3
+    message = await host.call(**{parts.AT_ONCE: "1"})
+    await until(lambda: not host.calls.gate.in_flight)
+    assert (message.parts, message.reason) == (["accepted", "head", "body", "failed"], "no_answer")

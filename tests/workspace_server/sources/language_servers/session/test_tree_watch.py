@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.sources.language_servers.session import tree_scan
 from workspace_server.sources.language_servers.session.relevant_files import Relevance
 from workspace_server.sources.language_servers.session.tree_changes import Changes, Snapshot, difference
 from workspace_server.sources.language_servers.session.tree_scan import scan
@@ -265,9 +264,7 @@ async def test_files_that_begin_to_matter_are_not_told_as_created(project: Path,
     assert names(changes.changed, project) == ["pkg/readme.md"]
 
 
-def test_folders_inside_others_are_looked_at_once(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_inside_others_are_looked_at_once(project: Path) -> None:
     listed: list[str] = []
-    real = os.scandir
-    monkeypatch.setattr(tree_scan.os, "scandir", lambda folder: (listed.append(folder), real(folder))[1])
-    scan([project / "pkg", project], PYTHON)
+    scan([project / "pkg", project], PYTHON, before_listing=listed.append)
     assert sorted(names(listed, project)) == [".", "pkg", "pkg/deep"]

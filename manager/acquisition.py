@@ -42,12 +42,25 @@ async def acquire_lock(paths: Paths) -> Lock | int:
     return lock
 
 
-async def acquire_port(settings: Settings) -> socket.socket | int:
-    """The listening socket, from systemd or bound; an exit code if that fails, which is logged."""
+async def acquire_port(settings: Settings) -> socket.socket | int | None:
+    """The listening socket, from systemd or bound; an exit code if that fails, which is logged.
+
+    None for a manager without a port.
+    """
+    if not settings.tcp:
+        return None
     try:
         return await _listener(settings)
     except OSError as error:
         return _refused(f"{HOST}:{settings.http_port}: {error}", "choose another http_port")
+
+
+def address_of(listener: socket.socket | None) -> tuple[int, str]:
+    """The port of a manager, and the URL of its endpoint; 0 and a clause if it has none."""
+    if listener is None:
+        return 0, "no port"
+    port: int = listener.getsockname()[1]
+    return port, f"http://{HOST}:{port}/mcp"
 
 
 def _other_manager(holder: LockHolder) -> None:

@@ -17,24 +17,27 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
 from host.erased_environment import erase_values
 from host.tight_modes import make_tight
 from manager import __version__, exit_codes, late_modules, systemd
-from manager.acquisition import HOST, acquire_lock, acquire_port
+from manager.acquisition import acquire_lock, acquire_port, address_of
 from manager.admin.approvals import end_waiting
 from manager.admin.services import StartedBy
 from manager.assembly import Parts, assemble
 from manager.blocked_loop import watched
 from manager.endpoints.mcp import McpRoutes
+from manager.housekeeping import housekeep
 from manager.http.stream_endings import StreamEndings
 from manager.listener.connection_limits import connection_limits
 from manager.listener.control_listener import ControlListener
 from manager.listener.pages import control_runner, port_app
 from manager.listener.peer_identity import same_user_check
 from manager.listener.runner import Runner
+from manager.listener.tunnel_endpoint import TunnelEndpoint
 from manager.lock import Lock
 from manager.log import configure, logger, unblocked
 from manager.log_file import log_file
@@ -49,7 +52,6 @@ from manager.settings import Settings
 from manager.supervision.environment import SECRETS
 from manager.supervision.leftover_files import remove_leftover_files
 
-HOUSEKEEPING_S: Final = 5.0
 FLUSH_ANSWERS_S: Final = 2.0
 OnReady = Callable[[str], None]
 ReadStatus = Callable[[], dict[str, Any]]
@@ -126,10 +128,11 @@ class Daemon:
             listener = await acquire_port(self._settings)
             if isinstance(listener, int):
                 return listener
-            self._kept = listener.dup()  # servers close theirs
-            held.callback(lambda: None if self.replacement else self._kept.close())
-            async with contextlib.AsyncExitStack() as stack:
-                stack.callback(listener.close)
+            self._kept = None if listener is None else listener.dup()  # servers close theirs
+            held.callback(lambda: None if self.replacement or not self._kept else self._kept.close())
+            async with AsyncExitStack() as stack:
+                if listener is not None:
+                    stack.callback(listener.close)
                 await self._serve(lock, listener, stack)
             self._log.info("shutdown", state="done", restarts=self._restarts)
             if self._restarts:
@@ -138,9 +141,8 @@ class Daemon:
 
     # -- acquire ------------------------------------------------------------------------------------------
 
-    async def _serve(self, lock: Lock, listener: socket.socket, stack: contextlib.AsyncExitStack) -> None:
-        port = listener.getsockname()[1]
-        address = f"http://{HOST}:{port}/mcp"
+    async def _serve(self, lock: Lock, listener: socket.socket | None, stack: AsyncExitStack) -> None:
+        port, address = address_of(listener)
         started_at = datetime.datetime.now(datetime.UTC).isoformat()
         lock.describe(address=address, version=__version__, started_at=started_at)
         parts = assemble(
@@ -160,7 +162,8 @@ class Daemon:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
         control = await self._open_control(parts, status, stack)
-        servers, runner = await self._open_port(parts, status, listener, port)
+        servers, runner, tunnel = await self._open_port(parts, status, listener, port)
+        parts.control.open_tunnel = tunnel.open
         self.own(late_modules.load([one.load for one in (control, runner) if one]), "late modules")
         self._handle_signals()
         self.own(parts.registered_servers.run(), "registered servers")
@@ -171,7 +174,7 @@ class Daemon:
         self.own(parts.installation.run(), "installation")
         self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")
         self.own(parts.team.run(), "team")
-        self.own(self._housekeep(parts), "housekeeping")
+        self.own(housekeep(parts, self._settings.workspace_idle_s), "housekeeping")
         files = OwnFiles(self._paths, lock, parts.store, parts.workspaces, control)
         self.own(files.look_after(), "own files")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
@@ -181,10 +184,12 @@ class Daemon:
         await self._stop_requested.wait()
         for server in servers:
             server.close()
+        tunnel.stop_listening()
         await self._release(parts)
+        await tunnel.close()
         await runner.cleanup()
 
-    async def _restore(self, parts: Parts, stack: contextlib.AsyncExitStack) -> None:
+    async def _restore(self, parts: Parts, stack: AsyncExitStack) -> None:
         """Open the state file and restore workspaces and servers, then sessions."""
         stack.push_async_callback(asyncio.to_thread, parts.close_recorder)
         loaded = await parts.store.open()
@@ -197,7 +202,7 @@ class Daemon:
         stack.push_async_callback(parts.session_manager.flush)
 
     async def _open_control(
-        self, parts: Parts, status: ReadStatus, stack: contextlib.AsyncExitStack
+        self, parts: Parts, status: ReadStatus, stack: AsyncExitStack
     ) -> ControlListener | None:
         if sys.platform == "win32":
             return None
@@ -210,14 +215,20 @@ class Daemon:
         return control
 
     async def _open_port(
-        self, parts: Parts, status: ReadStatus, listener: socket.socket, port: int
-    ) -> tuple[list[asyncio.Server], Runner]:
-        rules, board = AdmissionRules.for_ports([port], body_cap=self._settings.body_limit), parts.approvals
+        self, parts: Parts, status: ReadStatus, listener: socket.socket | None, port: int
+    ) -> tuple[list[asyncio.Server], Runner, TunnelEndpoint]:
+        """Listen on the port; the endpoint for other hosts listens once one asks."""
+        cap, routes, board = self._settings.body_limit, parts.routes, parts.approvals
         app = partial(port_app, parts.control, status, parts.measures, parts.access, board, self._paths)
         app = partial(app, team=parts.team)
         limits, check, buffers = connection_limits(self._settings), same_user_check(), parts.buffers
+        rules = AdmissionRules.for_ports([port], body_cap=cap)
         runner = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers, tokens=parts.tokens)
-        return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner
+        rules, check = AdmissionRules.for_managers(body_cap=cap), parts.control.peer_allowed
+        others = Runner(app, rules, limits=limits, peer_check=check, buffers=buffers)
+        tunnel = TunnelEndpoint(self._paths.tunnel_socket, others, routes.serve, routes.route_cache)
+        servers = await runner.listen([listener] if listener else [], routes.serve, routes.route_cache)
+        return servers, runner, tunnel
 
     # -- run ----------------------------------------------------------------------------------------------
 
@@ -254,19 +265,6 @@ class Daemon:
             with contextlib.suppress(NotImplementedError):  # not on every platform's loop
                 loop.add_signal_handler(number, self.ask_to_stop, number.name)
 
-    async def _housekeep(self, parts: Parts) -> None:
-        session_manager, workspaces = parts.session_manager, parts.workspaces
-        idle_s = self._settings.workspace_idle_s
-        pause = min(HOUSEKEEPING_S, systemd.watchdog_interval() or HOUSEKEEPING_S)
-        while True:
-            systemd.notify(WATCHDOG=1)
-            await session_manager.housekeep()
-            await parts.token_control.end_revoked()
-            await workspaces.stop_idle(session_manager.active_workspaces(idle_s))
-            serving = {one.id for one in workspaces if one.supervisor.is_serving}
-            session_manager.notifier.notify_recovered(serving)
-            await asyncio.sleep(pause)
-
     # -- release ------------------------------------------------------------------------------------------
 
     async def _release(self, parts: Parts) -> None:
@@ -275,7 +273,8 @@ class Daemon:
         if self._restarts:  # the same process goes on: for systemd the service never stops
             systemd.notify(STATUS="restarting")
         else:
-            self._kept.close()  # clients that connect now are refused at once
+            if self._kept is not None:
+                self._kept.close()  # clients that connect now are refused at once
             systemd.notify(STOPPING=1)
         self.own(end_waiting(parts.approvals, parts.control), "approvals")  # they would use up the drain
         self.own(parts.team.drain(), "team's calls")

@@ -66,6 +66,11 @@ class Paths(NamedTuple):
         return self.logs_dir / "manager.log"
 
     @property
+    def tunnel_socket(self) -> Path:
+        """The MCP endpoint for managers on other hosts, beside the control socket."""
+        return self.control_socket.with_name("tunnel.sock")
+
+    @property
     def lock_file(self) -> Path:
         """The file whose lock makes the manager single (see `manager.lock`)."""
         return self.runtime_dir / "manager.lock"

@@ -63,9 +63,13 @@ async def check(arguments: Sequence[str] = tuple(sys.argv[1:])) -> str | Unusabl
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What the new program takes over: the listening socket, and the descriptor of the held lock."""
+    """What the new program takes over: the listening socket, and the descriptor of the held lock.
 
-    listener: socket.socket
+    Attributes:
+        listener: None for a manager without a port.
+    """
+
+    listener: socket.socket | None
     lock: int
 
     def execute(self) -> NoReturn:
@@ -76,16 +80,14 @@ class Replacement:
         """
         import fcntl  # noqa: PLC0415  does not exist on Windows
 
-        given = (self.listener.fileno(), self.lock)
+        listening = [] if self.listener is None else [self.listener.fileno()]
+        given = (*listening, self.lock)
         spare = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SPARE_FD) for fd in given]
         for number, descriptor in enumerate(spare, _FIRST_FD):
             os.dup2(descriptor, number, inheritable=True)
-        variables = {
-            "LISTEN_PID": str(os.getpid()),
-            "LISTEN_FDS": "1",
-            "LISTEN_FDNAMES": HTTP,
-            LOCK_VARIABLE: str(_FIRST_FD + 1),
-        }
+        variables = {LOCK_VARIABLE: str(_FIRST_FD + len(listening))}
+        if listening:
+            variables |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": HTTP}
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         line = command()

@@ -48,6 +48,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     http_port: Annotated[
         int, Meta(ge=0, le=65535, description="Port of the MCP endpoint; 0 lets the system choose.")
     ] = 47100
+    tcp: Annotated[
+        bool,
+        Meta(description="Listen on the port; without it only other hosts of this user are served, by ssh."),
+    ] = True
     auto_start: Annotated[
         bool,
         Meta(description="Start servers for new project folders (recognised by .git and similar marks)."),

@@ -73,6 +73,11 @@ class Reason(Enum):
     CONFLICTING_WORKSPACE = (47110, "conflicting_workspace", "name only one workspace in the request")
     TOO_MANY_SESSIONS = (47111, "too_many_sessions", "close unused client sessions, then retry")
     ANSWER_LOST = (47112, "answer_lost", "check whether the request took effect before you repeat it")
+    HOST_NOT_ADDED = (
+        47113,
+        "host_not_added",
+        "ask the user whether to connect to that host; if so, the user runs lmtb remote add",
+    )
     APPROVAL_REQUIRED = (47120, "approval_required", "ask the user to allow this call")
     APPROVAL_DENIED = (47121, "approval_denied", "ask the user what to do instead")
     QUESTION_UNANSWERED = (

@@ -51,6 +51,9 @@ FORWARDED: Final = frozenset(
 """Client headers that the manager forwards to the workspace server, besides `Mcp-Param-*`. An allow-list:
 credentials, cookies and hop-by-hop headers are never forwarded."""
 
+BETWEEN_MANAGERS: Final = frozenset(name.lower() for name in (CALLER, UNMIRRORED, PASS_THROUGH))
+"""Internal headers that a manager forwards for a manager on another host. Lower case."""
+
 _PREFIX: Final = "=?base64?"
 _SUFFIX: Final = "?="
 

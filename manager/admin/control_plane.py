@@ -6,10 +6,10 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from host.confined_process import is_confined_peer
@@ -23,7 +23,8 @@ from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
 from manager.supervision.instance import Instance
 from manager.supervision.registered_servers import RegisteredServers
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import ResponseTooLarge, UpstreamFailure
 from protocol import names
 from protocol.errors import Reason, Refusal
@@ -47,7 +48,7 @@ class ControlPlane:
     """Implements `services.Services`.
 
     `stop(reason, keep_servers, restarts)` begins the daemon's stop. `path` is the PATH that workspace
-    servers inherit.
+    servers inherit. `open_tunnel` listens for managers on other hosts; the daemon sets it.
     """
 
     port: int
@@ -58,6 +59,22 @@ class ControlPlane:
     path: str | None = None
     started_at: int = field(default_factory=lambda: int(time.time() * 1000))
     now: Callable[[], float] = time.monotonic
+    open_tunnel: Callable[[], Awaitable[Path]] | None = None
+
+    async def tunnel(self) -> Path:
+        """Listen for managers on other hosts, unless that is done; returns the path of the socket."""
+        if self.open_tunnel is None:
+            raise OSError("there are no such sockets on this system")
+        return await self.open_tunnel()
+
+    async def lines(self, *, connect: str | None, forget: bool) -> list[dict[str, Any]]:
+        """The lines to other hosts."""
+        if connect is not None or forget:
+            elsewhere = self.workspaces.other_hosts()
+            await elsewhere.forget_removed()
+            if connect is not None:
+                await elsewhere.connect(connect)
+        return self.workspaces.lines()
 
     def peer_allowed(self, transport: asyncio.BaseTransport | None) -> bool:
         """Whether the peer is this user, and no confined script. Admission has checked those on the port."""
@@ -85,7 +102,7 @@ class ControlPlane:
             version=__version__,
             pid=os.getpid(),
             now=int(time.time() * 1000),
-            address=f"http://127.0.0.1:{self.port}/mcp",
+            address=f"http://127.0.0.1:{self.port}/mcp" if self.port else None,
             path=self.path,
             prefix=sys.prefix,
             started_by=self.started_by,
@@ -149,6 +166,8 @@ class ControlPlane:
             return found
         if found is None:
             return Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
+        if found.remote is not None:
+            return await found.remote.ask(ask, subject)
         instance = (
             found.supervisor.instance or Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "no server runs")
             if ask in _START_NONE

@@ -74,6 +74,8 @@ def control_routes(services: Services, renewals: Renewals) -> list[web.RouteDef]
         web.post("/refresh", _parsed(_ServerQuery.parse, control.refresh)),
         web.post("/calls", _parsed(_ServerQuery.parse, control.calls)),
         web.post("/shutdown", _parsed(Shutdown.parse, control.shutdown)),
+        web.post("/tunnel", control.tunnel),
+        web.post("/lines", control.lines),
         web.post("/restart", _parsed(Shutdown.parse, control.restart)),
     ]
 
@@ -173,6 +175,24 @@ class _Control:
         if ask == "refresh" and not json.loads(answer)["ok"]:
             return refusal(404, "unknown_source")
         return web.Response(body=answer, content_type="application/json")
+
+    async def tunnel(self, request: web.Request) -> web.Response:
+        """Listen for managers on other hosts, and say where."""
+        try:
+            return _success(path=str(await self._services.tunnel()))
+        except OSError as error:
+            return refusal(503, "no_tunnel", message=str(error))
+
+    async def lines(self, request: web.Request) -> web.Response:
+        """The lines to other hosts; one is made first if its host is named, others end if that is asked."""
+        payload = await _read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        name = payload.get("connect")
+        found = await self._services.lines(
+            connect=name if isinstance(name, str) else None, forget=payload.get("forget") is True
+        )
+        return _success(lines=found)
 
     async def shutdown(self, message: Shutdown) -> web.Response:
         version = self._services.status().version

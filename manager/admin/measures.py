@@ -24,7 +24,8 @@ from manager.recorder.tool_totals import ToolTotal
 from manager.routing.state.timings import Histogram
 from manager.sessions.session_manager import SessionManager
 from manager.supervision.process import usage_of
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 
 MAX_WORKSPACES: Final = 50
 """Workspaces that get figures of their own, most recently used first, to limit the size of a snapshot."""

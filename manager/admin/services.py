@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Literal, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -22,7 +23,8 @@ StartedBy = Literal["service", "background", "foreground"]
 class Status(msgspec.Struct, frozen=True, rename="camel"):
     """The manager itself, as `/status` on the control socket shows it.
 
-    `now` is the time in ms since 1970, `address` the MCP endpoint's URL. `path` is the PATH that workspace
+    `now` is the time in ms since 1970, `address` the MCP endpoint's URL, None for a manager
+    without a port. `path` is the PATH that workspace
     servers inherit, so that a command line finds the same programs; the TCP port never shows it. `prefix` is
     the folder of its Python environment; `started_at` is in ms since 1970.
     """
@@ -30,7 +32,7 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     version: str
     pid: int
     now: int
-    address: str
+    address: str | None
     path: str | None = None
     prefix: str | None = None
     started_by: StartedBy | None = None
@@ -49,7 +51,7 @@ class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     port: int
     last_seen: int
     started_at: int
-    owner: Literal["manager", "external"]
+    owner: Literal["manager", "external", "remote"]
     kind: str
     state: str
 
@@ -100,6 +102,21 @@ class Services(Protocol):
 
     def bye(self, session_id: str) -> None:
         """Remove an instance and its port reservation; unknown ids are ignored."""
+
+    async def tunnel(self) -> Path:
+        """Listen for managers on other hosts, unless that is done; returns the path of the socket.
+
+        Raises:
+            OSError: that is impossible.
+        """
+
+    async def lines(self, *, connect: str | None, forget: bool) -> list[dict[str, Any]]:
+        """The lines to other hosts, for people.
+
+        Args:
+            connect: the name of a host to which a line is made first.
+            forget: whether lines to hosts that the user has removed are ended first.
+        """
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
         """Find the workspace of a folder, None where there is none. Starts nothing and waits for nothing."""

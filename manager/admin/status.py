@@ -27,7 +27,8 @@ from manager.supervision import presence
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.process import usage_of
 from manager.supervision.registered_servers import RegisteredServers
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc
 
 
@@ -70,8 +71,7 @@ class Status:
         if instances:
             self._last_non_empty = now
         rows = client_rows(self._session_manager.sessions, self._clients, now)
-        usage = usage_of(os.getpid())
-        unrecorded = None if self._recorder is None else self._recorder.problem
+        usage, unrecorded = usage_of(os.getpid()), self._recorder and self._recorder.problem
         degraded = [one for one in (self._store.degraded, self._installation.problem, unrecorded) if one]
         return {
             "ok": True,
@@ -89,6 +89,7 @@ class Status:
             "instanceDetails": instances,
             "workspaces": len(self._workspaces),
             "workspaceDetails": [self._workspace(one) for one in self._workspaces],
+            "lines": self._workspaces.lines(),
             "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
             "approvals": [] if self._approvals is None else self._approvals.as_json(wall),
             "recorder": None if self._recorder is None else self._recorder.as_json(),

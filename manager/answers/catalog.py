@@ -22,7 +22,7 @@ from manager.routing.discovery import payload
 from manager.routing.discovery.payload import Entry
 from manager.settings import Settings
 from manager.supervision.instance import Instance
-from manager.supervision.workspaces import Workspace
+from manager.supervision.workspace import Workspace
 from protocol import jsonrpc, names
 from protocol.errors import Refusal
 from protocol.issues import Issue, issues_from

@@ -28,7 +28,8 @@ from manager.answers.workspace_lookup import look_up_cached, look_up_workspace, 
 from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.forwarded_call import ForwardedCall
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names, skills
 from protocol.errors import Reason, Refusal
 from protocol.tasks import METHODS as TASK_METHODS
@@ -120,9 +121,8 @@ class Dispatch:
         """The reply to a task method of MCP 2026-07-28; tasks of 2025-11-25 are a different protocol."""
         if not exchange.is_modern:
             return result_format.method_not_found(exchange)
-        located = tasks.owner(exchange, self.workspaces) or await look_up_workspace(
-            self.workspaces, exchange.claims
-        )
+        claimed = await look_up_workspace(self.workspaces, exchange.claims)
+        located = tasks.owner(exchange, self.workspaces, claimed) or claimed
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)

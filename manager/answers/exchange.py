@@ -15,7 +15,7 @@ from manager.http.stream_endings import StreamEndings
 from manager.routing.state.clients import Client, RequestRecord
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
-from manager.supervision.workspaces import Workspace
+from manager.supervision.workspace import Workspace
 from protocol import headers, jsonrpc, names
 from protocol.errors import Refusal
 from protocol.inbound import Inbound

@@ -27,7 +27,8 @@ from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision import presence
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import UpstreamFailure
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
@@ -147,6 +148,7 @@ class Handshakes:
             target=presence.target_of(instance),
             health=public_health(instance),
             discovery=discovery,
+            remote=None if workspace.remote is None else workspace.remote.place,
         )
         return HandshakeSuccess(payload, entries)
 
@@ -169,7 +171,7 @@ class Handshakes:
             failure = await self._health_failure(instance)
             if failure is None:
                 return instance
-            if instance.owner == "external":
+            if instance.owner != "manager":
                 stranger = failure.cause == "identity_mismatch"
                 cause = "identity_mismatch" if stranger else "unhealthy"
                 return workspace.supervisor.offline(cause, retry_after_ms=1000)

@@ -19,6 +19,7 @@ from manager.answers.exchange import Exchange, Located, Unlocated
 from manager.answers.list_adaptation import ListAdaptation
 from manager.answers.upstream_request import address_headers
 from manager.answers.workspace_lookup import look_up_workspace
+from manager.routing.discovery.host_mark import host_mark
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names, tasks
 
@@ -55,7 +56,16 @@ class ServerDiscover:
                 result = await self._catalog.ask(located.workspace, names.DISCOVER, {}, on_behalf)
         except TimeoutError:
             return None
-        return result if not isinstance(result, Failure) and "capabilities" in result else None
+        if isinstance(result, Failure) or "capabilities" not in result:
+            return None
+        remote = located.workspace.remote
+        return result if remote is None else _marked(result, host_mark(*remote.place))
+
+
+def _marked(result: DiscoverResult, mark: str) -> DiscoverResult:
+    """The result with instructions that begin with the mark of another host."""
+    own = jsonrpc.text_of(result["instructions"]) if "instructions" in result else None
+    return {**result, "instructions": jsonrpc.raw(f"{mark}\n\n{own}" if own else mark)}
 
 
 def initialize_result(revision: str, discovered: DiscoverResult) -> dict[str, Any]:

@@ -10,14 +10,22 @@ from manager.supervision.workspaces import Workspaces
 from protocol import names, tasks
 
 
-def owner(exchange: Exchange, workspaces: Workspaces) -> Located | None:
+def owner(exchange: Exchange, workspaces: Workspaces, claimed: object) -> Located | None:
     """The workspace that the task id names; None if it names no known one.
 
     The id counts as an explicit claim, like an argument. Below `/w/` the URL decides instead, and the
-    workspace server judges the id.
+    workspace server judges the id. A manager on another host names the workspace as it is known there.
+
+    Args:
+        claimed: the workspace that the request names otherwise (`Located`), if any.
     """
     named = tasks.workspace_of(exchange.inbound.name or "")
-    found = None if named is None or exchange.claims.path is not None else workspaces.get(named)
+    if named is None or exchange.claims.path is not None:
+        return None
+    if isinstance(claimed, Located) and (remote := claimed.workspace.remote) and remote.far_id == named:
+        return claimed
+    elsewhere = workspaces.on_other_hosts
+    found = workspaces.get(named) or (None if elsewhere is None else elsewhere.with_far_id(named))
     return None if found is None else Located(found, WorkspaceSource.ARGUMENT)
 
 

@@ -13,7 +13,8 @@ from manager.routing.workspace.resolution import (
     conflicting_workspaces,
     decisive_claim,
 )
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from protocol.errors import Reason, Refusal
 
 

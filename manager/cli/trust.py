@@ -14,6 +14,7 @@ from host.command_line import json_option, say
 from manager.cli.completion import suggestions
 from manager.cli.output.source_warming import warm_sources
 from manager.cli.workspace_command import root_of, run, run_and_wait
+from manager.routing.remote.address import looks_remote
 
 _path = click.argument("path", type=click.Path(path_type=Path), required=False)
 
@@ -53,6 +54,8 @@ def trust(
     if list_all:
         run("trust", "--list", *flags)
     words = () if path is None else (path, *names)
+    if path is not None and looks_remote(path):
+        sys.exit(_trust_there(path, [*names, *flags, *(["--json"] if as_json else [])]))
     has_path = path is not None and _is_path(path)
     root, items = root_of(Path(words[0]) if has_path else None), words[1:] if has_path else words
     if diff or (as_json and not yes):
@@ -62,6 +65,14 @@ def trust(
         with suppress(KeyboardInterrupt):
             warm_sources(Path(root), _silent if as_json else say)
     sys.exit(status)
+
+
+def _trust_there(address: str, words: list[str]) -> int:
+    """Let the program on the other host ask at this terminal: its trust is a decision of its own."""
+    from manager.cli.remote.hosts import place_of, run_there  # noqa: PLC0415  most users have no other host
+
+    one, folder = place_of(address)
+    return run_there(one, ["trust", folder, *words])
 
 
 def _is_path(word: str) -> bool:

@@ -46,6 +46,7 @@ _SECTIONS: Final = {
     },
     "Everywhere": {
         "connect": ("connect", "Run as a stdio MCP server, for clients without HTTP support."),
+        "remote": ("remote.verb", "Reach projects on other hosts, over ssh and in containers."),
         "client": ("client.verb", "Connect coding agents: add this server to their files."),
         "team": ("team.verb", "Share workspaces and servers with a team."),
         "secrets": ("secrets", "Store tokens that servers and tools need."),

@@ -275,6 +275,11 @@ def refusal_of(failure: Exception, settings: Settings, call: ForwardedCall) -> R
                 retry_after_ms=RETRY_MS,
                 details={"cause": failure.cause},
             )
+        case UpstreamFailure(cause="line_cut"):
+            text = "the line to the project's host was cut during the call"
+            return Refusal(
+                Reason.WORKSPACE_SERVER_DIED, text, delivered="unknown", details={"cause": "line_cut"}
+            )
         case _:
             return Refusal(
                 Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown"

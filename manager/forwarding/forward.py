@@ -24,7 +24,8 @@ from manager.recorder.ended_call import CallDetails, CallOrigin
 from manager.recorder.recorder import Recorder
 from manager.settings import Settings
 from manager.supervision.instance import Figures, Instance
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from protocol import names
 from protocol.errors import Reason, Refusal

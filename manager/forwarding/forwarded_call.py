@@ -36,8 +36,9 @@ class Admission:
         buffers: The bytes of large requests and responses.
         in_flight: Calls in flight of all workspaces.
         record: Takes each call that has ended; None if calls are not recorded.
-        timeouts_s: Seconds that a call may take, by the owner of its server. A workspace server that the
-            manager started limits each tool itself, perhaps to more than a registered server is allowed.
+        timeouts_s: Seconds that a call may take, by the owner of its server. A workspace server that a
+            manager started, here or elsewhere, limits each tool itself, perhaps to more than a registered
+            server is allowed.
     """
 
     __slots__ = ("_limit", "_workspace_limit", "buffers", "in_flight", "record", "timeouts_s")
@@ -49,6 +50,7 @@ class Admission:
         self.timeouts_s: Mapping[Owner, float] = {
             "external": settings.call_timeout_s,
             "manager": max(settings.call_timeout_s, settings.call_limit_s),
+            "remote": max(settings.call_timeout_s, settings.call_limit_s),
         }
         self.in_flight = 0
         self.buffers = ByteBudget(settings.buffer_limit)

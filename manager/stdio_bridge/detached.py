@@ -1,4 +1,4 @@
-"""Program that starts the manager in the background: `python -m manager.stdio_bridge.detached LOG`.
+"""Program that starts the manager in the background: `python -m manager.stdio_bridge.detached LOG [OPTION]…`.
 
 This process exits and leaves the manager to init. A client that kills its MCP servers with all their
 descendants therefore does not kill the manager, which serves other clients, too.
@@ -20,7 +20,7 @@ def main() -> int:
     """Start the manager. Returns its exit code if it exits at once, 0 if it serves or a signal killed it."""
     descriptor = os.open(Path(sys.argv[1]), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     process = subprocess.Popen(
-        [sys.executable, "-I", "-m", "manager", "serve", "--background"],
+        [sys.executable, "-I", "-m", "manager", "serve", "--background", *sys.argv[2:]],
         stdin=subprocess.DEVNULL,
         stdout=descriptor,
         stderr=descriptor,

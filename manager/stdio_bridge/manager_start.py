@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,9 +27,16 @@ _SYSTEMCTL_S: Final = 5.0
 
 
 class ManagerStarter:
-    """Starts managers for one user, one at a time. `start` blocks for some seconds; call it in a thread."""
+    """Starts managers for one user, one at a time. `start` blocks for some seconds; call it in a thread.
 
-    def __init__(self, paths: Paths, environ: Mapping[str, str] = os.environ) -> None:
+    Args:
+        options: of `lmtb serve`, for a manager that is started in the background.
+    """
+
+    def __init__(
+        self, paths: Paths, environ: Mapping[str, str] = os.environ, options: Sequence[str] = ()
+    ) -> None:
+        self._options = options
         self._paths = paths
         self._environ = environ
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,7 +88,7 @@ class ManagerStarter:
         try:
             make_private(self.log.parent)
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "manager.stdio_bridge.detached", str(self.log)],
+                [sys.executable, "-I", "-m", "manager.stdio_bridge.detached", str(self.log), *self._options],
                 # do not keep the current folder, which may be unmounted or removed later
                 cwd="/",
                 env=dict(self._environ),

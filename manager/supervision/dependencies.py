@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,10 @@ class Dependencies:
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
+
+    def with_environ(self, environ: Mapping[str, str]) -> Dependencies:
+        """The same with another environment."""
+        return replace(self, environ=environ)
 
     @property
     def installation_problem(self) -> str | None:

@@ -34,7 +34,7 @@ async def forget_gone_workspaces(
     """
     before = (time.time() if now is None else now) - AFTER_S
     for workspace in list(workspaces):
-        if workspace.identity is not None or workspace.supervisor.instance is not None:
+        if workspace.identity is not None or workspace.supervisor.instance or workspace.remote is not None:
             continue
         if await asyncio.to_thread(_is_old, state_dir, workspace.id, before):
             facts = await examiner.examine((workspace.root,))

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from manager.supervision.instance import Instance
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc
 
 

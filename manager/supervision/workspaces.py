@@ -1,4 +1,4 @@
-"""Table of workspaces: finds the workspace of a folder, provides its server, and stops idle servers.
+"""Table of workspaces: finds the workspace of a folder, and provides its server.
 
 `routing/workspace/matching.py` has the rule of the nearest root, `supervisor.py` runs one server. A server
 from `registered_servers.py` takes precedence over one that the manager starts.
@@ -7,14 +7,14 @@ from `registered_servers.py` takes precedence over one that the manager starts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from manager.filesystem import FolderExaminer
-from manager.folder import CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity
+from manager.folder import CwdProblem, CwdProblemKind, FolderFacts
 from manager.log import logger
+from manager.routing.remote.address import looks_remote
 from manager.routing.workspace.cwd import NoCwd, parse_cwd
 from manager.routing.workspace.matching import KnownRoot, Match, match
 from manager.routing.workspace.workspace_id import workspace_id
@@ -24,7 +24,12 @@ from manager.supervision.instance import Instance
 from manager.supervision.refusals import is_utf8, refused_cwd, workspace_gone
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.supervisor import Supervisor
+from manager.supervision.workspace import Workspace
 from protocol.errors import Reason, Refusal
+
+if TYPE_CHECKING:
+    from manager.supervision.remote.remote_supervisor import RemoteSupervisor
+    from manager.supervision.remote.remote_workspaces import RemoteWorkspaces
 
 ROOT_CHECK_S: Final = 1.0
 """How long the result of a root check (does the folder still exist?) is valid."""
@@ -36,28 +41,6 @@ MAX_CACHED_FOLDERS: Final = 1024
 
 _UNKNOWN_STATE: Final = (CwdProblemKind.UNREADABLE, CwdProblemKind.SILENT, CwdProblemKind.BUSY)
 _NEVER: Final = (float("-inf"), None)
-
-
-@dataclass(slots=True, eq=False)
-class Workspace:
-    """A known project folder.
-
-    Attributes:
-        identity: (device, inode) at the last root check; None if the folder was missing.
-        seen_at: time of that check, in monotonic seconds.
-        used_at: time of the last use, in monotonic seconds.
-        moved_to: where the folder was when it was missing from its place; None if unknown.
-        root_check: the root check that runs in the background.
-    """
-
-    id: str
-    root: str
-    supervisor: Supervisor
-    identity: FolderIdentity | None = None
-    seen_at: float = float("-inf")
-    used_at: float = 0.0
-    moved_to: str | None = None
-    root_check: asyncio.Task[bool] | None = None
 
 
 class Workspaces:
@@ -79,6 +62,8 @@ class Workspaces:
         self._windows = windows
         self._by_id: dict[str, Workspace] = {}
         self._recent: dict[str, tuple[float, Workspace]] = {}
+        self.on_other_hosts: RemoteWorkspaces | None = None
+        """Those on other hosts; None until there is one."""
 
     def __iter__(self) -> Iterator[Workspace]:
         return iter(self._by_id.values())
@@ -108,6 +93,10 @@ class Workspaces:
         now = self._dependencies.now()
         if ambient and isinstance(text, str) and (known := self.cached(text)) is not None:
             return known
+        if isinstance(text, str) and looks_remote(text):
+            remote = await self.other_hosts().find(text, urgent=not ambient)
+            if remote is not None:
+                return remote
         candidates = parse_cwd(text, ambient=ambient, windows=self._windows)
         if isinstance(candidates, NoCwd):
             return None
@@ -128,7 +117,23 @@ class Workspaces:
     def cached(self, text: str) -> Workspace | None:
         """The workspace of an ambient folder that was looked up less than `ROOT_CHECK_S` ago, else None."""
         looked_at, workspace = self._recent.get(text, _NEVER)
+        if workspace is None and self.on_other_hosts is not None:
+            return self.on_other_hosts.cached(text)
         return workspace if self._dependencies.now() - looked_at < ROOT_CHECK_S else None
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines to other hosts, for status."""
+        return [] if self.on_other_hosts is None else [one.as_json() for one in self.on_other_hosts.links()]
+
+    def other_hosts(self) -> RemoteWorkspaces:
+        """The workspaces on other hosts."""
+        if self.on_other_hosts is None:
+            from manager.supervision.remote.remote_workspaces import (  # noqa: PLC0415  most users have none
+                RemoteWorkspaces,
+            )
+
+            self.on_other_hosts = RemoteWorkspaces(self, self._dependencies)
+        return self.on_other_hosts
 
     async def _find(self, facts: FolderFacts, text: str) -> Workspace | Refusal:
         if not is_utf8(facts.folder):  # JSON cannot name it: neither launch instructions nor answers
@@ -192,15 +197,19 @@ class Workspaces:
         if workspace is None:
             registered = (root for _, root in self.registered_servers.roots())
             root = next((one for one in registered if workspace_id(one) == identity), found.root)
-            workspace = self._add(identity, root)
-            await self._dependencies.store.save_workspace(WorkspaceRow(identity, root))
-            logger().info("workspace.known", workspace=identity)
+            workspace = await self.add(identity, root, Supervisor(identity, root, self._dependencies))
         await self._check_root(workspace)
         return workspace
 
-    def _add(self, identity: str, root: str) -> Workspace:
-        workspace = Workspace(identity, root, Supervisor(identity, root, self._dependencies))
-        workspace.used_at = self._dependencies.now()
+    async def add(self, identity: str, root: str, supervisor: Supervisor | RemoteSupervisor) -> Workspace:
+        """Make a workspace known, and save that."""
+        workspace = self._add(identity, root, supervisor)
+        await self._dependencies.store.save_workspace(WorkspaceRow(identity, root))
+        logger().info("workspace.known", workspace=identity)
+        return workspace
+
+    def _add(self, identity: str, root: str, supervisor: Supervisor | RemoteSupervisor) -> Workspace:
+        workspace = Workspace(identity, root, supervisor, used_at=self._dependencies.now())
         self._by_id[identity] = workspace
         return workspace
 
@@ -218,6 +227,8 @@ class Workspaces:
         `Supervisor.ready` says what `urgent` means, `RegisteredServers.ready` what `is_pure` means.
         """
         workspace.used_at = self._dependencies.now()
+        if workspace.remote is not None:
+            return await workspace.remote.ready(urgent=urgent)
         if not await self._is_there(workspace):
             workspace.moved_to = workspace.supervisor.moved_to or workspace.moved_to
             await workspace.supervisor.stop()
@@ -230,6 +241,8 @@ class Workspaces:
     def ready_now(self, workspace: Workspace, now: float, *, is_pure: bool = False) -> Instance | None:
         """Return the server, or None if the caller has to wait (`ready`). `now` is in monotonic seconds."""
         workspace.used_at = now
+        if workspace.remote is not None:
+            return workspace.remote.ready_now()
         age = now - workspace.seen_at
         if workspace.identity is None or age > ROOT_CHECK_S:
             return None
@@ -262,8 +275,9 @@ class Workspaces:
     async def restore(self, loaded: Loaded) -> None:
         """Load the workspaces of the previous manager and adopt the servers that still run."""
         for row in loaded.workspaces:
-            self._add(row.id, row.root)
-        checks = (self._check_root(workspace) for workspace in self)
+            remote = await self.other_hosts().supervisor(row) if looks_remote(row.root) else None
+            self._add(row.id, row.root, remote or Supervisor(row.id, row.root, self._dependencies))
+        checks = (self._check_root(workspace) for workspace in self if workspace.remote is None)
         await asyncio.gather(self.registered_servers.restore(loaded.registered), *checks)
         found = ((self._by_id.get(row.workspace), row) for row in loaded.instances)
         await asyncio.gather(*(one.supervisor.adopt(row) for one, row in found if one is not None))
@@ -273,28 +287,9 @@ class Workspaces:
         del self._by_id[workspace.id]
         await self._dependencies.store.drop_workspace(workspace.id)
 
-    async def stop_idle(self, busy: Collection[str]) -> None:
-        """Stop servers that had no call, no task and no active session for `workspace_idle_s`.
-
-        Args:
-            busy: ids of workspaces with an active session or an open listen stream, which do not keep servers
-                of another version running.
-        """
-        limit, now = self._dependencies.settings.workspace_idle_s, self._dependencies.now()
-        idle: list[Supervisor] = []
-        for workspace in self:
-            supervisor = workspace.supervisor
-            figures, instance = supervisor.figures, supervisor.instance
-            is_used = workspace.id in busy or figures.streams
-            if figures.in_flight or figures.tasks or (is_used and not (instance and instance.is_outdated)):
-                workspace.used_at = now
-            elif limit and instance is not None and now - workspace.used_at >= limit:
-                logger().info("workspace.idle", workspace=workspace.id)
-                idle.append(supervisor)
-        # concurrently: ten servers that ignore SIGTERM must not delay the watchdog
-        await asyncio.gather(*(supervisor.stop() for supervisor in idle))
-
     async def close(self, *, keep: bool = False) -> None:
         """Stop all servers that the manager started; with `keep` leave them running for the next manager."""
         await asyncio.gather(*(one.root_check for one in self if one.root_check), return_exceptions=True)
         await asyncio.gather(*(workspace.supervisor.close(keep=keep) for workspace in self))
+        if self.on_other_hosts is not None:
+            await self.on_other_hosts.close()

@@ -17,7 +17,7 @@ from typing import cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from manager.upstream import header_cache
-from manager.upstream.failures import Blame, UpstreamFailure
+from manager.upstream.failures import Blame, LineCut, UpstreamFailure
 from manager.upstream.read_buffer import SIZE, ReadBuffer
 from manager.upstream.response import FirstReadHandler, ResponseHead, UpstreamResponse
 from protocol import headers
@@ -101,7 +101,10 @@ class Connection(asyncio.Protocol):
     def _has_input(self) -> bool:
         """Whether data or the end of the stream can be read."""
         if self._poller is None:
-            descriptor = self._transport.get_extra_info("socket").fileno()
+            socket = self._transport.get_extra_info("socket")
+            if socket is None:  # on a line to another host, whose input was processed when it arrived
+                return False
+            descriptor = socket.fileno()
             if not hasattr(select, "poll"):
                 return bool(select.select([descriptor], [], [], 0)[0])
             self._poller = select.poll()
@@ -200,7 +203,7 @@ class Connection(asyncio.Protocol):
         """Called by the loop, once."""
         self.detach_taker()
         self.broke_off = self.broke_off or self._response is not None
-        self.close(self._break_off_cause())
+        self.close("line_cut" if isinstance(exc, LineCut) else self._break_off_cause())
         self._on_lost(self)
 
     def eof_received(self) -> None:

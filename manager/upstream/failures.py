@@ -17,7 +17,8 @@ class UpstreamFailure(Exception):
 
     Attributes:
         cause: connection_refused, connect_failed, timeout, identity_mismatch, unhealthy, connection_lost,
-            truncated_response, malformed_response, head_too_large, pool_closed or abandoned (by the caller).
+            truncated_response, malformed_response, head_too_large, pool_closed, line_cut (to another host) or
+            abandoned (by the caller).
     """
 
     def __init__(self, blame: Blame, cause: str) -> None:
@@ -32,3 +33,7 @@ class ResponseTooLarge(Exception):
     def __init__(self, limit: int) -> None:
         super().__init__(f"response body exceeds {limit} bytes")
         self.limit = limit
+
+
+class LineCut(ConnectionError):
+    """The line to another host, which carried the connection, was cut."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from host.peer_uid import Address, tcp_peer_uid
 from manager.upstream.connection import Connection
@@ -29,6 +29,8 @@ NOTICED_S = 0.05
 REUSE_AGAIN_S = 600.0
 """Seconds after an answer that nobody asked for in which no connection is reused."""
 
+Dial = Callable[[Callable[[], Connection]], Awaitable[Connection]]
+
 
 class Pool:
     """Keep-alive connections to `host`:`port`, with one call in flight on each.
@@ -40,6 +42,8 @@ class Pool:
         max_idle: Most idle connections.
         owner_of: Returns the user id that owns the server's socket, None if unknown.
         on_out_of_step: Called when the server sent something that answers no request, and reuse ends.
+        dial: Connects a protocol to a server that is not at `host`:`port`; it returns the protocol, and
+            raises OSError. The transport need not have a socket.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Pool:
         owner_of: Callable[[Address, Address], int | None] = tcp_peer_uid,
         on_out_of_step: Callable[[], None] = lambda: None,
         verify_headers: Sequence[tuple[bytes, bytes]] = (),
+        dial: Dial | None = None,
     ) -> None:
         self._host = host
         self._port = port
@@ -65,6 +70,7 @@ class Pool:
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
         self._on_out_of_step = on_out_of_step
+        self._dial = dial or self._dial_tcp
         self._reuse_at = 0.0  # monotonic; after an answer that nobody asked for
         self._idle: list[Connection] = []  # oldest first
         self._live: set[Connection] = set()  # all with an open socket, idle ones included
@@ -248,14 +254,17 @@ class Pool:
     async def _connect(self) -> Connection:
         if self._closed:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "pool_closed")
-        loop = asyncio.get_running_loop()
-        _, connection = await loop.create_connection(lambda: Connection(self._lost), self._host, self._port)
+        connection = await self._dial(lambda: Connection(self._lost))
         # Lost before this task ran: `_lost` was already called, so nothing would remove it from `_live`.
         if self._closed or not connection.is_open:
             connection.close("connection_lost")
             raise UpstreamFailure(Blame.NOT_DELIVERED, "pool_closed" if self._closed else "connection_lost")
         self._live.add(connection)
         self._none_live.clear()
+        return connection
+
+    async def _dial_tcp(self, make: Callable[[], Connection]) -> Connection:
+        _, connection = await asyncio.get_running_loop().create_connection(make, self._host, self._port)
         return connection
 
     async def _identify(

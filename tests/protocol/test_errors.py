@@ -24,6 +24,7 @@ CODES = {
     "conflicting_workspace": 47110,
     "too_many_sessions": 47111,
     "answer_lost": 47112,
+    "host_not_added": 47113,
     "approval_required": 47120,
     "approval_denied": 47121,
     "question_unanswered": 47122,

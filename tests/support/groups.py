@@ -25,6 +25,7 @@ OUTWARD = {
     "clients": "MCP clients and agents that others wrote; installs them with npm and pip",
     "languages": "language servers that others wrote; installs them with npm and pip",
     "nats": "a team on real NATS servers; installs one with pip",
+    "remote": "projects on other hosts over a real ssh server, which must be installed",
 }
 """Groups for which something may be installed first; each has a folder whose `conftest.py` leaves it out."""
 

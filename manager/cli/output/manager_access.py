@@ -13,6 +13,7 @@ from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
+from manager.routing.remote.address import looks_remote
 
 SERVER_ANSWER_S: Final = 75.0
 """Longest wait for a workspace server that has to be started first."""
@@ -53,7 +54,12 @@ def ask(target: str) -> dict[str, Any]:
 
 
 def current_folder(path: Path | None) -> str:
-    """The absolute form of a folder given at the command line, by default the current one."""
+    """The absolute form of a folder given at the command line, by default the current one.
+
+    An address on another host stays as it is.
+    """
+    if path is not None and looks_remote(str(path)):
+        return str(path)
     try:
         folder = str((path or Path()).absolute())
     except FileNotFoundError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from manager.routing.discovery.host_mark import remote_step
 from protocol import names
 
 CODE_STEP: Final = (
@@ -23,6 +24,7 @@ def payload(
     target: Mapping[str, Any],
     health: Mapping[str, Any],
     discovery: Mapping[str, Any],
+    remote: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
     """The structured content.
 
@@ -31,18 +33,21 @@ def payload(
         target: `{sessionId, host, port, workspaceFolders, workspaceFile}` of the running server.
         health: its health answer, without the nonce.
         discovery: what the workspace offers (`payload.py`).
+        remote: the addresses of its host and of its root, if it is on another host.
     """
+    steps = [] if remote is None else [remote_step(*remote)]
     bound = session_id is not None
     return {
         "ok": True,
         **({"mcpSessionId": session_id} if bound else {}),
         "workspace": workspace,
         "cwd": cwd,
+        **({} if remote is None else {"host": remote[0]}),
         "target": target,
         "online": True,
         "health": {"ok": True, "status": 200, "data": health},
         "discovery": discovery,
-        "guidance": {"nextSteps": next_steps(workspace, discovery, bound=bound)},
+        "guidance": {"nextSteps": [*steps, *next_steps(workspace, discovery, bound=bound)]},
     }
 
 
@@ -79,6 +84,7 @@ def summary(answer: Mapping[str, Any]) -> str:
         "ok: true",
         f"workspace: {answer['workspace']}",
         f"cwd: {answer['cwd']}",
+        *([f"host: {answer['host']} (all paths are paths there)"] if "host" in answer else []),
         f"target: {target['host']}:{target['port']}",
         f"workspaceFolders: {len(target['workspaceFolders'])}",
         "online: true",

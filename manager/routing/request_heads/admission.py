@@ -33,6 +33,8 @@ __all__ = [
     "refuse",
 ]
 
+TUNNEL_HOST: Final = b"localhost:0"
+"""The `Host` of requests from managers on other hosts."""
 HEADER_MISMATCH: Final = -32020
 """JSON-RPC code of the 2026-07-28 revision for headers that contradict each other or the body."""
 
@@ -69,6 +71,7 @@ class AdmissionRules:
         body_cap: the most bytes of a body.
         head_cap: the most bytes of a head.
         field_cap: the most header fields.
+        from_managers: whether requests come from managers on other hosts, whose internal headers cross.
     """
 
     hosts: frozenset[bytes]
@@ -76,6 +79,12 @@ class AdmissionRules:
     body_cap: int = 16 * 1024 * 1024
     head_cap: int = MAX_REQUEST_HEAD
     field_cap: int = 100
+    from_managers: bool = False
+
+    @classmethod
+    def for_managers(cls, *, body_cap: int) -> AdmissionRules:
+        """Make the rules of the socket that managers on other hosts use: no page of a browser reaches it."""
+        return cls(frozenset({TUNNEL_HOST}), frozenset(), body_cap=body_cap, from_managers=True)
 
     @classmethod
     def for_ports(cls, ports: Iterable[int], *, body_cap: int = 16 * 1024 * 1024) -> AdmissionRules:

@@ -42,7 +42,10 @@ class ClientHeadReader(HeadReader[ClientHead]):
     def admit(self, raw: bytes, parsed: RequestHead) -> ClientHead | AdmissionRefusal:
         """Apply the rules of admission, and read the metadata of a request at an MCP route."""
         refusal = refuse(parsed, self._rules)
-        return ClientHead(parsed, framing(raw, parsed), read_metadata(parsed)) if refusal is None else refusal
+        if refusal is not None:
+            return refusal
+        metadata = read_metadata(parsed, from_manager=self._rules.from_managers)
+        return ClientHead(parsed, framing(raw, parsed), metadata)
 
     def session_of(self, head: ClientHead) -> str | None:
         """Return the session id as the client spells it, which may be malformed."""

@@ -73,7 +73,7 @@ class RequestMetadata:
         "workspace",
     )
 
-    def __init__(self, facts: RequestHead, workspace: str | None) -> None:
+    def __init__(self, facts: RequestHead, workspace: str | None, *, from_manager: bool = False) -> None:
         sent = list(facts.headers)
         query = _query(facts.target)
         self.method = facts.method
@@ -81,17 +81,22 @@ class RequestMetadata:
         self.fields = _fields(sent)
         self.accepts_json, self.accepts_events = _accepts(self.fields.get("accept"))
         self.claims = _claims(workspace, query, self.fields.get(headers.WORKSPACE_CWD))
-        self.passed = tuple(_passed(sent, frozenset()))
-        self.passed_legacy = tuple(_passed(sent, _REWRITTEN))
+        self.passed = tuple(_passed(sent, frozenset(), from_manager=from_manager))
+        self.passed_legacy = tuple(_passed(sent, _REWRITTEN, from_manager=from_manager))
         self.passed_query = _passed_query(query)
 
 
-def read_metadata(facts: RequestHead) -> RequestMetadata | None:
-    """What a head says, where it is one for an MCP route, whatever its method."""
+def read_metadata(facts: RequestHead, *, from_manager: bool = False) -> RequestMetadata | None:
+    """What a head says, where it is one for an MCP route, whatever its method.
+
+    Args:
+        from_manager: whether a manager on another host sent it, some of whose internal headers cross.
+    """
     found = _PATH.fullmatch(facts.target.partition("?")[0])
     if found is None:
         return None
-    return RequestMetadata(facts, None if found[1] is None else unquote(found[1]))
+    workspace = None if found[1] is None else unquote(found[1])
+    return RequestMetadata(facts, workspace, from_manager=from_manager)
 
 
 def _query(target: str) -> dict[str, str]:
@@ -108,10 +113,13 @@ def _claims(workspace: str | None, query: Mapping[str, str], header: str | None)
     )
 
 
-def _passed(sent: Iterable[tuple[bytes, bytes]], own: frozenset[str]) -> Iterable[tuple[bytes, bytes]]:
+def _passed(
+    sent: Iterable[tuple[bytes, bytes]], own: frozenset[str], *, from_manager: bool
+) -> Iterable[tuple[bytes, bytes]]:
     for name, value in sent:
         lower = name.decode("latin-1").lower()
-        if headers.is_forwarded(lower) and lower not in own:
+        crosses = headers.is_forwarded(lower) or (from_manager and lower in headers.BETWEEN_MANAGERS)
+        if crosses and lower not in own:
             yield name, value
 
 

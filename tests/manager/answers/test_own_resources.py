@@ -19,7 +19,8 @@ from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from support.clients.exchanges import legacy, session_of
 from support.processes.manager_in_process import make_project
 

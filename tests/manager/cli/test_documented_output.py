@@ -44,6 +44,8 @@ SPECIAL: Final = {
     "lmtb token create": ["laptop"],
     "lmtb token revoke": ["laptop"],
     "lmtb trust": ["--yes"],
+    "lmtb remote add": ["build", "ssh://build/"],
+    "lmtb remote remove": ["build"],
     "lmtb tools why": ["datetime"],
     "lmtb tools enable": ["datetime"],
     "lmtb tools disable": ["calculator"],

@@ -75,6 +75,13 @@ VERBS: dict[str, list[tuple[str, ...]]] = {
         ("unknown",),
     ],
     "connect": [],
+    "remote add": [("build", "ssh://build/"), ("ssh", "ssh://build/")],
+    "remote list": [()],
+    "remote remove": [("nobody",)],
+    "remote status": [()],
+    "remote connect": [],
+    "remote install": [],
+    "remote serve": [],
     "client add": [("claude-code",)],
     "client list": [()],
     "client remove": [("claude-code",)],
@@ -117,6 +124,9 @@ ELSEWHERE = {
     "agent acp": "speaks the Agent Client Protocol, not to people",
     "agent config": "the same",
     "agent list": "the same",
+    "remote connect": "ssh speaks at the terminal",
+    "remote install": "uv speaks at the terminal, on another host",
+    "remote serve": "speaks HTTP/2, not to people",
 }
 """Verbs without a capture here, with the reason."""
 

@@ -14,7 +14,8 @@ from manager.forwarding.forwarded_call import Admission, ForwardedCall
 from manager.forwarding.messages import response_of
 from manager.settings import Settings
 from manager.supervision.instance import Figures
-from manager.supervision.workspaces import Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
 from protocol.errors import Reason, Refusal
 
 

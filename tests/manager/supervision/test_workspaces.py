@@ -16,9 +16,11 @@ from manager.filesystem import FolderExaminer
 from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.idle_servers import stop_idle
 from manager.supervision.instance import Instance
 from manager.supervision.supervisor import Supervisor
-from manager.supervision.workspaces import ROOT_CHECK_S, ROOT_RECHECK_S, Workspace, Workspaces
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import ROOT_CHECK_S, ROOT_RECHECK_S, Workspaces
 from protocol.errors import Reason, Refusal
 from support.processes.manager_in_process import make_project
 
@@ -176,7 +178,7 @@ async def test_idle_servers_are_stopped_concurrently(
     monkeypatch.setattr(Supervisor, "stop", stop_with_the_other)
     setup.now += 61
     async with asyncio.timeout(BOUND):
-        await setup.workspaces.stop_idle(())
+        await stop_idle(setup.workspaces, (), 60, setup.now)
     assert [one.supervisor.instance for one in made] == [None, None]
     monkeypatch.undo()
 

@@ -1,0 +1,1 @@
+"""`lmtb remote`: hosts whose projects this manager reaches, and the program that serves there."""

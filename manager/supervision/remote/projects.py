@@ -1,0 +1,128 @@
+"""Finds projects on other hosts by their addresses, and owns the lines to those hosts.
+
+Only hosts that the user has added are connected to: an address can come from a model or a web page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from manager.routing.remote.address import Host, InvalidAddress, RemoteAddress, looks_remote, parse_address
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.environment import for_line
+from manager.supervision.remote.link import Link
+from manager.supervision.remote.remote_supervisor import RemoteSupervisor
+from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, read_known_hosts
+from protocol.errors import Reason, Refusal
+
+
+def login_socket(runtime_dir: Path, host: Host) -> Path:
+    """Where ssh keeps the login that a person made for a host (`lmtb remote connect`)."""
+    return runtime_dir / f"ssh-{hashlib.sha256(str(host).encode()).hexdigest()[:16]}"
+
+
+class RemoteProjects:
+    """The lines to other hosts, and the addresses that lead to them.
+
+    Args:
+        dependencies: of supervision.
+        config_dir: the folder of the file of hosts.
+        runtime_dir: the folder of logins.
+    """
+
+    def __init__(self, dependencies: Dependencies, config_dir: Path | None, runtime_dir: Path | None) -> None:
+        self._dependencies = dependencies
+        self._line_dependencies = dependencies.with_environ(for_line(dependencies.environ))
+        self._config_dir = config_dir
+        self._runtime_dir = runtime_dir
+        self._links: dict[Host, Link] = {}
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self._links.values())
+
+    async def address_of(self, text: str) -> tuple[RemoteAddress, Link] | Refusal | None:
+        """The remote address that a text means, and the line to its host; None if it means none.
+
+        Returns:
+            The refusal if the address is wrong, or the user has not added its host.
+        """
+        hosts = await self._hosts()
+        if isinstance(hosts, Refusal):
+            return hosts
+        address = parse_address(text, {name: one.host for name, one in hosts.items()})
+        if address is None:
+            return None
+        if isinstance(address, InvalidAddress):
+            details = {"problem": "malformed", "cwd": text[:200]}
+            shown = text[:200].encode("utf-8", "replace").decode()
+            message = f"cwd is malformed: {shown}: {address.problem}"
+            return Refusal(Reason.INVALID_CWD, message, "correct the address", details=details)
+        link = self._link(hosts, address.host)
+        return link if isinstance(link, Refusal) else (address, link)
+
+    async def supervisor(self, workspace: str, root: str) -> RemoteSupervisor | None:
+        """What stands for the server of a known workspace with this root; None if the root is a local one."""
+        address = parse_address(root, {}) if looks_remote(root) else None
+        if not isinstance(address, RemoteAddress):
+            return None
+        hosts = await self._hosts()
+        link = hosts if isinstance(hosts, Refusal) else self._link(hosts, address.host)
+        return RemoteSupervisor(workspace, address, link, self._dependencies)
+
+    async def forget_removed(self) -> None:
+        """Close the lines to hosts that the user has removed."""
+        hosts = await self._hosts()
+        if not isinstance(hosts, Refusal):
+            for host in [host for host in self._links if known(hosts, host) is None]:
+                await self._links.pop(host).close()
+
+    async def close(self) -> None:
+        """Close all lines."""
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    def _link(self, hosts: Mapping[str, KnownHost], host: Host) -> Link | Refusal:
+        entry = known(hosts, host)
+        if entry is None:
+            return not_added(host)
+        link = self._links.get(host)
+        if link is None or link.command != entry.command:
+            link = Link(
+                entry.name,
+                host,
+                entry.command,
+                self._line_dependencies,
+                control_path=lambda: self._login_of(host),
+            )
+            self._links[host] = link
+        return link
+
+    def _login_of(self, host: Host) -> str | None:
+        if self._runtime_dir is None:
+            return None
+        path = login_socket(self._runtime_dir, host)
+        return str(path) if path.exists() else None
+
+    async def _hosts(self) -> Mapping[str, KnownHost] | Refusal:
+        if self._config_dir is None:
+            return {}
+        try:
+            return await asyncio.to_thread(read_known_hosts, self._config_dir)
+        except InvalidHostsFile as error:
+            step = "ask the user to correct the file, or to run: lmtb remote list"
+            return Refusal(Reason.HOST_NOT_ADDED, f"host not added: {error}", step, delivered="no")
+
+
+def not_added(host: Host) -> Refusal:
+    """The refusal for a host that the user has not added."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", host.name).strip("-")[:32]
+    return Refusal(
+        Reason.HOST_NOT_ADDED,
+        f"host not added: {host}",
+        f"ask the user whether to connect to it; if so, the user runs: lmtb remote add {name} {host}/",
+        delivered="no",
+        details={"host": str(host)},
+    )

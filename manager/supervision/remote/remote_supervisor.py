@@ -1,0 +1,259 @@
+"""Stands for the server of a project on another host, which the manager there runs.
+
+Calls go over the line to that manager. This class has the operations of `supervision/supervisor.py`, so that
+nothing else needs to know where a server runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from manager.log import logger
+from manager.routing.remote.address import RemoteAddress
+from manager.routing.remote.line_failures import FailureKind, LineFailure
+from manager.routing.state.lifecycle import Lifecycle, State
+from manager.state_file.tables import InstanceRow
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.instance import Figures, Instance
+from manager.supervision.refusals import server_offline
+from manager.supervision.remote.link import HOST_FIELD, Link
+from manager.upstream.failures import UpstreamFailure
+from protocol.errors import Reason, Refusal
+
+if TYPE_CHECKING:
+    from manager.tunnel.near_end import NearEnd
+
+HEALTH_S: Final = 20.0
+"""The manager there may be starting."""
+
+
+class Match(msgspec.Struct, rename="camel"):
+    """A workspace as the manager there sees it."""
+
+    workspace: str
+    workspace_folders: tuple[str, ...]
+
+
+class _Resolved(msgspec.Struct):
+    match: Match
+
+
+@dataclass(slots=True)
+class NoOutput:
+    """The output of a server is on its own host."""
+
+    lines: tuple[str, ...] = ()
+
+    async def refresh(self) -> None:
+        """There is nothing to read."""
+
+
+async def resolve(link: Link, address: RemoteAddress) -> Match | Refusal:
+    """Ask the manager on the host for the workspace of a folder.
+
+    Returns:
+        The refusal if the folder is in no workspace or cannot be used, or the manager did not answer.
+    """
+    try:
+        status, body = await link.ask("/resolve", {"cwd": address.path})
+    except UpstreamFailure as failure:
+        return line_refusal(link, LineFailure(FailureKind.CUT), cause=failure.cause)
+    if status == 200:
+        try:
+            match = msgspec.json.decode(body, type=_Resolved).match
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE))
+        if match.workspace_folders and match.workspace_folders[0].startswith("/"):
+            return match
+    if status == 404:
+        text = f"workspace not matched: {address}"
+        return Refusal(Reason.WORKSPACE_NOT_MATCHED, text, delivered="no", details={"cwd": str(address)})
+    if status == 400:
+        text = f"cwd cannot be used on {link.host}: {address.path[:200]}"
+        step = "pass a folder that exists on that host"
+        return Refusal(Reason.INVALID_CWD, text, step, delivered="no", details={"cwd": str(address)})
+    return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE))
+
+
+def line_refusal(link: Link, failure: LineFailure, *, cause: str | None = None) -> Refusal:
+    """The refusal 47102 for a host without a line. It contains nothing that the host wrote."""
+    names = {"host": str(link.host), "name": link.name}
+    kind = failure.kind
+    return Refusal(
+        Reason.WORKSPACE_SERVER_OFFLINE,
+        f"resolved MCP server is offline: {kind.text.format(**names)}",
+        kind.next_step.format(**names),
+        delivered="no",
+        retry_after_ms=max(1000, int(link.retry_after_s() * 1000)),
+        details={"host": str(link.host), "cause": cause or kind.word},
+    )
+
+
+class RemoteSupervisor:
+    """The server of one project on another host.
+
+    Attributes:
+        address: the root of the project.
+        far_id: the id that the project has at the manager there; None before that is known.
+        link: to the host.
+    """
+
+    last_exit: int | None = None
+    moved_to: str | None = None
+
+    def __init__(
+        self, workspace: str, address: RemoteAddress, link: Link | Refusal, dependencies: Dependencies
+    ) -> None:
+        self.workspace = workspace
+        self.address = address
+        self.root = str(address)
+        self.far_id: str | None = None
+        self.link = link
+        self.lifecycle = Lifecycle(misses_allowed=dependencies.settings.health_misses)
+        self.figures = Figures()
+        self.instance: Instance | None = None
+        self.output = NoOutput()
+        self._dependencies = dependencies
+        self._line: NearEnd | None = None
+        self._beginning: asyncio.Task[Refusal | None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._log = logger(workspace=workspace)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The addresses of the host and of the root."""
+        return str(self.address.host), self.root
+
+    # -- used by callers ------------------------------------------------------------------------------------
+
+    async def ready(self, *, urgent: bool = False) -> Instance | Refusal:
+        """The server; the line is made and the manager there started if needed.
+
+        Args:
+            urgent: for a handshake: does not wait for the pause after a failure.
+        """
+        if isinstance(self.link, Refusal):
+            return self.link
+        if (now := self.ready_now()) is not None:
+            return now
+        line = await self.link.ensure(urgent=urgent)
+        if isinstance(line, LineFailure):
+            self.figures.last_error = line.kind.text.format(host=self.link.host, name=self.link.name)
+            return line_refusal(self.link, line)
+        if self._beginning is None:
+            self._beginning = asyncio.create_task(
+                self._begin(self.link, line), name=f"begin {self.workspace}"
+            )
+            self._beginning.add_done_callback(lambda _: setattr(self, "_beginning", None))
+        problem = await asyncio.shield(self._beginning)
+        return problem or self.ready_now() or line_refusal(self.link, LineFailure(FailureKind.CUT))
+
+    def ready_now(self) -> Instance | None:
+        """The server, or None if the caller has to wait."""
+        return self.instance if self._line is not None and self._line.carrier.is_open else None
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether calls can go to it."""
+        return self.ready_now() is not None
+
+    def replace(self, instance: Instance, why: str) -> None:
+        """The manager there replaces its servers itself."""
+
+    def offline(self, cause: str, *, retry_after_ms: int | None = None) -> Refusal:
+        """The refusal 47102 for a server that cannot be used."""
+        return server_offline(self.workspace, cause, retry_after_ms=retry_after_ms)
+
+    async def ask(self, question: str, subject: str | None) -> bytes | Refusal:
+        """Send a question about the server to the manager there; its JSON answer."""
+        ready = await self.ready(urgent=True)
+        if isinstance(ready, Refusal):
+            return ready
+        assert isinstance(self.link, Link)  # noqa: S101  narrows the type: it is ready
+        payload = {"cwd": self.address.path, **({} if subject is None else {"source": subject})}
+        try:
+            status, body = await self.link.ask(f"/{question}", payload)
+        except UpstreamFailure as failure:
+            return line_refusal(self.link, LineFailure(FailureKind.CUT), cause=failure.cause)
+        if status != 200:
+            text = f"the manager on {self.link.host} does not answer this (HTTP {status})"
+            return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
+        return body
+
+    async def adopt(self, row: InstanceRow) -> bool:
+        """There is no process to adopt."""
+        return False
+
+    async def stop(self) -> None:
+        """Let go of the line, which ends with the last project that uses it. The server there goes on."""
+        await self._leave()
+        if not isinstance(self.link, Refusal):
+            self.link.on_change.discard(self._on_line_change)
+            if not self.link.on_change:
+                await self.link.disconnect()
+
+    async def close(self, *, keep: bool = False) -> None:
+        """Let go of the line for good. The owner of the lines closes them."""
+        if not isinstance(self.link, Refusal):
+            self.link.on_change.discard(self._on_line_change)
+        await self._leave()
+
+    # -- the line -------------------------------------------------------------------------------------------
+
+    async def _begin(self, link: Link, line: NearEnd) -> Refusal | None:
+        """Begin to use a new line: find the project there, and see that the manager answers."""
+        found = await resolve(link, self.address)
+        if isinstance(found, Refusal):
+            return found
+        if found.workspace_folders[0] != self.address.path:
+            text = f"workspace gone: {self.root}"
+            return Refusal(Reason.WORKSPACE_GONE, text, delivered="no", details={"workspace": self.workspace})
+        instance = self._instance(link)
+        try:
+            await instance.check(HEALTH_S, self._dependencies.now())
+        except UpstreamFailure as failure:
+            await instance.pool.close()
+            return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE), cause=failure.cause)
+        await self._leave()
+        link.on_change.add(self._on_line_change)
+        self.far_id, self.instance, self._line = found.workspace, instance, line
+        self.lifecycle.start(self._dependencies.now())
+        self.lifecycle.answered()
+        self._log.info("workspace.ready", host=str(link.host))
+        return None
+
+    def _instance(self, link: Link) -> Instance:
+        host, port = HOST_FIELD
+        return Instance(
+            str(link.host),
+            self.workspace,
+            (self.root,),
+            port,
+            "",
+            "",
+            self._dependencies.now(),
+            owner="remote",
+            host=host,
+            remote_path=self.address.path,
+            dial=lambda make: link.dial("mcp", make),
+        )
+
+    def _on_line_change(self) -> None:
+        """Notice that the line was cut. The calls in flight have failed with it."""
+        if self.instance is not None and not self.is_serving:
+            self.figures.last_error = "the line was cut"
+            task = asyncio.create_task(self._leave(), name=f"leave {self.workspace}")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _leave(self) -> None:
+        instance, self.instance, self._line = self.instance, None, None
+        if instance is not None:
+            if self.lifecycle.state is not State.STOPPED:
+                self.lifecycle.fast_exits = 0  # cuts are no crashes
+                self.lifecycle.exited(self._dependencies.now(), self._dependencies.rng.random())
+            await instance.pool.close()

@@ -1,0 +1,127 @@
+"""Finds workspaces on other hosts: the manager there knows which project a folder belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+from manager.routing.remote.address import RemoteAddress
+from manager.routing.remote.line_failures import LineFailure
+from manager.routing.workspace.workspace_id import workspace_id
+from manager.state_file.tables import WorkspaceRow
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.remote.link import Link
+from manager.supervision.remote.projects import RemoteProjects
+from manager.supervision.remote.remote_supervisor import RemoteSupervisor, line_refusal, resolve
+from manager.supervision.workspace import Workspace
+from protocol.errors import Refusal
+
+VALID_S: Final = 60.0
+"""How long the project of a folder is known without asking its host again."""
+MAX_CACHED: Final = 1024
+
+
+class KnownWorkspaces(Protocol):
+    """The table of all workspaces, as far as it is needed here."""
+
+    def __iter__(self) -> Iterator[Workspace]:
+        """All workspaces."""
+
+    def get(self, identity: str) -> Workspace | None:
+        """The workspace with this id."""
+
+    async def add(self, identity: str, root: str, supervisor: RemoteSupervisor) -> Workspace:
+        """Make a workspace known."""
+
+
+class RemoteWorkspaces:
+    """The workspaces of a table that are on other hosts."""
+
+    def __init__(self, workspaces: KnownWorkspaces, dependencies: Dependencies) -> None:
+        folders = dependencies.folders
+        config, runtime = (None, None) if folders is None else (Path(folders.config), Path(folders.runtime))
+        self._workspaces = workspaces
+        self._dependencies = dependencies
+        self._projects = RemoteProjects(dependencies, config, runtime)
+        self._cached: dict[str, tuple[float, Workspace]] = {}
+
+    def links(self) -> Iterator[Link]:
+        """The lines to hosts that were used since the start."""
+        return iter(self._projects)
+
+    async def connect(self, name: str) -> None:
+        """Make a line to the host of this name, if the user has added one."""
+        found = await self._projects.address_of(f"{name}:/")
+        if isinstance(found, tuple):
+            await found[1].ensure(urgent=True)
+
+    async def forget_removed(self) -> None:
+        """End the lines to hosts that the user has removed."""
+        await self._projects.forget_removed()
+
+    async def find(self, text: str, *, urgent: bool) -> Workspace | Refusal | None:
+        """The workspace of a remote address; None if the text is none.
+
+        Args:
+            urgent: whether to try a host again that failed just now.
+        """
+        if (known := self.cached(text)) is not None:
+            return known
+        found = await self._projects.address_of(text)
+        if found is None or isinstance(found, Refusal):
+            return found
+        address, link = found
+        line = await link.ensure(urgent=urgent)
+        if isinstance(line, LineFailure):
+            return self._nearest(address) or line_refusal(link, line)
+        match = await resolve(link, address)
+        if isinstance(match, Refusal):
+            return match
+        workspace = await self._known(RemoteAddress(address.host, match.workspace_folders[0]), link)
+        if workspace.remote is not None:
+            workspace.remote.far_id = match.workspace
+        if len(self._cached) >= MAX_CACHED:
+            self._cached.clear()
+        self._cached[text] = (self._dependencies.now(), workspace)
+        return workspace
+
+    def cached(self, text: str) -> Workspace | None:
+        """The workspace of an address that was found less than `VALID_S` ago."""
+        found = self._cached.get(text)
+        return found[1] if found is not None and self._dependencies.now() - found[0] < VALID_S else None
+
+    def with_far_id(self, far_id: str) -> Workspace | None:
+        """The only workspace that has this id at the manager of its host."""
+        found = [one for one in self._workspaces if one.remote is not None and one.remote.far_id == far_id]
+        return found[0] if len(found) == 1 else None
+
+    async def supervisor(self, row: WorkspaceRow) -> RemoteSupervisor | None:
+        """What stands for the server of a workspace of the previous manager; None if it is a local one."""
+        return await self._projects.supervisor(row.id, row.root)
+
+    async def close(self) -> None:
+        """Close all lines."""
+        await self._projects.close()
+
+    async def _known(self, address: RemoteAddress, link: Link) -> Workspace:
+        root = str(address)
+        identity = workspace_id(root)
+        workspace = self._workspaces.get(identity)
+        if workspace is None:
+            made = RemoteSupervisor(identity, address, link, self._dependencies)
+            return await self._workspaces.add(identity, root, made)
+        if workspace.remote is not None and workspace.remote.link is not link:
+            await workspace.remote.stop()
+            workspace.remote.link = link  # added again, perhaps with another command
+        return workspace
+
+    def _nearest(self, address: RemoteAddress) -> Workspace | None:
+        """The known workspace that the folder lies in, while its host cannot be asked."""
+        above = [one for one in self._workspaces if one.remote and _contains(one.remote.address, address)]
+        return max(above, key=lambda one: len(one.root), default=None)
+
+
+def _contains(root: RemoteAddress, address: RemoteAddress) -> bool:
+    inside = address.path == root.path or address.path.startswith(root.path.rstrip("/") + "/")
+    return root.host == address.host and inside

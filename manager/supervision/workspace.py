@@ -1,0 +1,40 @@
+"""One known project folder, and what runs or stands for its server."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from manager.folder import FolderIdentity
+from manager.supervision.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from manager.supervision.remote.remote_supervisor import RemoteSupervisor
+
+
+@dataclass(slots=True, eq=False)
+class Workspace:
+    """A known project folder.
+
+    Attributes:
+        identity: (device, inode) at the last root check; None if the folder was missing.
+        seen_at: time of that check, in monotonic seconds.
+        used_at: time of the last use, in monotonic seconds.
+        moved_to: where the folder was when it was missing from its place; None if unknown.
+        root_check: the root check that runs in the background.
+    """
+
+    id: str
+    root: str
+    supervisor: Supervisor | RemoteSupervisor
+    identity: FolderIdentity | None = None
+    seen_at: float = float("-inf")
+    used_at: float = 0.0
+    moved_to: str | None = None
+    root_check: asyncio.Task[bool] | None = None
+
+    @property
+    def remote(self) -> RemoteSupervisor | None:
+        """What stands for the server of a project on another host; None for one on this machine."""
+        return None if isinstance(self.supervisor, Supervisor) else self.supervisor

@@ -1,0 +1,97 @@
+"""A real sshd of the test's own: its own keys and configuration, on a port that the system gives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+SSHD: Final = "/usr/sbin/sshd"
+START_S: Final = 15.0
+
+
+class SshServer:
+    """An ssh server for the user who runs the tests, and a client configuration that leads to it.
+
+    Attributes:
+        port: on 127.0.0.1; the same over restarts.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port: int = free.getsockname()[1]
+        for name in ("host", "other_host", "user"):
+            self._keygen(name)
+        self._process: asyncio.subprocess.Process | None = None
+        (folder / "authorized_keys").write_bytes((folder / "user.pub").read_bytes())
+        self.trust_host_key()
+
+    def install_client(self, programs: Path) -> None:
+        """Put an `ssh` into a folder of programs that reads a configuration of ours, as a user's own would be."""
+        config = self.folder / "ssh_config"
+        config.write_text(
+            f"Host build\n  HostName 127.0.0.1\n  Port {self.port}\n  User {getpass.getuser()}\n"
+            f"  IdentityFile {self.folder}/user\n  IdentitiesOnly yes\n  UserKnownHostsFile {self.folder}/known_hosts\n"
+            "  GlobalKnownHostsFile /dev/null\n"
+        )
+        program = programs / "ssh"
+        program.write_text(f'#!/bin/sh\nexec /usr/bin/ssh -F {config} "$@"\n')
+        program.chmod(0o755)
+
+    def trust_host_key(self, name: str = "host") -> None:
+        """Write the host key that clients expect."""
+        kind, key, *_ = (self.folder / f"{name}.pub").read_text().split()
+        (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {kind} {key}\n")
+
+    def forget_host_key(self) -> None:
+        """Let clients know no host key."""
+        (self.folder / "known_hosts").write_text("")
+
+    async def start(self, *, host_key: str = "host", authorized: bool = True) -> None:
+        """Listen."""
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        keys = "authorized_keys" if authorized else "nobody"
+        config = self.folder / "sshd_config"
+        config.write_text(
+            f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.folder}/{host_key}\nPidFile none\n"
+            f"AuthorizedKeysFile {self.folder}/{keys}\nStrictModes no\nUsePAM no\nPasswordAuthentication yes\n"
+            "PermitRootLogin yes\nLogLevel ERROR\nPrintMotd no\n"
+        )
+        self._process = await asyncio.create_subprocess_exec(SSHD, "-D", "-e", "-f", str(config))
+        async with asyncio.timeout(START_S):
+            while True:
+                with contextlib.suppress(OSError):
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                    writer.close()
+                    return
+                await asyncio.sleep(0.02)
+
+    def sessions(self) -> list[psutil.Process]:
+        """The processes of open connections."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid).children()
+
+    async def stop(self) -> None:
+        """Stop listening, and cut all connections."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        for session in psutil.Process(self._process.pid).children(recursive=False):
+            with contextlib.suppress(psutil.Error):
+                session.kill()
+        self._process.send_signal(signal.SIGTERM)
+        await self._process.wait()
+
+    def _keygen(self, name: str) -> None:
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)

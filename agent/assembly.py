@@ -173,7 +173,7 @@ class Agent:
 
     def _new_provider(self, name: str, settings: AgentSettings) -> Provider:
         from agent.providers.factory import make_provider  # noqa: PLC0415  loads aiohttp
-        from agent.providers.retries import Retries  # noqa: PLC0415
+        from agent.providers.http.retries import Retries  # noqa: PLC0415
 
         provider = make_provider(
             name, settings, self._session(), self._keys(), configurations=self._configured.providers,

@@ -10,7 +10,6 @@ import asyncio
 import os
 import shlex
 import shutil
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -19,6 +18,7 @@ from typing import Final
 
 from host.peer_uid import unix_peer_pid, unix_peer_uid
 from host.private_folder import PrivateFolder, temporary_folder
+from host.private_socket import listening_socket
 
 SOCKET: Final = "askpass.sock"
 _PROGRAM: Final = "askpass"
@@ -110,7 +110,7 @@ async def askpass_channel(password: str) -> AsyncIterator[AskpassChannel]:
     channel = AskpassChannel(private.path, password.encode("utf-8", "surrogateescape"))
     path = private.path / SOCKET
     try:
-        listening = _listening_socket(path)
+        listening = listening_socket(path, 4)
         server = await asyncio.start_unix_server(channel.answer, sock=listening)
         try:
             yield channel
@@ -119,19 +119,6 @@ async def askpass_channel(password: str) -> AsyncIterator[AskpassChannel]:
             channel.forget()
     finally:
         await asyncio.to_thread(private.close)
-
-
-def _listening_socket(path: Path) -> socket.socket:
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        listening.bind(str(path))
-        path.chmod(0o600)  # nobody else can enter its folder; a umask would be that of all threads
-        listening.listen(4)
-        listening.setblocking(False)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
 
 
 def _prepare(private: PrivateFolder) -> None:

@@ -17,7 +17,7 @@ from agent.manager_client.running_call import RunningCall
 from agent.manager_client.server_requests import ServerRequests
 from agent.manager_client.server_stream import ServerStream
 from agent.manager_client.session import Opened, Session
-from agent.manager_client.starting import Started, start_manager
+from agent.manager_client.starting import Started, start_manager, tried
 from agent.manager_client.transport import Transport
 from agent.messages import Tool
 from agent.tool_source import Outcome, SourceState
@@ -263,7 +263,7 @@ class ManagerSource:
             return False
         if self._starting is None:
             self._starts += 1
-            self._starting = asyncio.create_task(_awaited(self._start), name="start the manager")
+            self._starting = asyncio.create_task(tried(self._start), name="start the manager")
         try:
             started = await asyncio.wait_for(asyncio.shield(self._starting), START_WAIT_S)
         except TimeoutError:
@@ -283,13 +283,6 @@ class ManagerSource:
         if started.address is not None and started.address != self._endpoint:
             return f"a manager runs at {started.address}, but endpoint in [agent] is {self._endpoint}"
         return started.problem
-
-
-async def _awaited(start: Callable[[], Awaitable[Started]]) -> Started:
-    try:
-        return await start()
-    except OSError as error:
-        return Started(None, f"the manager cannot be started: {error.strerror or error}")
 
 
 def _installed() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -45,6 +46,14 @@ async def start_manager() -> Started:
             process.kill()
             await process.wait()
     return _report(output)
+
+
+async def tried(start: Callable[[], Awaitable[Started]]) -> Started:
+    """How a start went, also one that could not even begin."""
+    try:
+        return await start()
+    except OSError as error:
+        return Started(None, f"the manager cannot be started: {error.strerror or error}")
 
 
 def _report(output: bytes) -> Started:

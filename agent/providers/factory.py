@@ -21,9 +21,9 @@ from agent.providers.dialects.openai import AzureChat, OpenAiChat
 from agent.providers.dialects.root_schema import plain_root
 from agent.providers.dialects.schema_changes import Converted
 from agent.providers.endpoint import Deadlines, Endpoint
-from agent.providers.http_provider import HttpProvider
+from agent.providers.http.http_provider import HttpProvider
+from agent.providers.http.retries import Retries
 from agent.providers.result_messages import UserResults
-from agent.providers.retries import Retries
 from agent.providers.text_protocol import TextProtocol
 from agent.settings.settings import AgentSettings
 from host.near_names import did_you_mean

@@ -17,7 +17,7 @@ def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Sc
     """The screen of a session, and what a SIGINT between turns does to it."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if is_terminal and has_colour(sys.stdout):
-        from agent.screen.terminal_screen import TerminalScreen  # noqa: PLC0415  pipes do not need it
+        from agent.screen.terminal.terminal_screen import TerminalScreen  # noqa: PLC0415  pipes do not need it
 
         return TerminalScreen(interrupts, completions), lambda: None
     given = LineInput(sys.stdin.fileno())

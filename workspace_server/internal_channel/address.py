@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import socket
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Final
 import msgspec
 
 from host import private_files, stale_sockets
+from host.private_socket import listening_socket
 
 FOLDER: Final = "internal"
 BACKLOG: Final = 32
@@ -75,7 +75,7 @@ def listen(address: ChannelAddress) -> socket.socket:
         # first: should this process be killed, the file tells the manager where the socket is
         private_files.write(address.file, msgspec.json.encode(content) + b"\n")
         try:
-            return _bind(address.socket)
+            return listening_socket(address.socket, BACKLOG)
         except BaseException:
             withdraw(address)
             raise
@@ -92,28 +92,6 @@ def withdraw(address: ChannelAddress) -> None:
     if address.socket.parent != address.file.parent:
         with suppress(OSError):
             address.socket.parent.rmdir()  # fails if another socket is in it
-
-
-def _bind(path: Path) -> socket.socket:
-    """A listening socket, with mode 0600 from the start."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        if sys.platform == "linux":
-            # the file gets the socket's mode; changing the umask would affect the whole process
-            os.fchmod(sock.fileno(), 0o600)
-            sock.bind(str(path))
-        else:
-            mask = os.umask(0o177)
-            try:
-                sock.bind(str(path))
-            finally:
-                os.umask(mask)
-        sock.listen(BACKLOG)
-        sock.setblocking(False)
-    except BaseException:
-        sock.close()
-        raise
-    return sock
 
 
 def _remove_stale_sockets(address: ChannelAddress) -> None:

@@ -15,9 +15,7 @@ from agent.messages import (
     Call,
     Message,
     Result,
-    SystemMessage,
     Tool,
-    ToolMessage,
     UserMessage,
 )
 from agent.model_events import CallPart, Finish, ModelEvent, ModelRequest, TextPart, ThinkingPart, Usage
@@ -32,6 +30,8 @@ from agent.providers.dialects.dialect import (
     error_text,
     number,
     schema_of,
+    system_text,
+    with_joined_results,
 )  # fmt: skip
 from agent.providers.dialects.root_schema import with_plain_root
 
@@ -63,7 +63,7 @@ class AnthropicMessages:
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """See `Dialect`."""
-        system = "\n\n".join(one.text for one in request.messages if isinstance(one, SystemMessage))
+        system = system_text(request.messages)
         body: dict[str, Any] = {"model": request.model, "max_tokens": REPLY_TOKENS}
         if system:
             body["system"] = system
@@ -96,20 +96,13 @@ def _tool(tool: Tool) -> dict[str, Any]:
 
 def _messages(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     """The messages without the system's. All results of a reply are blocks of one message, as required."""
-    results: list[dict[str, Any]] = []
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            results.append(_result(message.result))
-            continue
-        if results:
-            yield {"role": "user", "content": results}
-            results = []
+    for message in with_joined_results(messages):
         if isinstance(message, UserMessage):
             yield {"role": "user", "content": message.text}
-        elif isinstance(message, AssistantMessage) and (content := _content(message)):
+        elif not isinstance(message, AssistantMessage):
+            yield {"role": "user", "content": [_result(result) for result in message]}
+        elif content := _content(message):
             yield {"role": "assistant", "content": content}
-    if results:
-        yield {"role": "user", "content": results}
 
 
 def _content(message: AssistantMessage) -> list[dict[str, Any]]:

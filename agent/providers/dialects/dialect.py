@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
-from agent.messages import Tool
+from agent.messages import AssistantMessage, Message, Result, SystemMessage, Tool, ToolMessage, UserMessage
 from agent.model_events import ModelEvent, ModelRequest
 from agent.providers.dialects.call_ids import CallIds
 
@@ -77,6 +77,29 @@ def encoded(body: Mapping[str, Any]) -> bytes:
 def arguments_text(arguments: Mapping[str, Any] | None) -> str:
     """The arguments of a call in the history as JSON text; those that were no object as an empty one."""
     return json.dumps(arguments or {}, ensure_ascii=False)
+
+
+def system_text(messages: Iterable[Message]) -> str:
+    """The system prompt, for servers that take it apart from the messages."""
+    return "\n\n".join(one.text for one in messages if isinstance(one, SystemMessage))
+
+
+def with_joined_results(
+    messages: Iterable[Message],
+) -> Iterator[UserMessage | AssistantMessage | Sequence[Result]]:
+    """The messages without the system's, and all results of a reply as one."""
+    results: list[Result] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            results.append(message.result)
+            continue
+        if results:
+            yield results
+            results = []
+        if not isinstance(message, SystemMessage):
+            yield message
+    if results:
+        yield results
 
 
 def decoded(document: bytes, kind: type[Document]) -> Document:

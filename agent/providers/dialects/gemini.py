@@ -17,7 +17,6 @@ from agent.messages import (
     Result,
     SystemMessage,
     Tool,
-    ToolMessage,
     UserMessage,
 )
 from agent.model_events import CallPart, Finish, ModelEvent, ModelRequest, TextPart, ThinkingPart, Usage
@@ -31,6 +30,7 @@ from agent.providers.dialects.dialect import (
     decoded,
     error_text,
     number,
+    with_joined_results,
 )  # fmt: skip
 from agent.providers.dialects.gemini_schema import converted
 
@@ -95,22 +95,15 @@ def _declaration(tool: Tool) -> dict[str, Any]:
 
 def _contents(messages: Iterable[Message], *, signs: bool) -> Iterator[dict[str, Any]]:
     """The messages without the system's. All results of a reply are parts of one content."""
-    results: list[dict[str, Any]] = []
     own_ids: dict[str, str] = {}
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            results.append(_result(message.result, own_ids))
-            continue
-        if results:
-            yield {"role": "user", "parts": results}
-            results = []
+    for message in with_joined_results(messages):
         if isinstance(message, UserMessage):
             yield {"role": "user", "parts": [{"text": message.text}]}
-        elif isinstance(message, AssistantMessage) and (parts := _reply_parts(message, signs=signs)):
+        elif not isinstance(message, AssistantMessage):
+            yield {"role": "user", "parts": [_result(result, own_ids) for result in message]}
+        elif parts := _reply_parts(message, signs=signs):
             own_ids.update({call.id: _kept(call)["id"] for call in message.calls if "id" in _kept(call)})
             yield {"role": "model", "parts": parts}
-    if results:
-        yield {"role": "user", "parts": results}
 
 
 def _reply_parts(message: AssistantMessage, *, signs: bool) -> list[dict[str, Any]]:

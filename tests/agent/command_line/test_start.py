@@ -32,7 +32,7 @@ def start(folder: Path, out: io.StringIO, *words: str) -> Start | None:
 def test_the_prompt_waits_for_nothing_that_only_a_turn_needs() -> None:
     code = (
         "import sys, agent.__main__, agent.command_line.verbs, agent.command_line.session_loop\n"
-        "import agent.screen.terminal_screen\n"
+        "import agent.screen.terminal.terminal_screen\n"
         f"print([name for name in {LATER!r} if name in sys.modules])"
     )
     ended = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)

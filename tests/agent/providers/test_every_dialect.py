@@ -17,7 +17,7 @@ from agent.providers.dialects.dialect import Dialect
 from agent.providers.dialects.gemini import GeminiContent
 from agent.providers.dialects.ollama import OllamaChat
 from agent.providers.dialects.openai import OpenAiChat
-from agent.providers.framing import Documents
+from agent.providers.http.framing import Documents
 from support.clients.model_replies import DIALECTS, ask, provider_of, question
 from support.examples import examples
 from support.servers.model_formats.steps import Reply, ReplyCall, call, say

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from agent.model_events import ProviderFailure
-from agent.providers.failures import Failures, error_reason, retry_after
+from agent.providers.http.failures import Failures, error_reason, retry_after
 from support.clients.model_replies import DIALECTS, KEY, ask, keys, provider_of, question
 from support.servers.model_formats.steps import say
 from support.servers.model_server import Broken, Bytes, HangUp, Refuse, model_server

@@ -10,7 +10,7 @@ import pytest
 
 from agent.model_events import ProviderFailure
 from agent.providers.factory import make_plain_provider
-from agent.providers.model_list import model_names
+from agent.providers.http.model_list import model_names
 from agent.settings.settings import AgentSettings, ProviderEntry
 from support.clients.model_replies import all_keys
 from support.servers.model_server import model_server

@@ -11,8 +11,8 @@ import pytest
 
 from agent.model_events import Finish, TextPart, ThinkingPart
 from agent.providers.dialects.dialect import ReplyError
-from agent.providers.paced_reading import FRAME_S, PacedReading
-from agent.providers.text_joining import joined_texts
+from agent.providers.http.paced_reading import FRAME_S, PacedReading
+from agent.providers.http.text_joining import joined_texts
 from support.clock import ManualClock
 
 

@@ -54,6 +54,24 @@ async def model_of(name: str, session: aiohttp.ClientSession, base: str) -> str:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("name", SERVERS)
+async def test_a_real_model_replies_and_counts_its_tokens(name: str, stream: bool) -> None:
+    """For models that are too small to call tools as well."""
+    base = opted_in(name)
+    settings = AgentSettings(first_byte_s=300, answer_s=300)
+    async with aiohttp.ClientSession() as session:
+        model = await model_of(name, session, base)
+        provider = make_provider(name, settings, session, KeyLookup([EnvironmentKeys(os.environ)]))
+        messages = (SystemMessage("You answer in one short sentence."), UserMessage("Say hello."))
+        reply = await ask(provider, question(*messages, tools=(), model=model, stream=stream))
+    assert reply.text.strip()
+    assert reply.finish == "complete"
+    assert reply.usage is not None
+    assert (reply.usage.prompt_tokens or 0) > 5
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 @pytest.mark.parametrize("protocol", ["native", "text"])
 @pytest.mark.parametrize("name", SERVERS)
 async def test_a_real_model_calls_the_tool_and_tells_its_result(

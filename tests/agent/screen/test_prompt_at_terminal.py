@@ -15,7 +15,7 @@ PROGRAM = """
 import asyncio, os, sys
 from agent.interaction import Tone
 from agent.screen.interrupts import Interrupts
-from agent.screen.terminal_screen import TerminalScreen
+from agent.screen.terminal.terminal_screen import TerminalScreen
 
 async def main():
     screen = TerminalScreen(Interrupts(lambda: 0.0), lambda _: [])

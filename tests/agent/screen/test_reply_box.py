@@ -7,9 +7,9 @@ import time
 import pyte
 import pytest
 
-from agent.screen import markdown_rows
-from agent.screen.reply_blocks import Blank, Block, Code, Draft, ReplyBlocks
-from agent.screen.reply_box import ReplyBox
+from agent.screen.terminal import markdown_rows
+from agent.screen.terminal.reply_blocks import Blank, Block, Code, Draft, ReplyBlocks
+from agent.screen.terminal.reply_box import ReplyBox
 
 MARKDOWN = (
     "Some **bold** text that is long enough to need more than one row of the box.\n"

@@ -24,7 +24,7 @@ from agent.model_events import (
     Usage,
 )
 from agent.providers.factory import make_provider
-from agent.providers.retries import Retries
+from agent.providers.http.retries import Retries
 from agent.settings.settings import AgentSettings, ProviderEntry
 from support.servers.model_server import ModelServer
 

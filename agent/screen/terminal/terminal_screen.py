@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from agent.interaction import Box, Question, Tone
 from agent.screen import boxes
 from agent.screen.interrupts import Interrupts
-from agent.screen.line_editor import LineEditor
-from agent.screen.quiet_keys import QuietKeys
 from agent.screen.screen import Completions, Interrupted
+from agent.screen.terminal.line_editor import LineEditor
+from agent.screen.terminal.quiet_keys import QuietKeys
 from host.printable import printable
 
 if TYPE_CHECKING:
-    from agent.screen.reply_box import ReplyBox
+    from agent.screen.terminal.reply_box import ReplyBox
 
 _RESET: Final = "\x1b[0m"
 _COLOURS: Final[Mapping[Box, str]] = {
@@ -66,8 +66,8 @@ class TerminalScreen:
             if not text.strip():
                 return
             self._end_thinking()
-            from agent.screen.markdown_rows import rows_of_block  # noqa: PLC0415  not before the prompt
-            from agent.screen.reply_box import ReplyBox  # noqa: PLC0415
+            from agent.screen.terminal.markdown_rows import rows_of_block  # noqa: PLC0415  not before the prompt
+            from agent.screen.terminal.reply_box import ReplyBox  # noqa: PLC0415
 
             self._reply = ReplyBox(_size, rows_of_block)
         self._write(self._reply.feed(text))

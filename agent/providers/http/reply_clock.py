@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 
 from agent.providers.endpoint import Deadlines
-from agent.providers.failures import Failures
+from agent.providers.http.failures import Failures
 
 
 class ReplyClock:

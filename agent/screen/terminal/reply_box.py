@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from agent.interaction import Box
 from agent.screen import boxes
-from agent.screen.reply_blocks import Block, Code, Draft, Part, ReplyBlocks
+from agent.screen.terminal.reply_blocks import Block, Code, Draft, Part, ReplyBlocks
 
 _CODE: Final = "\x1b[36m{}\x1b[0m"
 _INVISIBLE: Final = str.maketrans("", "", "\r\ufe0e\ufe0f\u200d")

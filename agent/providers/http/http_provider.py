@@ -21,13 +21,13 @@ from agent.model_events import ModelEvent, ModelRequest, ModelWindow, ProviderFa
 from agent.providers.dialects.call_ids import CallIds
 from agent.providers.dialects.dialect import Dialect, ReplyError, encoded
 from agent.providers.endpoint import Deadlines, Endpoint
-from agent.providers.failures import LONGEST_WAIT_S, RETRYABLE, Failures, out_of_credit, retry_after
-from agent.providers.framing import Documents, Form
-from agent.providers.model_list import PATHS, model_names
-from agent.providers.paced_reading import PacedReading
-from agent.providers.reply_clock import ReplyClock
-from agent.providers.retries import Retries
-from agent.providers.text_joining import joined_texts
+from agent.providers.http.failures import LONGEST_WAIT_S, RETRYABLE, Failures, out_of_credit, retry_after
+from agent.providers.http.framing import Documents, Form
+from agent.providers.http.model_list import PATHS, model_names
+from agent.providers.http.paced_reading import PacedReading
+from agent.providers.http.reply_clock import ReplyClock
+from agent.providers.http.retries import Retries
+from agent.providers.http.text_joining import joined_texts
 
 RETRIES: Final = 3
 _LARGEST_ERROR: Final = 64 * 1024

@@ -1,0 +1,1 @@
+"""The agent on a terminal: boxes, replies as they arrive, rendered Markdown, and the prompt's line editor."""

@@ -17,11 +17,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from manager.client import Control
+from host.own_token import own_headers
+from manager.client import Control, McpClient
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.recorder import Limits, Recorder
+from manager.tokens.own_token import new_token
+from manager.tokens.token import Token, digest_of
+from manager.tokens.token_file import change_tokens
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.script_tools import write_tool
 from support.recorded_calls import ended
 
@@ -345,6 +349,34 @@ async def test_the_browser_of_another_user_sees_nothing(manager: RunningManager)
             shown, _ = await process.communicate()
     assert b"this server serves another user" in shown
     assert b"Recorded calls" not in shown
+
+
+async def test_where_tokens_are_required_the_page_is_read_with_one_as_a_password(
+    browser: Any, tmp_path: Path
+) -> None:
+    secret = new_token()
+    async with running_manager(tmp_path / "manager", require_token=True) as manager:
+        made = Token("browser", digest_of(secret), ("read", "act"), 0)
+        change_tokens(manager.paths.tokens_file, lambda _: [made])
+        await asyncio.to_thread(Control(manager.paths.control_socket).post, "/tokens/reload", {})
+        stranger = await browser.new_page()
+        with pytest.raises(playwright.Error, match="ERR_INVALID_AUTH_CREDENTIALS"):
+            await stranger.goto(f"{manager.base}/page/calls")
+        context = await browser.new_context(http_credentials={"username": "any", "password": secret})
+        page = await context.new_page()
+        await page.goto(await address(manager))
+        await playwright.expect(page.locator("#access")).to_be_hidden()
+        await playwright.expect(page.locator("#connection")).to_have_text("")
+        await greeted_with(manager, make_project(tmp_path / "shop"))
+        await playwright.expect(page.locator("#projects")).to_contain_text("shop")
+        assert await page.evaluate(ACT) == 200
+
+
+async def greeted_with(manager: RunningManager, project: Path) -> None:
+    """One of our own programs connects from a project."""
+    own = own_headers(manager.paths.runtime_dir)
+    client = McpClient(manager.address, str(project), "1", own_headers=own)
+    await asyncio.to_thread(client.request, "tools/list", {})
 
 
 TRIES = """async (base) => {

@@ -88,9 +88,8 @@ class ManagerSource:
         self._is_current = False
         self._listing = asyncio.Lock()
         self._problem = "not connected yet"
-        self._transport = Transport(
-            http, address_of(endpoint, discovery=discovery), cwd, own_headers if is_loopback(endpoint) else {}
-        )
+        own = own_headers if is_loopback(endpoint) else {}
+        self._transport = Transport(http, address_of(endpoint, discovery=discovery), cwd, own)
         self._session = Session(self._transport, version or _installed(), self._changed)
         self._rpc = Rpc(self._session, self._transport, absent_s)
         self._questions = ServerRequests(self._session, elicitation.answer)

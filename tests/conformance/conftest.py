@@ -1,4 +1,4 @@
-"""The official conformance suite: briefly in every run, thoroughly with `pytest tests/conformance --conformance`."""
+"""The official conformance suite: briefly with `--walkthroughs`, thoroughly with `--conformance`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The official suite as part of every run of the tests: the two latest revisions, both eras, both transports.
+"""The official suite as part of `--walkthroughs`: the two latest revisions, both eras, both transports.
 
 One test, so that one process has the servers; with `--conformance` the other files ask about much more.
 """

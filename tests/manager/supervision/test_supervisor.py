@@ -144,7 +144,6 @@ def refused(outcome: Instance | Refusal) -> dict[str, Any]:
 # Start and stop ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.always
 async def test_fifty_callers_start_one_process_and_a_stop_ends_it(workspace: SupervisedWorkspace) -> None:
     supervisor = workspace.supervisor()
     found = [running(one) for one in await asyncio.gather(*(supervisor.ready() for _ in range(50)))]

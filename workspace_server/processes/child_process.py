@@ -103,8 +103,7 @@ class ChildProcess:
         # starts with the server's instance id, so that the manager finds the children of a killed server
         marker = f"{os.environ.get(names.INSTANCE_VARIABLE, '')}.{os.urandom(16).hex()}"
         child = cls(spawn(command, marker, stdin), name or command.argv[0], marker)
-        if on_stderr is not None:
-            child._lines = LineLimiter(on_stderr)
+        child._lines = None if on_stderr is None else LineLimiter(on_stderr)
         try:
             problem = await child._wait_for_exec()
         except BaseException:
@@ -188,8 +187,7 @@ class ChildProcess:
 
     def _has_ended(self, code: int) -> None:
         for _ in range(16):  # bounded: a grandchild may write for ever
-            chunk = self._stderr.read_now(CHUNK)
-            if not chunk:
+            if not (chunk := self._stderr.read_now(CHUNK)):
                 break
             self._on_stderr_chunk(chunk)
         self.returncode = code
@@ -197,8 +195,7 @@ class ChildProcess:
 
     def _on_stderr_chunk(self, chunk: bytes) -> None:
         self.stderr.feed(chunk)
-        lines = self._lines
-        if lines is not None:
+        if (lines := self._lines) is not None:
             self._call_listener(lambda: lines.feed(chunk))
 
     def _call_listener(self, work: Callable[[], None]) -> None:

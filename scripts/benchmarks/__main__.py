@@ -16,6 +16,7 @@ from pathlib import Path
 
 from scripts.benchmarks import (
     builtin,
+    code_servers,
     first_use,
     growth,
     hop,
@@ -57,12 +58,13 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "start": starting.run,
     "search": search.run,
     "intelligence": intelligence.run,
+    "code-servers": code_servers.run,
     "install": first_use.run,
     "stopped-readers": stopped_readers.run,
     "agent": _agent,
 }
 """The sections, in the order in which they run."""
-WITHOUT_PEERS = ("search", "intelligence", "install", "stopped-readers", "agent")
+WITHOUT_PEERS = ("search", "intelligence", "code-servers", "install", "stopped-readers", "agent")
 """Sections that need neither nginx nor wrk, if they run alone."""
 
 

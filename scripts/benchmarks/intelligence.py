@@ -282,6 +282,10 @@ class Agent:
         found = await self._call("calculator", expression="2 + 3")
         return int(found["value"])
 
+    async def ask(self, tool: str, **arguments: Any) -> Any:
+        """The structured content of a tool's answer."""
+        return await self._call(tool, **arguments)
+
     async def _references(self, **target: Any) -> int:
         with contextlib.suppress(KeyError):
             found = await self._call("lm_references", **target, limit=3 * self._case.files)

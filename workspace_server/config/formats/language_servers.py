@@ -20,9 +20,9 @@ from workspace_server.config.formats.variables import UnresolvedPlaceholderError
 from workspace_server.config.model import LanguageServerEntry
 
 KNOWN: Final = (
-    "basedpyright", "bash", "clangd", "csharp-ls", "css", "eslint", "gopls", "html", "jdtls", "json", "lua",
-    "pyrefly", "pyright", "ruff", "rust-analyzer", "tree-sitter", "ty", "typescript",
-    "typescript-language-server", "vtsls", "yaml", "zls",
+    "basedpyright", "bash", "cargo-check", "clangd", "csharp-ls", "css", "eslint", "eslint-check", "go-vet",
+    "gopls", "html", "jdtls", "json", "lua", "mypy", "pyrefly", "pyright", "ruff", "rust-analyzer",
+    "tree-sitter", "tsc", "ty", "typescript", "typescript-language-server", "vtsls", "yaml", "zls",
 )  # fmt: skip
 """The kinds that need no command (`sources/language_servers/kinds/table.py`)."""
 MAX_ENTRIES: Final = 50

@@ -58,6 +58,7 @@ class ServerSpecification:
         ready_title: for `progress` and `log-message`.
         changes: how it learns of changes by others.
         grace_s: seconds after such a notice within which it may still answer for the old files.
+        opens_changed: whether it reads changed files late, and says nothing about that; then we open them.
         offers_pull: whether we offer `textDocument/diagnostic` with dynamic registration. Some servers stop
             publishing diagnostics, those of unopened files included, when it is offered.
         holds_empty_reports: whether it does not answer `workspace/diagnostic` while there are no diagnostics,
@@ -82,6 +83,7 @@ class ServerSpecification:
     ready_title: str = ""
     changes: ChangeNotice = "watched-files"
     grace_s: float = 0.0
+    opens_changed: bool = False
     offers_pull: bool = True
     holds_empty_reports: bool = False
     check: Check | None = None

@@ -42,6 +42,8 @@ RUST_ANALYZER: Final = ServerSpecification(
     options={"checkOnSave": False, "cachePriming": {"enable": True}},
     settings={"rust-analyzer": {"checkOnSave": False}},
     ready="quiescent",
+    opens_changed=True,
+    grace_s=1.0,
     # and, even with both off, the compiler wrapper of .cargo/config.toml
     project_code="build scripts, procedural macros and compiler wrappers",
     install="rustup component add rust-analyzer",

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from workspace_server.sources.language_servers.session.documents import OpenDocuments
+from workspace_server.sources.language_servers.session.documents import OpenDocuments, is_source
 from workspace_server.sources.language_servers.session.peer import Peer
 from workspace_server.sources.language_servers.session.tree_changes import ChangeKind, Changes
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
@@ -59,9 +59,10 @@ class WatchedFilesNotice:
     async def _open_documents(self, changes: Changes) -> None:
         """A server reads an open file from us only, never from disk.
 
-        So files that changed without a new time are opened: some servers compare only that.
+        So files that changed without a new time are opened: some servers compare only that. For a server that
+        reads changed files late, all of them are opened.
         """
-        unseen = frozenset(changes.same_time[:MAX_OPENED])
+        unseen = frozenset([*changes.same_time, *self._read_late(changes)][:MAX_OPENED])
         for kind, path in changes:
             file = Path(path)
             if self._documents.get(file) is None and path not in unseen:
@@ -71,6 +72,11 @@ class WatchedFilesNotice:
                 continue
             with suppress(OSError):  # it cannot be read now: the next look tells what became of it
                 await self._documents.open(file)
+
+    def _read_late(self, changes: Changes) -> list[str]:
+        kind = self._peer.specification
+        found = (*changes.changed, *changes.created) if kind.opens_changed else ()
+        return [path for path in found if is_source(Path(path), kind)]
 
     def lagging(self) -> int:
         """Servers of this kind show nothing."""

@@ -225,8 +225,9 @@ class FollowedProject:
         if is_configuration:
             self._readiness.reconfigured(self._loop.time())
         await self._notice.tell(changes)
-        if changes.created or is_configuration:
-            await asyncio.sleep(self._peer.specification.grace_s)
+        kind = self._peer.specification
+        if changes.created or is_configuration or (kind.opens_changed and changes.deleted):
+            await asyncio.sleep(kind.grace_s)
 
     async def _give_first_file(self) -> None:
         """Some servers begin to read the project when they are given a file."""

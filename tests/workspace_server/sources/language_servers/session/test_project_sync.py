@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.recording_peer import ANSWER_S, CLANGD, Followed, name_of
+from support.servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed, name_of
 from workspace_server.sources.language_servers.session.documents import OpenDocuments
 from workspace_server.sources.language_servers.session.open_documents_notice import OpenDocumentsNotice
 from workspace_server.sources.language_servers.session.publications import Publications
@@ -328,3 +328,18 @@ async def test_an_unchanged_project_is_answered_about_without_a_look(
         followed.write("a.py", "2")
         await followed.sync.tell_changes()
         assert followed.peer.events()[-1] == ("a.py", CHANGED)
+
+
+async def test_of_a_server_that_reads_late_all_changed_files_are_opened(tmp_path: Path) -> None:
+    followed = Followed(tmp_path, PYTHON, ready="first-answer", opens_changed=True)
+    path = followed.write("a.py", "old")
+    await followed.sync.tell_changes()
+    path.write_text("new text")
+    followed.write("b.py", "created")
+    await followed.sync.tell_changes()
+    opened = [
+        params["textDocument"]["text"] for method, params in followed.peer.sent if method.endswith("didOpen")
+    ]
+    assert sorted(opened) == ["created", "new text"]
+    assert sorted(followed.peer.events()) == [("a.py", 2), ("b.py", 1)]
+    await followed.sync.close()

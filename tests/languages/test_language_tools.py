@@ -58,6 +58,9 @@ async def test_ty_answers_all_questions(installed: Path, tmp_path: Path) -> None
         assert places((await told(client, "lm_references", symbol="push"))["references"]) == [
             ("proj/pile/app.py", 4, 9)
         ]
+        clean = await told(client, "lm_getDiagnostics", severities=["error"])
+        states = {one["provider"]: one["state"] for one in clean["freshness"]}
+        assert (clean["totalDiagnostics"], states) == (0, {"ty": "fresh", "ruff": "fresh"})
         shown = await told(client, "lm_renameSymbol", symbol="Stack/push", newName="add", apply=False)
         assert "+Stack().add(1)" in shown["diff"]
 

@@ -23,7 +23,8 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from scripts.benchmarks.installing import NotInstallable, installed
-from scripts.benchmarks.intelligence import AGENTS, COMPLETE_S, FEW, FILES, Agent, project
+from scripts.benchmarks.intelligence import AGENTS, COMPLETE_S, Agent
+from scripts.benchmarks.language_cases import FEW, PYTHON
 from scripts.benchmarks.peer import Peer
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.processes import process_tree
@@ -56,10 +57,10 @@ class Project:
     """The project, and which of its files use `seldom`."""
 
     def __init__(self, folder: Path) -> None:
-        self.root = project(folder)
+        self.root = PYTHON.write(folder)
         self.users = {f"user_{number:03}.py" for number in range(FEW)}
         self._chance = random.Random(SEED)
-        self._made = FILES
+        self._made = PYTHON.files
 
     def edit(self) -> None:
         """Let a file use the symbol or not any more, make one that does, or delete one."""
@@ -125,7 +126,7 @@ class Serena:
 
 async def _ours(agent: Agent) -> tuple[frozenset[str], bool]:
     """The files, and whether the answer is said to be complete."""
-    found = await agent.ask("lm_references", symbol="seldom", limit=2 * FILES)
+    found = await agent.ask("lm_references", symbol="seldom", limit=2 * PYTHON.files)
     files = frozenset(
         one["workspacePath"].rpartition("/")[2] for one in found.get("references", ()) if one["startLine"] > 1
     )
@@ -149,7 +150,9 @@ async def _measured(plan: Plan, serena: Serena) -> Section:
     wrong = {"ours": 0, "ours, said": 0, "serena": 0}
     async with AsyncExitStack() as stack:
         began = time.perf_counter()
-        ours, others, manager = await stack.enter_async_context(Agent.connected(plan.folder, made.root))
+        ours, others, manager = await stack.enter_async_context(
+            Agent.connected(plan.folder, made.root, PYTHON)
+        )
 
         async def files() -> frozenset[str]:
             return (await _ours(ours))[0]

@@ -54,7 +54,7 @@ async def test_a_host_appears_changes_and_leaves(nats: NatsServer) -> None:
 async def test_what_changed_while_nobody_heard_is_there_after_the_return(
     nats: NatsServer, client: Any
 ) -> None:
-    async with team_caller((nats.url,), "watcher") as caller, team_host((nats.url,), "old"):
+    async with team_caller((nats.url,), "watcher") as caller, team_host((nats.url,), "old") as old:
         await until_seen(caller.member, "old")
         await nats.kill()
         async with asyncio.timeout(20):
@@ -68,6 +68,8 @@ async def test_what_changed_while_nobody_heard_is_there_after_the_return(
         async with asyncio.timeout(60):
             await caller.member.ready.wait()
         await until_seen(caller.member, "new", "old")
+        async with asyncio.timeout(60):
+            await old.member.ready.wait()
         await bucket.put(other, HOSTS_BUCKET, "new", None)
         await until_seen(caller.member, "old")
         await other.close()
@@ -117,7 +119,7 @@ async def test_a_thousand_hosts_with_twenty_workspaces_are_found_in_50_ms(
     begun = time.perf_counter()
     async with team_caller((nats.url,), "watcher") as caller:
         first = time.perf_counter() - begun
-        assert len(caller.member.reader.view) == HOSTS
+        assert len(caller.member.reader.view) >= HOSTS
         lookups = []
         for number in range(200):
             begun = time.perf_counter()

@@ -31,6 +31,7 @@ class Publisher:
         self._alive = alive
         self._entry: bytes | None = None
         self._published: bytes | None = None
+        self._may_be_there = False
         self._until_renewal = 0.0
         self._wake = asyncio.Event()
 
@@ -71,14 +72,15 @@ class Publisher:
 
     async def leave(self, client: Any) -> None:
         """Remove the entry and the heartbeat, so that nobody asks this host any more."""
-        if self._published is None:
+        if not self._may_be_there:
             return
         try:
             await bucket.put(client, ALIVE_BUCKET, self._host, None)
             await bucket.put(client, HOSTS_BUCKET, self._host, None)
         except RegistryFault as error:
             logger().info("team.not_removed", why=str(error))
-        self._published = None
+        else:
+            self._published, self._may_be_there = None, False
 
     async def beat(self, client: Any) -> None:
         """Send a heartbeat now, for example because the host begins to drain.
@@ -96,6 +98,7 @@ class Publisher:
             await self.leave(client)
             return
         if self._entry != self._published or self._until_renewal <= 0:
+            self._may_be_there = True  # also if this is cancelled before the answer
             await bucket.put(client, HOSTS_BUCKET, self._host, self._entry)
             self._published, self._until_renewal = self._entry, RENEW_S
         await self.beat(client)

@@ -245,8 +245,12 @@ class ActiveSources:
             yield SourceSpec("editor", configuration.editors, make_editor)
         if configuration.language_servers:
             entries = configuration.language_server_entries
-            serve = partial(self._factory.language_servers, self.trusts, entries)
-            spec = (entries, state.language_servers)  # servers start and stop with trust, not a minute later
+            serve = partial(self._factory.language_servers, self.trusts, entries, warm=configuration.warm)
+            spec = (
+                entries,
+                configuration.warm,
+                state.language_servers,
+            )  # servers start and stop with trust, not a minute later
             yield SourceSpec("language_servers", spec, serve)
             if configuration.clangd.enabled:
                 make = partial(self._factory.clangd, configuration.clangd)

@@ -193,6 +193,7 @@ class ConfigurationLoader:
             builtin=user.builtin and ours.builtin,
             language_servers=_has_language_servers(user, ours),
             language_server_entries=(*user.language_servers.entries, *ours.language_servers.entries),
+            warm=user.language_servers.warm,
             clangd=combine.clangd(user.settings, scoped),
             editors=_editors(user, ours),
             skills=user.skills and ours.skills,

@@ -211,6 +211,7 @@ class Configuration:
         stdio, remote: the servers, in configuration order: user file, workspace file, imported files.
         builtin: whether the built-in tools are enabled.
         language_servers: whether language servers and their tools are enabled.
+        warm: whether language servers start with the workspace server, not at their first use.
         clangd: settings of the tools `lm_clangd_*`.
         language_server_entries: what the files say of single kinds of them; of a kind at most one a file.
         editors: windows of VS Code as sources.
@@ -232,6 +233,7 @@ class Configuration:
     remote: tuple[RemoteServer, ...] = ()
     builtin: bool = True
     language_servers: bool = True
+    warm: bool = False
     clangd: ClangdSettings = ClangdSettings()
     language_server_entries: tuple[LanguageServerEntry, ...] = ()
     editors: EditorSettings = EditorSettings()

@@ -97,8 +97,10 @@ class SourceFactory:
             slots=self._shared_slots(),
         )
 
-    def language_servers(self, trust: Trust, entries: tuple[LanguageServerEntry, ...]) -> Source:
-        """The tools that rest on language servers, which it owns."""
+    def language_servers(
+        self, trust: Trust, entries: tuple[LanguageServerEntry, ...], *, warm: bool = False
+    ) -> Source:
+        """The tools that rest on language servers, which it owns; `warm` starts these at once."""
         from workspace_server.sources.language_servers.late_servers import LateServers  # noqa: PLC0415
         from workspace_server.sources.language_servers.source import LanguageServerSource  # noqa: PLC0415
 
@@ -114,7 +116,7 @@ class SourceFactory:
 
         self._servers = LateServers(make)
         environment = self._dependencies.server_environment
-        return LanguageServerSource(workspace, self._servers, environment, self._editor_problems)
+        return LanguageServerSource(workspace, self._servers, environment, self._editor_problems, warm=warm)
 
     def editor(self, settings: EditorSettings) -> Source:
         """The window of VS Code that has the project open, whenever there is one."""

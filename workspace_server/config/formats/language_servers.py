@@ -1,6 +1,6 @@
 """Reads the table `[language_servers]` of a `workspace.toml`: whether there are any, and single kinds. Pure.
 
-[language_servers]         enabled
+[language_servers]         enabled, warm (user only)
 [language_servers.NAME]    enabled, command, languages, options, settings, env, memory_limit_mib, idle_s
 """
 
@@ -25,6 +25,8 @@ KNOWN: Final = (
     "tree-sitter", "tsc", "ty", "typescript", "typescript-language-server", "vtsls", "yaml", "zls",
 )  # fmt: skip
 """The kinds that need no command (`sources/language_servers/kinds/table.py`)."""
+KEYS: Final = frozenset({"language_servers.enabled", "language_servers.warm"})
+"""What the table itself may say."""
 MAX_ENTRIES: Final = 50
 MAX_LANGUAGES: Final = 50
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -35,9 +37,13 @@ _MIB: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LanguageServerTable:
-    """What a file says: whether there are language servers, None for nothing; and of single kinds."""
+    """What a file says: whether there are language servers, None for nothing; and of single kinds.
+
+    `warm`: whether they start with the workspace server; only the user's file can say so.
+    """
 
     enabled: bool | None = None
+    warm: bool = False
     entries: tuple[LanguageServerEntry, ...] = ()
 
 
@@ -45,14 +51,15 @@ def read(table: Mapping[str, Any], context: EntryContext) -> LanguageServerTable
     """The valid contents of the table; issues go to the context's notes."""
     fields = Fields(table)
     enabled = _enabled(fields, context) if "enabled" in table else None
+    warm = _warm(fields, context) if context.origin.scope == "user" and "warm" in table else False
     named = {key: value for key, value in table.items() if isinstance(value, Mapping)}
     unknown = [f"language_servers.{key}" for key in fields.left if key not in named]
-    entries.warn_unknown_keys(unknown, context, known={"language_servers.enabled"})
+    entries.warn_unknown_keys(unknown, context, known=KEYS)
     if len(named) > MAX_ENTRIES:
         message = f"more than {MAX_ENTRIES} language servers; those after them are ignored"
         context.notes.warn("CONFIG_INVALID_VALUE", message)
     found = [_entry(name, named[name], context) for name in list(named)[:MAX_ENTRIES]]
-    return LanguageServerTable(enabled, tuple(one for one in found if one is not None))
+    return LanguageServerTable(enabled, warm, tuple(one for one in found if one is not None))
 
 
 def _enabled(fields: Fields, context: EntryContext) -> bool:
@@ -62,6 +69,14 @@ def _enabled(fields: Fields, context: EntryContext) -> bool:
     except ConfigValueError as reason:
         message = f"language_servers: {reason}; until it is corrected, language servers are off"
         context.notes.error("CONFIG_INVALID_VALUE", message, key="enabled")
+        return False
+
+
+def _warm(fields: Fields, context: EntryContext) -> bool:
+    try:
+        return fields.flag("warm", False)
+    except ConfigValueError as reason:
+        context.notes.warn("CONFIG_INVALID_VALUE", f"language_servers: {reason}; it is ignored", key="warm")
         return False
 
 

@@ -130,7 +130,7 @@ class _Reader:
         unknown += [f"skills.{key}" for key in skills.left]
         unknown += [f"editors.{key}" for key in editors.left]
         known = {*top.taken, *settings.KNOWN, *(f"scripts.{key}" for key in scripts.taken)}
-        known |= {"builtin.enabled", "language_servers.enabled", "skills.enabled", "editors.enabled"}
+        known |= {"builtin.enabled", *language_servers.KEYS, "skills.enabled", "editors.enabled"}
         entries.warn_unknown_keys(top.left + unknown, self._context, known=known)
         return contents
 

@@ -1,6 +1,7 @@
 """Offers the language tools as a source: which of them depends on the project's languages.
 
-Until a tool is called this costs one look at the project's files, in a thread: servers start when needed.
+Until a tool is called this costs one look at the project's files, in a thread: servers start when needed, or
+after the first look if they shall be warm.
 """
 
 from __future__ import annotations
@@ -55,8 +56,15 @@ class LanguageServerSource(Source):
         servers: LanguageServers,
         environment: Environment,
         editor: AskEditor = no_editor,
+        *,
+        warm: bool = False,
     ) -> None:
+        """Args:
+        warm: whether the servers for symbols start after the first look, without a call.
+        """
         self._servers = servers
+        self._is_cold = warm
+        self._warming: asyncio.Task[None] | None = None
         self._workplace = Workplace(workspace, servers, time.time(), environment, editor)
         self._tools: tuple[Tool, ...] | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -106,6 +114,9 @@ class LanguageServerSource(Source):
         """End the servers."""
         if self._looking is not None:
             await asyncio.gather(self._looking, return_exceptions=True)
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.gather(self._warming, return_exceptions=True)
         await self._servers.close()
 
     def _begin_look(self) -> asyncio.Task[None] | None:
@@ -132,6 +143,16 @@ class LanguageServerSource(Source):
         if (tools, waiting) != (self._tools, self._waiting):
             self._tools, self._waiting, self._pause_s = tools, waiting, LOOK_AGAIN_S
             self.notify_changed()
+        if self._is_cold and len(tools) > len(_NO_SERVER):
+            self._is_cold = False
+            self._warming = asyncio.create_task(self._warm_up(), name="warm up language servers")
+
+    async def _warm_up(self) -> None:
+        """Start the servers for symbols. What fails is told by the first call that needs it."""
+        try:
+            await self._servers.for_project("symbols")
+        except Exception as fault:  # noqa: BLE001  servers may start at their first use as well
+            log.fault("languages_not_warmed", fault)
 
     def _offered(self) -> tuple[tuple[Tool, ...], bool]:
         """The tools to offer now, and whether the project has code whose server was not found. Blocks."""

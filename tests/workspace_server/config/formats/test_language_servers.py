@@ -118,6 +118,17 @@ def test_all_can_be_switched_off_beside_entries(home: ConfigHome) -> None:
     assert len(entries(home)) == 1
 
 
+def test_only_the_user_decides_that_servers_start_at_once(home: ConfigHome) -> None:
+    home.workspace("[language_servers]\nwarm = true\n")
+    assert not home.current().warm
+    assert home.codes() == ["CONFIG_UNKNOWN_KEY"]
+    home.user("[language_servers]\nwarm = true\n")
+    assert home.current().warm
+    home.user("[language_servers]\nwarm = 'soon'\n")
+    assert not home.current().warm
+    assert home.codes() == ["CONFIG_INVALID_VALUE", "CONFIG_UNKNOWN_KEY"]
+
+
 def test_there_may_be_fifty(home: ConfigHome) -> None:
     home.user("".join(f"[language_servers.n{number}]\nenabled = false\n" for number in range(51)))
     assert len(entries(home)) == 50

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,6 +58,32 @@ async def test_a_server_for_symbols_brings_all_tools(tmp_path: Path) -> None:
 async def test_outlines_by_syntax_bring_the_tools_for_which_they_are_enough(tmp_path: Path) -> None:
     source = source_of(tmp_path, InMemoryServers([InMemoryServer(kind("outline", ".py", limits="no types"))]))
     assert await names(source) == [*DIAGNOSTICS, "lm_findSymbol", "lm_symbolInfo", "lm_fileOutline"]
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_servers_start_after_the_first_look_only_if_they_shall_be_warm(
+    tmp_path: Path, warm: bool
+) -> None:
+    servers = InMemoryServers([InMemoryServer(kind("ty", ".py"))])
+    source = LanguageServerSource(Workspace.of(tmp_path), servers, no_environment, warm=warm)
+    for _ in range(3):
+        await names(source)
+        await source.refresh()
+    await asyncio.sleep(0)
+    assert servers.obtained == ([None] if warm else [])
+    await source.close()
+
+
+async def test_a_project_without_servers_has_nothing_to_warm(tmp_path: Path) -> None:
+    servers = InMemoryServers()
+    source = LanguageServerSource(Workspace.of(tmp_path), servers, no_environment, warm=True)
+    await names(source)
+    assert servers.obtained == []
+    servers.running = [InMemoryServer(kind("ty", ".py"))]
+    await source.refresh()
+    await source.list_tools()
+    await source.close()
+    assert servers.obtained == [None]
 
 
 async def test_the_login_shell_is_asked_only_if_a_server_is_missing(tmp_path: Path) -> None:

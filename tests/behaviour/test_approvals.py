@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -328,3 +329,17 @@ async def test_always_writes_the_policy_and_the_next_call_is_not_asked_about(pro
     assert (await project.modern.call("risky")).result["content"][0]["text"] == "done"
     assert runs(project) == 2
     project.gateway.configure("")
+
+
+async def test_a_manager_that_stops_ends_the_wait_and_the_tool_does_not_run(tmp_path: Path) -> None:
+    async with running_gateway(tmp_path, approval_wait_s=WAIT_S) as gateway:
+        gateway.user_tool("risky", SCRIPT, TOML)
+        project = gateway.project("shop")
+        call = asyncio.create_task(project.modern.call("risky"))
+        await waiting(gateway)
+        gateway.manager.daemon.ask_to_stop("an upgrade")
+        async with asyncio.timeout(25):  # less than calls in flight may take
+            refused = (await call).refusal
+    assert refused["code"] == 47120
+    assert "nobody approved risky while it waited" in refused["message"]
+    assert runs(project) == 0

@@ -49,9 +49,13 @@ def run_and_wait(*words: str) -> int:
 
 
 def answer_of(*words: str, limit_s: float) -> dict[str, Any] | None:
-    """The JSON object that the workspace server's command prints; None if it fails or takes too long."""
+    """The JSON object that the workspace server's command prints; None if it fails or takes too long.
+
+    What follows the word `--` are no options, whatever it looks like.
+    """
+    end = words.index("--") if "--" in words else len(words)
     try:
-        command = [*command_line(*words), "--json"]
+        command = command_line(*words[:end], "--json", *words[end:])
         ended = subprocess.run(command, capture_output=True, timeout=limit_s, check=True)
         found = json.loads(ended.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):

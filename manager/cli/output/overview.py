@@ -68,7 +68,8 @@ def overview(
     facts += [Fact("problem", problem, Tone.WARN) for problem in found]
     if found:
         is_only_trust = project is not None and found == [project.text]
-        facts.append(Fact("next step", project.command if project and is_only_trust else "lmtb doctor"))
+        step = "lmtb approvals" if objects(answer, "approvals") else "lmtb doctor"
+        facts.append(Fact("next step", project.command if project and is_only_trust else step))
     views: list[View] = [_headline(answer), FactList(facts)]
     return [*views, "", workspace_table(rows)] if rows else views
 
@@ -81,7 +82,7 @@ def workspace_table(rows: list[dict[str, Any]], *, indent: int = 0) -> Table:
 def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> list[str]:
     """The problems, one text each; of `project` what its files say now, not what its server reported."""
     degraded = status.get("degraded")
-    found = [f"{approval_text(one)}: lmtb approvals" for one in objects(status, "approvals")]
+    found = [approval_text(one) for one in objects(status, "approvals")]
     found += [_reason(one) for one in degraded] if isinstance(degraded, list) else []
     for row in merged_workspaces(status):
         if row.get("state") in _ALARMING:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+import tomllib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from manager.cli import approvals
-from manager.cli.workspace_command import answer_of
+from manager.paths import Paths
 
 CALL = {
     "id": "abcd1234", "tool": "run", "client": "codex", "workspace": "shop-1", "root": "/shop",
@@ -22,13 +23,13 @@ def waits(control: Any, *calls: dict[str, Any], ended: list[dict[str, str]] | No
     control.say("GET /approvals", {"ok": True, "approvals": list(calls), "ended": ended or []})
 
 
-def answers(control: Any, outcome: str = "approved", *, counts: bool = True) -> None:
+def answers(control: Any, outcome: str = "approved", *, counts: bool = True, tool: str = "run") -> None:
     said = {
         "ok": True,
         "counts": counts,
         "outcome": outcome,
-        "message": f"run was {outcome}.",
-        "approval": CALL,
+        "message": f"{tool} was {outcome}.",
+        "approval": {**CALL, "tool": tool},
     }
     control.say("POST /approvals/answer", said)
 
@@ -69,18 +70,24 @@ def test_an_answer_that_came_too_late_fails(control: Any, run: Any) -> None:
     assert json.loads(late.output.splitlines()[0])["error"]["reason"] == "not_waiting"
 
 
-def test_always_writes_the_policy(control: Any, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    answers(control)
-    words: list[tuple[str, ...]] = []
-
-    def written(*given: str, limit_s: float) -> dict[str, Any]:
-        words.append(given)
-        return {"file": "/config/workspace.toml"}
-
-    monkeypatch.setattr(approvals.workspace_command, answer_of.__name__, written)
+@pytest.mark.parametrize("tool", ["run", "--help"])
+def test_always_writes_the_policy(control: Any, run: Any, paths: Paths, tool: str) -> None:
+    answers(control, tool=tool)
     shown = run("approvals", "approve", "abcd1234", "--yes", "--always").output
-    assert "runs without asking from now on, in every project" in shown
-    assert words == [("tools", "allow", "--", "run")]
+    assert f"{tool} runs without asking from now on, in every project" in shown
+    written = tomllib.loads((paths.config_dir / "workspace.toml").read_text())
+    assert written["approvals"] == {tool: "allow"}
+
+
+def test_a_policy_that_cannot_be_written_is_a_failure_that_says_what_was_done(
+    control: Any, run: Any, paths: Paths
+) -> None:
+    answers(control)
+    paths.config_dir.mkdir(parents=True, exist_ok=True)
+    (paths.config_dir / "workspace.toml").write_text("no toml")
+    failed = run("approvals", "approve", "abcd1234", "--yes", "--always")
+    assert failed.exit_code != 0
+    assert "this call was approved, but run will ask again" in failed.output
 
 
 def lines(*given: str | None) -> Callable[[float], str | None]:

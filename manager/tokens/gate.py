@@ -20,9 +20,9 @@ from manager.tokens.token import SCOPES, Token, digest_of, scope_of, shown_token
 from manager.tokens.token_file import TokenFileError, read_tokens
 
 WRONG_AT_ONCE: Final = 10
-"""Wrong tokens that are compared at once."""
+"""Wrong tokens at once that are answered as such; others are told to wait."""
 WRONG_PER_S: Final = 1.0
-"""Wrong tokens a second that are compared for any length of time."""
+"""Wrong tokens a second that are answered as such for any length of time."""
 MOST_SESSIONS: Final = 1_000
 """Most sessions that are remembered of one token, to be ended with it."""
 OWN_PROGRAMS: Final = "own programs"
@@ -111,19 +111,20 @@ class TokenGate:
         return Ended(len(gone), tuple(one for many in sessions for one in many))
 
     def find(self, shown: str, *, is_own: bool) -> Token | AdmissionRefusal:
-        """The token that was shown. All are compared, in equal time for all guesses."""
-        allowance = self._wrong[is_own]
-        if not allowance.has_some():
-            return TOO_MANY_WRONG
+        """The token that was shown. All are compared, in equal time for all guesses.
+
+        Only wrong ones are slowed down: a program that sends nonsense must not lock out the others.
+        """
         digest = digest_of(shown)
         found: Token | None = None
         for one in (*self._own, *self._tokens):
             if hmac.compare_digest(one.digest, digest):
                 found = one
-        if found is None:
-            allowance.spend()
-            return _challenge(f"the token is unknown or revoked; {_STEP}", error="invalid_token")
-        return found
+        if found is not None:
+            return found
+        if not self._wrong[is_own].take():
+            return TOO_MANY_WRONG
+        return _challenge(f"the token is unknown or revoked; {_STEP}", error="invalid_token")
 
     def refuse_late(self, token: Token) -> AdmissionRefusal | None:
         """The refusal of a token that is revoked or has expired; None if it is valid."""
@@ -164,7 +165,7 @@ class Guest:
         self._gate = gate
         self._end = end
         self._is_own = is_own
-        self._last: tuple[bytes, Token] | None = None
+        self._last: tuple[bool, bytes, Token] | None = None
         self.used: set[str] = set()
 
     def refuse(self, head: RequestHead, session: str | None) -> AdmissionRefusal | None:
@@ -195,14 +196,14 @@ class Guest:
         return None
 
     def _token(self, field: bytes, *, is_mcp: bool) -> Token | AdmissionRefusal:
-        if self._last is not None and hmac.compare_digest(self._last[0], field):
-            return self._last[1]
+        if self._last is not None and self._last[0] == is_mcp and hmac.compare_digest(self._last[1], field):
+            return self._last[2]
         shown = shown_token(field, is_mcp=is_mcp)
         if shown is None:
             return _challenge(f"a token is required here; {_STEP}")
         found = self._gate.find(shown, is_own=self._is_own)
         if isinstance(found, Token):
-            self._last = field, found
+            self._last = is_mcp, field, found
         return found
 
     def end(self) -> None:
@@ -222,14 +223,15 @@ class _Allowance:
         self._at = now()
         self._left = float(WRONG_AT_ONCE)
 
-    def has_some(self) -> bool:
+    def take(self) -> bool:
+        """Take one, if one is left."""
         now = self._now()
         self._left = min(float(WRONG_AT_ONCE), self._left + (now - self._at) * WRONG_PER_S)
         self._at = now
-        return self._left >= 1
-
-    def spend(self) -> None:
+        if self._left < 1:
+            return False
         self._left -= 1
+        return True
 
 
 def _challenge(reason: str, *, error: str = "") -> AdmissionRefusal:

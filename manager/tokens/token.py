@@ -17,6 +17,8 @@ SCOPES: Final = {
     "act": "use the page’s buttons, and reserve ports",
 }
 """Each scope, and what it allows."""
+TEAM_PATH: Final = "/team/"
+"""Below it are the MCP endpoints of a team's offers."""
 _LONGEST: Final = 256
 """Longest text that is taken for a token."""
 
@@ -43,7 +45,7 @@ def digest_of(token: str) -> str:
 
 def scope_of(method: str, target: str) -> str:
     """The scope that a request needs."""
-    if is_mcp_target(target):
+    if is_mcp_target(target) or (method == "POST" and target.startswith(TEAM_PATH)):
         return "mcp"
     return "read" if method == "GET" else "act"
 

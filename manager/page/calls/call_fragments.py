@@ -103,8 +103,9 @@ def _contents(contents: Contents | None) -> str:
 
 
 def _json(value: str) -> str:
-    with suppress(ValueError, RecursionError):
-        value = json.dumps(json.loads(value), indent=2, ensure_ascii=False)
+    if len(value) <= LONGEST_CONTENT:  # what is longer, or nested without end, would hold up everybody
+        with suppress(ValueError, RecursionError):
+            value = json.dumps(json.loads(value), indent=2, ensure_ascii=False)
     cut = value[:LONGEST_CONTENT]
     rest = "" if len(cut) == len(value) else "<p>The rest: <code>lmtb calls show ID --json</code></p>"
     return lines(cut.splitlines()) + rest

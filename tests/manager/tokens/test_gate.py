@@ -39,9 +39,11 @@ class Scene:
         self.ended += 1
 
 
-def head(method: str = "POST", target: str = "/mcp", token: str | None = SECRET) -> RequestHead:
-    fields = () if token is None else ((b"Authorization", f"Bearer {token}".encode()),)
-    return RequestHead(method, target, fields)
+def head(
+    method: str = "POST", target: str = "/mcp", token: str | None = SECRET, field: bytes = b""
+) -> RequestHead:
+    shown = field or (b"" if token is None else f"Bearer {token}".encode())
+    return RequestHead(method, target, ((b"Authorization", shown),) if shown else ())
 
 
 def status(refusal: AdmissionRefusal | None) -> int:
@@ -51,7 +53,8 @@ def status(refusal: AdmissionRefusal | None) -> int:
 @pytest.mark.parametrize(
     ("method", "target", "scope"),
     [
-        ("POST", "/mcp", "mcp"), ("GET", "/mcp/", "mcp"), ("DELETE", "/w/a/mcp?x", "mcp"), ("GET", "/", "read"),
+        ("POST", "/mcp", "mcp"), ("GET", "/mcp/", "mcp"), ("DELETE", "/w/a/mcp?x", "mcp"),
+        ("POST", "/team/build", "mcp"), ("GET", "/", "read"),
         ("GET", "/metrics", "read"), ("GET", "/mcp/status", "read"), ("GET", "/page/calls?tool=a", "read"),
         ("POST", "/page/action", "act"), ("POST", "/allocate", "act"), ("PUT", "/", "act"),
     ],
@@ -131,12 +134,21 @@ def test_wrong_tokens_are_slowed_down_for_those_who_send_them(tmp_path: Path) ->
     scene = Scene(tmp_path)
     for number in range(WRONG_AT_ONCE):
         assert status(scene.guest().refuse(head(token=f"lmtb_{number}"), None)) == 401
-    refusal = scene.guest().refuse(head(), None)
+    refusal = scene.guest().refuse(head(token="lmtb_x"), None)
     assert refusal is not None
     assert (refusal.status, dict(refusal.headers)["Retry-After"]) == (429, "1")
-    assert scene.guest(is_own=True).refuse(head(), None) is None, "programs of the user are not slowed down"
+    assert scene.guest().refuse(head(), None) is None, "who sends a right token is not slowed down"
+    assert status(scene.guest(is_own=True).refuse(head(token="lmtb_x"), None)) == 401
     scene.clock.pass_time(1)
-    assert scene.guest().refuse(head(), None) is None
+    assert status(scene.guest().refuse(head(token="lmtb_x"), None)) == 401
+
+
+def test_a_password_that_passed_on_a_page_does_not_pass_at_an_mcp_endpoint(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "mcp", "read")
+    password = b"Basic " + base64.b64encode(b"me:" + SECRET.encode())
+    guest = scene.guest()
+    assert guest.refuse(head("GET", "/mcp/status", field=password), None) is None
+    assert status(guest.refuse(head("POST", "/mcp", field=password), None)) == 401
 
 
 def test_a_connection_that_has_passed_is_not_slowed_down(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
+import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -29,6 +31,7 @@ _COLUMNS: Final = (
 LOOK_S: Final = 0.5
 """How often the manager is asked while a person thinks."""
 _POLICY_S: Final = 20.0
+_MAX_LINE: Final = 4096
 _ASKED: Final = "Allow it? [y = once, a = always, in every project, N = no, s = skip] "
 _WORDS: Final = {"y": "once", "yes": "once", "a": "always", "always": "always", "s": "skip", "skip": "skip"}
 _NOTHING: Final = "no call waits for approval"
@@ -140,6 +143,7 @@ def ask(row: Mapping[str, Any], read: Callable[[float], str | None]) -> None:
     """Show one call and take the answer, unless it is answered elsewhere first."""
     say("", *_lines(row))
     click.echo(_ASKED, nl=False)
+    _drop_typed()
     while (word := read(LOOK_S)) is None:
         if (how := _ended(str(row.get("id")))) is not None:
             click.echo()
@@ -172,10 +176,16 @@ def input_line(seconds: float) -> str | None:
     """
     if not select.select([sys.stdin], [], [], seconds)[0]:
         return None
-    line = sys.stdin.readline()
+    line = os.read(sys.stdin.fileno(), _MAX_LINE)  # a terminal gives one line; a buffer would keep further ones
     if not line:
         raise click.Abort
-    return line
+    return line.decode(errors="replace")
+
+
+def _drop_typed() -> None:
+    """Drop what was typed before: it was no answer to the call that is shown now."""
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def _lines(row: Mapping[str, Any]) -> Sequence[str | Note]:

@@ -33,6 +33,7 @@ async def answer(
     found = board.find(identity)
     if found is None:
         return AnswerResult(False, "gone", f"Nothing was changed: {_how_ended(board, identity)}.")
+    identity = found.call.id
     subject = f"{identity}.{'yes' if approve else 'no'}"
     said = await services.ask_server(found.root, "answer_approval", subject)
     if isinstance(said, Refusal):

@@ -20,6 +20,7 @@ from manager.cli import workspace_command
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control
 from manager.status_reading.responses import objects
+from protocol.internal.request_state import short_approval_id
 
 _COLUMNS: Final = (
     Column("ID", Kind.NAME),
@@ -176,7 +177,9 @@ def input_line(seconds: float) -> str | None:
     """
     if not select.select([sys.stdin], [], [], seconds)[0]:
         return None
-    line = os.read(sys.stdin.fileno(), _MAX_LINE)  # a terminal gives one line; a buffer would keep further ones
+    line = os.read(
+        sys.stdin.fileno(), _MAX_LINE
+    )  # a terminal gives one line; a buffer would keep further ones
     if not line:
         raise click.Abort
     return line.decode(errors="replace")
@@ -191,7 +194,8 @@ def _drop_typed() -> None:
 def _lines(row: Mapping[str, Any]) -> Sequence[str | Note]:
     """A call with its arguments; whatever they contain is shown and never executed."""
     client = row.get("client") or "an unnamed client"
-    head = f"{row.get('id')}  {row.get('tool')}  of {row.get('workspace')}, called by {client}"
+    identity = short_approval_id(str(row.get("id")))
+    head = f"{identity}  {row.get('tool')}  of {row.get('workspace')}, called by {client}"
     question = str(row.get("question")).split("\n")
     return [Note(printable(head), Tone.WARN), *(f"  {printable(line)}" for line in question)]
 
@@ -199,4 +203,5 @@ def _lines(row: Mapping[str, Any]) -> Sequence[str | Note]:
 def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
     since = row.get("since")
     age = max(0, int(time.time() - since / 1000)) if isinstance(since, int) else None
-    return (*(row.get(name) for name in ("id", "tool", "client", "workspace")), age)
+    identity = short_approval_id(str(row.get("id")))
+    return (identity, *(row.get(name) for name in ("tool", "client", "workspace")), age)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from host.own_children import are_we_own_child, is_own_child
+from host.own_children import is_own_child
 from protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")

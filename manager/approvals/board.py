@@ -126,8 +126,9 @@ class ApprovalBoard:
         now: dict[str, WaitingCall] = {}
         for one in reported:
             known = before.get(one.id)
-            is_known = known is not None and known.is_about(one)
-            now[one.id] = known if is_known else self._shown(workspace, root, one)
+            if known is None or not known.is_about(one):
+                known = self._shown(workspace, root, one)
+            now[one.id] = known
             if one.approved is not None:
                 self._tell(one.id)
                 if now[one.id].call.approved is None:

@@ -331,6 +331,24 @@ async def test_always_writes_the_policy_and_the_next_call_is_not_asked_about(pro
     project.gateway.configure("")
 
 
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [("[approvals]\nrisky = 'deny'\n", 47121), ("[tools]\ndisabledDelta = ['risky']\n", None)],
+)
+async def test_what_was_forbidden_while_it_waited_does_not_run(
+    project: Project, written: str, code: int | None
+) -> None:
+    call = asyncio.create_task(project.modern.call("risky"))
+    (row,) = await waiting(project.gateway)
+    project.gateway.configure(written)
+    assert (await answer(project.gateway, row["id"], approve=True))["counts"] is True
+    refused = await call
+    if code is not None:
+        assert refused.refusal["code"] == code
+    assert runs(project) == 0
+    project.gateway.configure("")
+
+
 async def test_a_manager_that_stops_ends_the_wait_and_the_tool_does_not_run(tmp_path: Path) -> None:
     async with running_gateway(tmp_path, approval_wait_s=WAIT_S) as gateway:
         gateway.user_tool("risky", SCRIPT, TOML)

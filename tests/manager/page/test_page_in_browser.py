@@ -137,7 +137,9 @@ async def test_a_call_that_moved_under_the_pointer_is_not_answered_at_once(
     await tab.route("**/page/action", answered)
     await tab.goto(await address(manager))
     await playwright.expect(tab.locator("#access")).to_be_hidden()
-    replaced = """(id) => show({needs: `<button data-action="answer-approval" data-id="${id}">Approve</button>`})"""
+    replaced = (
+        """(id) => show({needs: `<button data-action="answer-approval" data-id="${id}">Approve</button>`})"""
+    )
     await tab.evaluate(replaced, "a")
     await tab.clock.run_for(700)
     await tab.evaluate(replaced, "b")

@@ -21,7 +21,7 @@ class Verdict(StrEnum):
     DENIED = "DENIED"
     """A person or a rule said no, or nobody could be asked."""
     ABORTED = "ABORTED"
-    """The person cancelled the turn instead of answering."""
+    """The person cancelled the turn: instead of answering, or while the call ran."""
     AUTO = "AUTO"
     """No question was needed: the guard is off, or the tool only reads."""
 

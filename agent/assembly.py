@@ -20,10 +20,9 @@ from agent.guard.guard import AskingGuard, Mode
 from agent.interaction import Tone
 from agent.model_events import Provider
 from agent.providers.configuration import (
-    FILE,
-    WORKSPACE_FOLDER,
     Configured,
     configured,
+    providers_file,
     with_preferred_models,
 )  # fmt: skip
 from agent.saved_sessions.saved_sessions import SavedSessions
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
 
 AUDIT_FILE: Final = "agent-audit.log"
 SESSIONS_FOLDER: Final = "agent-sessions"
+_PROVIDERS: Final = "providers"
+"""What `lmtb trust` calls the file with the providers."""
 
 
 class Folders(NamedTuple):
@@ -84,6 +85,7 @@ class Agent:
         self._log: RequestLog | None = None
         self._providers: dict[str, Provider] = {}
         self._provider_settings: AgentSettings | None = None
+        self._project = workspace
         self._is_trusted = False
         if providers is None:
             providers = configured(settings, folders.config_dir, workspace)
@@ -111,22 +113,24 @@ class Agent:
         )  # fmt: skip
 
     async def prepare(self) -> None:
-        """Learn whether the workspace is trusted, if anything depends on it."""
-        file = self._workspace / WORKSPACE_FOLDER / FILE
-        needs_trust = "dotenv" in self.session.settings.key_sources or await asyncio.to_thread(file.exists)
-        if not needs_trust:
+        """Learn what of the project is trusted, if anything depends on it."""
+        file = await asyncio.to_thread(providers_file, self._workspace)
+        self._project = file.parent.parent
+        if "dotenv" in self.session.settings.key_sources:
+            trusted = (await self.session.lmtb("trust", "--list")).get("workspaces")
+            roots = [one.get("root") for one in trusted] if isinstance(trusted, list) else []
+            self._is_trusted = str(self._project) in roots
+        if not await asyncio.to_thread(file.exists):
             return
-        trusted = (await self.session.lmtb("trust", "--list")).get("workspaces")
-        roots = (
-            {one.get("root") for one in trusted if isinstance(one, dict)}
-            if isinstance(trusted, list)
-            else set()
-        )
-        self._is_trusted = str(self._workspace) in roots
-        settings = self.session.settings
-        self._configured = await asyncio.to_thread(
-            configured, settings, self._folders.config_dir, self._workspace, trusted=self._is_trusted
-        )
+        answer = await self.session.lmtb("trust", str(self._project), _PROVIDERS)
+        found = await asyncio.to_thread(
+            configured, self.session.settings, self._folders.config_dir, self._workspace,
+            trusted=answer.get("ok") is True and answer.get("trusted") is True,
+        )  # fmt: skip
+        for problem in found.problems:
+            if problem not in self._configured.problems:
+                self._screen.notice(problem, Tone.WARNING)
+        self._configured = found
         self._providers.clear()
 
     async def warm_up(self) -> None:
@@ -223,7 +227,7 @@ class Agent:
 
         makers: Mapping[str, Callable[[], Any]] = {
             "environment": lambda: EnvironmentKeys(os.environ),
-            "dotenv": lambda: DotEnvKeys(self._workspace / ".env", trusted=self._is_trusted),
+            "dotenv": lambda: DotEnvKeys(self._project / ".env", trusted=self._is_trusted),
             "store": lambda: StoredKeys(self._folders.runtime_dir),
         }
         return KeyLookup([makers[name]() for name in self.session.settings.key_sources])

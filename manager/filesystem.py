@@ -6,7 +6,6 @@ It collects facts and decides nothing: `routing/workspace/cwd.py` parses the tex
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -14,21 +13,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from host.marked_folder import marks_of
+from host.project_marks import WORKSPACE_FILE, Mark
 from manager.budgets import MAX_HANGING_LOOKUPS
 from manager.disk_lookups import DEADLINE_S, DiskLookups, NoAnswer
-from manager.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity, Mark
+from manager.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity
 
 _Answer = TypeVar("_Answer")
 
-_WORKSPACE_FILE: Final = ".code-workspace"
-_FOLDER_MARKS: Final[dict[str, Mark]] = {
-    ".lm-tools-bridge": "lm-tools-bridge",
-    ".vscode": "vscode",
-    ".git": "vcs",
-    ".hg": "vcs",
-    ".svn": "vcs",
-    ".jj": "vcs",
-}
 _PROBLEM_OF_ERRNO: Final = {
     errno.ENOENT: CwdProblemKind.MISSING,
     errno.ELOOP: CwdProblemKind.MALFORMED,
@@ -85,7 +77,7 @@ def _examine_one(path: str) -> FolderFacts | CwdProblem:
         mode = real.stat().st_mode
         if stat.S_ISDIR(mode):
             return _facts(real, None)
-        if stat.S_ISREG(mode) and real.name.endswith(_WORKSPACE_FILE):
+        if stat.S_ISREG(mode) and real.name.endswith(WORKSPACE_FILE):
             return _facts(real.parent, real)
         return CwdProblem(CwdProblemKind.NOT_A_DIRECTORY, str(real.parent))
     except NotADirectoryError:
@@ -101,7 +93,7 @@ def _facts(folder: Path, workspace_file: Path | None) -> FolderFacts:
     with os.scandir(folder):  # raises if the folder cannot be listed
         pass
     (folder / os.pardir).stat()  # raises if the folder cannot be entered
-    chain = tuple(_ancestor(path, _marks(path)) for path in (folder, *folder.parents))
+    chain = tuple(_ancestor(path, marks_of(path)) for path in (folder, *folder.parents))
     if workspace_file is None:
         return FolderFacts(str(folder), chain)
     chain = (_ancestor(workspace_file, frozenset()), *chain)
@@ -116,28 +108,6 @@ def _ancestor(path: Path, marks: frozenset[Mark]) -> Ancestor:
 def _folder_above(path: Path) -> str | None:
     """The folder of the file that `path` uses as if it were a folder."""
     return next((os.path.realpath(step) for step in path.parents if step.is_dir()), None)
-
-
-def _marks(folder: Path) -> frozenset[Mark]:
-    """The marks in a folder's listing; none for a folder above the cwd that cannot be listed."""
-    try:
-        with os.scandir(folder) as entries:
-            return frozenset(mark for entry in entries if (mark := _mark(entry)) is not None)
-    except OSError:
-        return frozenset()
-
-
-def _mark(entry: os.DirEntry[str]) -> Mark | None:
-    mark = _FOLDER_MARKS.get(entry.name)
-    workspace_file = entry.name.endswith(_WORKSPACE_FILE)
-    if mark is None and not workspace_file:
-        return None
-    with contextlib.suppress(OSError):  # a dangling link is no mark
-        if mark is not None and entry.is_dir():
-            return mark
-        if entry.is_file():
-            return "vcs" if entry.name == ".git" else "code-workspace" if workspace_file else None
-    return None
 
 
 class FolderExaminer:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+
+from host.project_marks import Mark
 
 FolderIdentity = tuple[int, int]
 """(device, inode): equal for all paths of one folder, whatever links, mounts or letter case they use."""
-
-Mark = Literal["lm-tools-bridge", "code-workspace", "vcs", "vscode"]
-"""What makes a folder look like a workspace root.
-
-`lm-tools-bridge` and `vscode`: a folder `.lm-tools-bridge/` or `.vscode/`; `code-workspace`: a file
-`*.code-workspace`; `vcs`: `.git/`, `.hg/`, `.svn/`, `.jj/` or a `.git` file (worktree, submodule).
-"""
 
 
 class CwdProblemKind(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from agent.approval import DENIED, Decision, Guard, Verdict
@@ -95,6 +96,9 @@ class CallRunner:
         try:
             outcome = await self._outcome(found, decision, seconds)
             failed = outcome.is_error
+        except asyncio.CancelledError:
+            decision = replace(decision, verdict=Verdict.ABORTED)
+            raise
         finally:
             self._interaction.activity(None)
             self._guard.finished(found.call, decision, seconds=self._clock() - started, failed=failed)

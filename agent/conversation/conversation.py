@@ -31,7 +31,6 @@ class Conversation:
         toolbox: the sources of tools.
         provider: the name of the chosen provider.
         model: the name of the chosen model.
-        unanswered: what the person said last, if the model gave nothing to it; else empty.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class Conversation:
         self.toolbox = toolbox
         self.provider = ""
         self.model = ""
-        self.unanswered = ""
         self._provider_of = provider_of
         self._interaction = interaction
         self._clock = clock
@@ -126,14 +124,13 @@ class Conversation:
     async def turn(self, text: str) -> TurnOutcome:
         """Run one turn with what the person said. Cancelling the task ends it as `cancelled`."""
         started = self._clock()
-        self.unanswered = ""
         self._history.begin(text)
         self._requests.begin_turn()
         ran = self._runner.ran
         turn = Turn(self._history, self._requests, self._runner, self._interaction, self._saved)
         ending, detail = await turn.run(self._ready)
-        if ending is not Ending.COMPLETED and not self._history.end(detail):
-            self.unanswered = text
+        if ending is not Ending.COMPLETED:
+            self._history.end(detail)
         seconds = self._clock() - started
         outcome = TurnOutcome(ending, turn.state.rounds, self._runner.ran - ran, seconds, detail)
         self._tell(outcome)

@@ -1,7 +1,7 @@
 """Hands a password to sudo once: over a private socket, to an askpass program of ours.
 
 The folder has mode 0700, the socket 0600. Only a process of the same user in the session of the command gets
-the password, and only the first one. It is in no argument, variable or file.
+the password, and only the first one. It is in no argument, variable or file, nor in a core file of ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ SOCKET: Final = "askpass.sock"
 _PROGRAM: Final = "askpass"
 _SUDO: Final = "sudo"
 _CLIENT: Final = (
-    "import socket, sys\n"
+    "import resource, socket, sys\n"
+    "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
     "with socket.socket(socket.AF_UNIX) as peer:\n"
     "    peer.connect(sys.argv[1])\n"
     "    with peer.makefile('rb') as file:\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
@@ -53,7 +54,7 @@ class Transport:
             response = await self._http.request(
                 method,
                 self.address,
-                data=body,
+                data=None if body is None else io.BytesIO(body),  # bytes of more than 1 MiB are warned of
                 headers={**self._headers, **extra},
                 timeout=_TIMEOUT,
                 allow_redirects=False,

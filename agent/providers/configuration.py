@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from agent.settings.project_folder import project_folder
 from agent.settings.settings import KNOWN_PROVIDERS, AgentSettings
 from host import private_files
 
@@ -77,21 +78,26 @@ def configured(
     config_dir: Path | None = None,
     workspace: Path | None = None,
     *,
-    trusted: bool = False,
+    trusted: bool | None = None,
 ) -> Configured:
     """Read both files and merge them with the settings. Blocks.
 
     Args:
         settings: the user's settings, whose `[agent.providers]` take the place of entries in the user's file.
         config_dir: the user's configuration folder.
-        workspace: the workspace's folder.
-        trusted: whether the workspace is trusted.
+        workspace: a folder of the workspace.
+        trusted: whether the workspace's file is trusted; None if that is not known yet, and told later.
     """
     problems: list[str] = []
     user = _read(config_dir / FILE, problems) if config_dir is not None else []
-    project = _read(workspace / WORKSPACE_FOLDER / FILE, problems) if workspace is not None else []
+    project = [] if workspace is None else _read(providers_file(workspace), problems)
     found = merged(settings, user, project, trusted=trusted, problems=problems)
     return Configured(found, tuple(problems))
+
+
+def providers_file(folder: Path) -> Path:
+    """The file of the project that a folder belongs to. Blocks."""
+    return project_folder(folder) / WORKSPACE_FOLDER / FILE
 
 
 def with_preferred_models(settings: AgentSettings, found: Configured) -> AgentSettings:
@@ -105,7 +111,7 @@ def merged(
     user: Iterable[FileEntry],
     workspace: Iterable[FileEntry],
     *,
-    trusted: bool,
+    trusted: bool | None,
     problems: list[str],
 ) -> dict[str, ProviderConfig]:
     """All providers by lower-cased name; the workspace wins over the user.
@@ -129,9 +135,10 @@ def merged(
     for entry in workspace:
         name = entry.name.lower()
         if not trusted:
-            if entry.api_base is not None:
+            if entry.api_base is not None and trusted is False:
                 problems.append(
-                    f"{entry.source_detail}: apiBase of {name} is ignored, since the project is not trusted"
+                    f"{entry.source_detail}: apiBase of {name} is ignored, since the file is not trusted; "
+                    "next step: lmtb trust"
                 )
             enabled = entry.enabled if name not in found or found[name].enabled else None
             entry = entry._replace(api_base=None, enabled=enabled)  # noqa: PLW2901

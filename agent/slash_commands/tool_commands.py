@@ -25,6 +25,10 @@ _STATES: Final[Mapping[str, str]] = {
     "stopped": "ACTIVE",
 }  # fmt: skip
 """The states of sources, in the words of this table; all others are errors."""
+_PROJECTS: Final = (
+    "{} belongs to the workspace and cannot be switched here: set enabled in its entry of workspace.toml, "
+    "or switch its tools one by one with /tools NAME off"
+)
 
 
 async def list_tools(session: Session, argument: str) -> None:
@@ -82,7 +86,8 @@ async def _switch(session: Session, name: str, *, on: bool) -> None:
             )
             return
         await toolbox.refresh()
-    session.screen.notice(f"{found} is {'on' if on else 'off'}")
+    where = " in this session" if is_ours else ""
+    session.screen.notice(f"{found} is {'on' if on else 'off'}{where}")
 
 
 def _states_of_tools(session: Session) -> list[str]:
@@ -142,6 +147,9 @@ async def toggle(session: Session, argument: str) -> None:
     toolbox = session.toolbox
     names = [source.name for source in toolbox.sources]
     if argument not in names:
+        if argument and (identity := await _projects_source(session, argument)) is not None:
+            session.screen.notice(_PROJECTS.format(identity), Tone.WARNING)
+            return
         hint = did_you_mean(argument, names)
         text = f"there is no source {argument}{hint}; can be switched: {', '.join(names)}"
         session.screen.notice(text if argument else f"enter: /toggle NAME; {', '.join(names)}", Tone.WARNING)
@@ -150,6 +158,13 @@ async def toggle(session: Session, argument: str) -> None:
     toolbox.enable_source(argument, on)
     await toolbox.refresh()
     session.screen.notice(f"{argument} is {'on' if on else 'off'}")
+
+
+async def _projects_source(session: Session, name: str) -> str | None:
+    """The source of the workspace with this id or name, as `/servers` lists it."""
+    sources = (await session.lmtb("servers")).get("sources")
+    found = [str(source.get("id", "")) for source in (sources if isinstance(sources, list) else [])]
+    return next((one for one in found if name in (one, one.partition(":")[2])), None)
 
 
 async def last(session: Session, _: str) -> None:

@@ -94,6 +94,16 @@ TARGETS = (
     Target("status ms", "`lmtb status`, processor time", 60, " ms"),
     Target("cold ms", "handshake that starts a server, to the first answer of a tool, p95", 60, " ms"),
     Target("workspace MB", "memory (PSS) of a further workspace", 12, " MB"),
+    Target("start to prompt, ms", "terminal agent, from start to prompt", 400, " ms"),
+    Target(
+        "the same without drawing and Markdown, ms",
+        "terminal agent, processor time of 2,000 pieces that are not drawn",
+        60,
+        " ms",
+    ),
+    Target(
+        "memory after a reply with tools, MiB", "terminal agent, memory after a reply with tools", 60, " MiB"
+    ),
     Target("refused calls", "calls that failed", 0),
 )
 

@@ -9,9 +9,11 @@ import aiohttp
 import pytest
 
 from agent.conversation.conversation import Conversation
+from agent.conversation.model_reply import ModelReply, read_reply
 from agent.conversation.toolbox import Toolbox
 from agent.keys.lookup import KeyLookup
-from agent.messages import Tool
+from agent.messages import AssistantMessage, Message, Result, SystemMessage, Tool, ToolMessage, UserMessage
+from agent.model_events import ModelRequest
 from agent.outcomes import Ending
 from agent.providers.factory import make_provider
 from agent.settings.settings import AgentSettings, ProviderEntry
@@ -115,9 +117,18 @@ async def test_a_small_model_searches_for_its_tools_and_loses_nothing(ollama: Mo
 
 
 async def test_the_same_session_without_a_budget_loses_both(ollama: ModelServer) -> None:
-    """What the model would have seen of the same requests with the window that Ollama takes by itself."""
-    await talk(ollama, forty(ListedTools))
-    for request in ollama.requests:
-        del request.body["options"]
+    """An agent that sends everything through the same adapter and names no window, as most do."""
+    entry = ProviderEntry(kind="ollama", api_base=ollama.base("ollama"))
+    settings = AgentSettings(model={"ollama": "small"}, providers={"ollama": entry})
+    tools, messages = forty(ListedTools).tools, list[Message]([SystemMessage(SYSTEM)])
+    async with aiohttp.ClientSession() as session:
+        provider = make_provider("ollama", settings, session, KeyLookup(()))
+        for number in range(TURNS):
+            messages.append(UserMessage(f"question {number}: what is in the next table?"))
+            while isinstance(messages[-1], UserMessage | ToolMessage):
+                reply = ModelReply()
+                await read_reply(provider, ModelRequest("small", messages, tools), reply, None)
+                messages.append(AssistantMessage(reply.text, tuple(reply.calls)))
+                messages.extend(ToolMessage(Result(one.id, one.name, ROWS)) for one in reply.calls)
     assert losses(ollama) > TURNS
     assert '"table_39"' not in ollama.requests[-1].seen

@@ -8,16 +8,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agent.tool_service.client import ToolClient
-from support.processes.agent_desk import agent_desk
+from support.processes.agent_desk import agent_desk, command
 from support.processes.manager_process import ManagerProcess, running_manager
-from support.servers.model_formats.steps import Reply, call, say
-from support.servers.model_server import Refuse
+from support.processes.timeouts import within
+from support.servers.model_formats.steps import call, say
+from support.servers.model_server import Broken, Refuse
+from support.servers.model_thread import model_in_thread
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.processes]
 
@@ -26,10 +29,6 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.processes]
 def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerProcess]:
     with running_manager(tmp_path_factory.mktemp("user")) as running:
         yield running
-
-
-def command(text: str) -> Reply:
-    return call("os_assistant_run_shell_command", {"command": text})
 
 
 @pytest.mark.parametrize("dialect", ["ollama", "openai", "anthropic", "gemini"])
@@ -72,6 +71,11 @@ def test_the_debugging_log_has_no_words_and_no_keys(manager: ManagerProcess, tmp
         assert json.loads(line)["outcome"] == "completed"
         assert "canary" not in line
         assert not list(desk.project.rglob("*.log*"))
+        folders = [Path(desk.environ[name]) for name in ("LMTB_STATE_DIR", "LMTB_CONFIG_DIR")] + [
+            desk.project
+        ]
+        files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+        assert not any(b"key-canary" in file.read_bytes() for file in files)
 
 
 def test_a_tool_is_allowed_also_where_the_provider_is_named(manager: ManagerProcess, tmp_path: Path) -> None:
@@ -285,3 +289,82 @@ def test_tools_are_offered_over_websockets_until_it_is_stopped(
 async def _offered(address: str, token: str) -> set[str]:
     async with ToolClient(address, token=token) as client:
         return {tool["name"] for tool in await client.list_tools()}
+
+
+def test_ctrl_c_ends_a_single_turn_with_its_own_exit_code(manager: ManagerProcess, tmp_path: Path) -> None:
+    silent = Broken(say("never"), after=0, how="silent")
+    with agent_desk(manager, tmp_path, silent) as desk:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-m", "manager", "agent", "-p", "hello", "--json"], env=desk.environ,
+            cwd=desk.project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + within(20)
+        while not desk.model.requests and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert process.returncode == 130, err
+        assert json.loads(out.splitlines()[-1])["outcome"] == "cancelled"
+        assert "Traceback" not in err
+
+
+def test_a_model_that_repeats_its_call_ends_with_its_own_exit_code(
+    manager: ManagerProcess, tmp_path: Path
+) -> None:
+    with agent_desk(manager, tmp_path, *[call("calculator", {"expression": "1 + 1"})] * 9) as desk:
+        ended = desk.run("-p", "count", "--json")
+        assert (ended.code, ended.events[-1]["outcome"]) == (3, "repeated_calls")
+        assert len(desk.model.requests) == 4
+
+
+def test_without_a_manager_the_local_tools_go_on(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (call("os_assistant_uptime", {}), say("For long."))
+    with agent_desk(manager, tmp_path, *turns) as desk:
+        text = desk.config_file.read_text()
+        desk.config_file.write_text(text.replace(manager.address, "http://127.0.0.1:9/mcp"))
+        ended = desk.run("-p", "how long is it up?")
+        assert (ended.code, ended.out) == (0, "For long.\n"), ended.err
+        assert "run lmtb up" in " ".join(ended.err.split())
+        assert desk.model.requests[1].results[0].startswith("Up ")
+        assert not list(desk.project.rglob("*.log*"))
+
+
+def test_whoami_shows_the_agent_like_any_client(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path, say("a")) as desk:
+        assert desk.run("-p", "hello").code == 0
+        clients = json.loads(manager.lmtb("whoami", "--json", cwd=desk.project).stdout)["clients"]
+        [agent] = [one for one in clients if one["name"] == "lmtb-agent"]
+        [request] = [one for one in agent["requests"] if one["method"] == "tools/list"][-1:]
+        assert request["sent"] == {"X-Workspace-Cwd": str(desk.project)}
+        assert request["workspace"].startswith("project-")
+
+
+def test_the_address_of_a_project_counts_only_if_it_is_trusted(
+    manager: ManagerProcess, tmp_path: Path
+) -> None:
+    with (
+        agent_desk(manager, tmp_path, say("mine"), dialect="openai") as desk,
+        model_in_thread(say("theirs")) as theirs,
+    ):
+        file = desk.project / ".lm-tools-bridge" / "providers.json"
+        file.parent.mkdir()
+        file.write_text(json.dumps({"providers": [{"name": "openai", "apiBase": theirs.base("openai")}]}))
+        desk.project = file.parents[1] / "src"
+        desk.project.mkdir()
+        ended = desk.run("-p", "hello")
+        assert (ended.out, theirs.requests) == ("mine\n", [])
+        assert "apiBase of openai is ignored" in " ".join(ended.err.split())
+        assert manager.lmtb("trust", "--yes", cwd=desk.project).returncode == 0
+        ended = desk.run("-p", "hello")
+        assert (ended.out, "ignored" in ended.err) == ("theirs\n", False)
+
+
+def test_a_forbidden_tool_stays_forbidden_without_questions(manager: ManagerProcess, tmp_path: Path) -> None:
+    turns = (call("calculator", {"expression": "6 * 7"}), say("It is forbidden."))
+    with agent_desk(manager, tmp_path, *turns, settings="human_in_loop = false") as desk:
+        assert manager.lmtb("tools", "deny", "calculator", cwd=desk.project).returncode == 0
+        try:
+            assert desk.run(typed="6 * 7?\n").code == 0
+        finally:
+            manager.lmtb("tools", "allow", "calculator", cwd=desk.project)
+        assert "42" not in desk.model.requests[1].results[0]

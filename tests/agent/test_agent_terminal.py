@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
-from support.processes.agent_desk import PROMPT, AgentDesk, agent_desk
+from support.processes.agent_desk import AgentDesk, agent_desk, prompts
 from support.processes.manager_process import ManagerProcess, running_manager
-from support.processes.screen_session import SHOWN_S, ScreenSession
-from support.processes.timeouts import within
-from support.servers.model_formats.steps import Reply, call, say
-from support.servers.model_server import Broken
+from support.servers.model_formats.steps import call, say
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]
 
@@ -24,15 +19,6 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]
 def manager(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerProcess]:
     with running_manager(tmp_path_factory.mktemp("user")) as running:
         yield running
-
-
-def command(text: str) -> Reply:
-    return call("os_assistant_run_shell_command", {"command": text})
-
-
-def prompts(terminal: ScreenSession) -> str:
-    """Wait for the prompt at the end of the screen."""
-    return terminal.see(lambda shown: shown.rstrip().endswith(PROMPT), "a prompt")
 
 
 @pytest.mark.always
@@ -93,24 +79,6 @@ def test_one_of_several_models_is_picked_and_saved(manager: ManagerProcess, tmp_
         assert 'ollama = "large"' in desk.config_file.read_text()
 
 
-@pytest.mark.parametrize(("answer", "runs"), [("\r", True), ("n\r", False)])
-def test_a_command_runs_only_after_a_yes(
-    manager: ManagerProcess, tmp_path: Path, answer: str, runs: bool
-) -> None:
-    with agent_desk(manager, tmp_path, command("touch made"), say("Done so far.")) as desk:
-        with desk.agent() as terminal:
-            terminal.sees("HIL: ACTIVE")
-            terminal.press("make it\r")
-            shown = terminal.sees("Execute? ([y]/n):")
-            assert '│ Inputs:  {"command":"touch made"}' in shown.replace('": "', '":"')
-            assert not (desk.project / "made").exists()
-            terminal.press(answer)
-            terminal.sees("Done so far.")
-            assert (desk.project / "made").exists() is runs
-        [result] = desk.model.requests[1].results
-        assert ("User denied execution" in result) is not runs
-
-
 def test_a_session_without_a_model_says_how_to_choose_one(manager: ManagerProcess, tmp_path: Path) -> None:
     with agent_desk(manager, tmp_path) as desk, desk.agent("--provider", "mistral", columns=62) as terminal:
         shown = prompts(terminal)
@@ -118,118 +86,6 @@ def test_a_session_without_a_model_says_how_to_choose_one(manager: ManagerProces
         assert "asks mistral for its models" in " ".join(shown.split())
         terminal.press("/model small\r")
         terminal.sees("MODEL: small")
-
-
-def test_what_is_typed_before_a_question_does_not_answer_it(manager: ManagerProcess, tmp_path: Path) -> None:
-    with agent_desk(manager, tmp_path, command("rm -f x"), say("Over.")) as desk, desk.agent() as terminal:
-        terminal.sees("HIL: ACTIVE")
-        terminal.press("clean up\ry\ry\r")
-        terminal.sees("Execute? (y/[n]):")
-        terminal.press("\r")
-        terminal.sees("Over.")
-        assert "User denied execution" in desk.model.requests[1].results[0]
-
-
-def test_ctrl_c_cancels_a_reply_and_the_session_goes_on(manager: ManagerProcess, tmp_path: Path) -> None:
-    silent = Broken(say("never ", "comes"), after=0, how="silent")
-    with agent_desk(manager, tmp_path, silent, say("Here I am.")) as desk, desk.agent() as terminal:
-        terminal.sees("HIL: ACTIVE")
-        terminal.press("hello\r")
-        terminal.see(lambda shown: "Ctrl-C cancels" in shown and bool(desk.model.requests), "a request")
-        terminal.press("\x03")
-        terminal.sees("cancelled")
-        prompts(terminal)
-        terminal.press("again\r")
-        terminal.sees("Here I am.")
-        prompts(terminal)
-        terminal.press("/quit\r")
-        assert terminal.ended() == 0
-
-
-@pytest.mark.parametrize("colours", [True, False])
-def test_ctrl_c_at_the_prompt_leaves_the_second_time(
-    manager: ManagerProcess, tmp_path: Path, colours: bool
-) -> None:
-    with agent_desk(manager, tmp_path) as desk:
-        if not colours:
-            desk.environ["NO_COLOR"] = "1"
-        with desk.agent() as terminal:
-            terminal.sees("HIL: ACTIVE")
-            prompts(terminal)
-            terminal.press("\x03")
-            terminal.sees("press Ctrl-C again to leave")
-            terminal.press("\x03")
-            assert terminal.ended() == 130
-
-
-def test_ctrl_c_in_a_question_cancels_the_turn(manager: ManagerProcess, tmp_path: Path) -> None:
-    with (
-        agent_desk(manager, tmp_path, command("touch made"), say("unused")) as desk,
-        desk.agent() as terminal,
-    ):
-        terminal.sees("HIL: ACTIVE")
-        terminal.press("make it\r")
-        terminal.sees("Execute?")
-        terminal.press("\x03")
-        terminal.sees("cancelled")
-        assert prompts(terminal).count("cancelled") == 1
-        assert not (desk.project / "made").exists()
-        assert len(desk.model.requests) == 1
-
-
-def test_ctrl_c_ends_a_command_with_all_it_started(manager: ManagerProcess, tmp_path: Path) -> None:
-    with agent_desk(manager, tmp_path, command("touch began; sleep 60; touch ended"), say("x")) as desk:
-        with desk.agent() as terminal:
-            terminal.sees("HIL: ACTIVE")
-            terminal.press("wait\r")
-            terminal.sees("Execute?")
-            terminal.press("y\r")
-            terminal.see(lambda _: (desk.project / "began").exists(), "the command")
-            terminal.press("\x03")
-            terminal.sees("cancelled")
-            prompts(terminal)
-            terminal.press("/quit\r")
-            assert terminal.ended() == 0
-        assert not (desk.project / "ended").exists()
-
-
-def test_an_agent_that_is_killed_leaves_no_command(manager: ManagerProcess, tmp_path: Path) -> None:
-    waiting = command("sleep 300 & echo $! > began.part; mv began.part began; wait")
-    with agent_desk(manager, tmp_path, waiting) as desk:
-        began = desk.project / "began"
-        with desk.agent() as terminal:
-            terminal.sees("HIL: ACTIVE")
-            terminal.press("wait\r")
-            terminal.sees("Execute?")
-            terminal.press("y\r")
-            terminal.see(lambda _: began.exists(), "the command")
-            sleeper = psutil.Process(int(began.read_text()))
-            terminal.process.kill()
-            terminal.ended()
-        psutil.wait_procs([sleeper], timeout=20)
-        assert not sleeper.is_running()
-
-
-def test_ctrl_c_twice_in_a_turn_leaves(manager: ManagerProcess, tmp_path: Path) -> None:
-    silent = Broken(say("never"), after=0, how="silent")
-    with agent_desk(manager, tmp_path, silent) as desk, desk.agent() as terminal:
-        terminal.sees("HIL: ACTIVE")
-        terminal.press("hello\r")
-        terminal.see(lambda shown: "Ctrl-C cancels" in shown and bool(desk.model.requests), "a request")
-        terminal.press("\x03")
-        terminal.sees("cancelled")
-        terminal.press("\x03")
-        assert terminal.ended() == 130
-
-
-def test_the_end_of_input_leaves(manager: ManagerProcess, tmp_path: Path) -> None:
-    with agent_desk(manager, tmp_path) as desk, desk.agent() as terminal:
-        terminal.sees("HIL: ACTIVE")
-        before = terminal.modes()
-        terminal.press("\x04")
-        assert terminal.ended() == 0
-        assert before[3] != 0
-        assert "Traceback" not in terminal.printed.decode(errors="replace")
 
 
 def test_a_paste_of_a_mebibyte_reaches_the_model_whole(manager: ManagerProcess, tmp_path: Path) -> None:
@@ -255,47 +111,6 @@ def test_a_paste_of_some_lines_is_one_input(manager: ManagerProcess, tmp_path: P
         terminal.press("\r")
         terminal.sees("Two lines.")
         assert desk.model.requests[0].body["messages"][-1]["content"] == "one\ntwo"
-
-
-def test_hostile_output_of_a_tool_cannot_act_on_the_terminal(manager: ManagerProcess, tmp_path: Path) -> None:
-    hostile = "\x1b[2J\x1b]0;owned\x07\x1b[8mhidden\x9b31m\u202etxt.exe"
-    turns = (call("lm_readFile", {"filePath": "evil.txt"}), say("\x1b[3J\x1b]52;c;AAAA\x07 seen"))
-    with agent_desk(manager, tmp_path, *turns) as desk:
-        (desk.project / "evil.txt").write_text(hostile)
-        with desk.agent() as terminal:
-            terminal.sees("HIL: ACTIVE")
-            terminal.press("look\r")
-            terminal.sees("seen")
-            prompts(terminal)
-            printed = terminal.printed
-        for sequence in (b"\x1b[3J", b"\x1b]", b"\x1b[8m", b"\x07", "\u202e".encode(), "\x9b".encode()):
-            assert sequence not in printed, sequence
-
-
-def test_arguments_cannot_redraw_the_box_that_asks(manager: ManagerProcess, tmp_path: Path) -> None:
-    evil = call("os_assistant_run_shell_command", {"command": "echo \x1b[1A\x1b[2K harmless\nrm -rf \u202ex"})
-    with agent_desk(manager, tmp_path, evil, say("no")) as desk, desk.agent() as terminal:
-        terminal.sees("HIL: ACTIVE")
-        terminal.press("go\r")
-        shown = terminal.sees("Execute? (y/[n]):")
-        assert "rm -rf" in shown
-        assert "\\u001b[1A" in shown or "\\x1b[1A" in shown
-        terminal.press("\r")
-        terminal.sees("│ no")
-
-
-def test_a_terminal_that_is_resized_keeps_its_boxes(manager: ManagerProcess, tmp_path: Path) -> None:
-    turns = (say("word " * 40), say("short " * 30))
-    with agent_desk(manager, tmp_path, *turns) as desk, desk.agent() as terminal:
-        terminal.sees("HIL: ACTIVE")
-        terminal.press("a\r")
-        terminal.see(lambda shown: "word" in shown and "╯" in shown, "the reply")
-        terminal.resize(50, 20)
-        prompts(terminal)
-        terminal.press("b\r")
-        terminal.see(lambda shown: "short" in shown and shown.rstrip().endswith(PROMPT), "the reply")
-        tops = [line for line in terminal.lines if line.startswith("╭─ ASSISTANT")]
-        assert len(tops[-1]) == 50
 
 
 def test_tools_are_called_without_a_model(manager: ManagerProcess, tmp_path: Path) -> None:
@@ -409,33 +224,6 @@ def test_the_configuration_is_asked_for_and_saved(manager: ManagerProcess, tmp_p
         assert "human_in_loop = false" in text
 
 
-def test_a_terminal_that_is_closed_ends_the_turn_in_order(manager: ManagerProcess, tmp_path: Path) -> None:
-    silent = Broken(say("never"), after=0, how="silent")
-    with agent_desk(manager, tmp_path, call("calculator", {"expression": "6*7"}), silent) as desk:
-        with desk.agent() as terminal:
-            terminal.sees("HIL: ACTIVE")
-            terminal.press("how much?\r")
-            terminal.see(lambda _: len(desk.model.requests) == 2, "the second request")
-            terminal.hang_up()
-            assert terminal.process.wait(within(SHOWN_S)) == 143
-        files = (Path(desk.environ["LMTB_STATE_DIR"]) / "agent-sessions").glob("*.jsonl")
-        [saved] = [text for file in files if "how much?" in (text := file.read_text())]
-        assert "turn ended: cancelled" in saved
-
-
-def test_a_session_that_is_terminated_restores_the_terminal(manager: ManagerProcess, tmp_path: Path) -> None:
-    silent = Broken(say("never"), after=0, how="silent")
-    with agent_desk(manager, tmp_path, silent) as desk, desk.agent() as terminal:
-        before = terminal.modes()
-        terminal.sees("HIL: ACTIVE")
-        terminal.press("hello\r")
-        terminal.sees("Ctrl-C cancels")
-        assert terminal.modes()[3] != before[3]
-        terminal.process.send_signal(signal.SIGTERM)
-        assert terminal.ended() == 143
-        assert terminal.modes()[3] == before[3]
-
-
 def test_a_conversation_is_forgotten_and_resumed(manager: ManagerProcess, tmp_path: Path) -> None:
     turns = (
         say("Hello Ada."),
@@ -468,16 +256,26 @@ def test_a_conversation_is_forgotten_and_resumed(manager: ManagerProcess, tmp_pa
         assert "6 * 7?" not in str(desk.model.requests[3].body)
 
 
-def test_ctrl_c_works_without_colours_too(manager: ManagerProcess, tmp_path: Path) -> None:
-    with agent_desk(manager, tmp_path, command("touch made"), say("unused")) as desk:
-        desk.environ["NO_COLOR"] = "1"
-        with desk.agent() as terminal:
+def test_tools_are_listed_and_modes_go_round(manager: ManagerProcess, tmp_path: Path) -> None:
+    with agent_desk(manager, tmp_path) as desk:
+        text = desk.config_file.read_text()
+        desk.config_file.write_text(text.replace('ollama = "tiny"', 'ollama = "tiny"\nmistral = "small"'))
+        with desk.agent(rows=60) as terminal:
             terminal.sees("HIL: ACTIVE")
-            terminal.press("make it\n")
-            terminal.sees("Execute?")
-            terminal.press("\x03")
-            terminal.sees("cancelled")
-            prompts(terminal)
-            terminal.press("/quit\n")
-            assert terminal.ended() == 0
-        assert not (desk.project / "made").exists()
+            terminal.press("/list\r")
+            terminal.see(
+                lambda shown: re.search(r"1\. \S+ +2\. \S+ +3\. \S+", shown) is not None, "three columns"
+            )
+            terminal.press("/list calculator\r")
+            terminal.sees("calculator, from manager")
+            terminal.sees('"expression"')
+            for told in (
+                "gemini: no model is chosen",
+                "mistral: small",
+                "manual mode: enter",
+                "ollama: tiny",
+            ):
+                terminal.press("/mode\r")
+                terminal.sees(told)
+                prompts(terminal)
+        assert desk.model.requests == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from protocol.issues import Issue
 from workspace_server.catalog.active_sources import UNRESOLVED
+from workspace_server.command.provider_item import provider_item
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration
 from workspace_server.processes.login_shell import login_environment
@@ -51,7 +52,7 @@ def gather(
     *,
     use_shell: bool = True,
 ) -> Gathered:
-    """Collect script tools, skills, servers, language servers and settings, without running any of them.
+    """Collect script tools, skills, servers, settings and addresses of model providers. Runs none of them.
 
     Args:
         root: the workspace's folder.
@@ -77,8 +78,10 @@ def gather(
         return factory.all(configuration, search, data=marks)
 
     languages = available_kinds(root, configuration, search).items() if has_languages else ()
+    addresses = provider_item(root)
+    providers = () if addresses is None else (addresses,)
     return Gathered(
-        (*scripts.items, *skills.items, *servers(marks), *languages),
+        (*scripts.items, *skills.items, *servers(marks), *languages, *providers),
         tuple(issue for issue in found if issue.category != "trust"),
         servers,
     )

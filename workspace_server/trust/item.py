@@ -32,7 +32,7 @@ class TrustItem:
 
     Attributes:
         key: `script:<relative folder>`, `stdio:<namespace>`, `remote:<namespace>`,
-            `language-server:<name>` or `settings`.
+            `language-server:<name>`, `settings` or `providers`.
         title: one line for a person, without secrets; not escaped.
         facts: the configuration as JSON values, secrets replaced by `hashed`.
         files: the bytes that run, by relative name. The name ends with `EXECUTABLE` if the file is

@@ -7,6 +7,7 @@ they would take the key elsewhere.
 from __future__ import annotations
 
 import asyncio
+import io
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
@@ -143,7 +144,7 @@ class HttpProvider:
         return self._session.request(
             method,
             URL(_joined(self._endpoint.base, path), encoded=True),
-            data=body,
+            data=None if body is None else io.BytesIO(body),  # bytes of more than 1 MiB are warned of
             headers={"Content-Type": "application/json", **self.dialect.headers(key.value if key else None)},
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=self._deadlines.connect_s, sock_connect=self._deadlines.connect_s

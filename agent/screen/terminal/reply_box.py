@@ -22,12 +22,17 @@ class ReplyBox:
     Args:
         size: the terminal's columns and rows, now.
         rows_of_block: the coloured rows of a block, filled up to a number of columns.
+        heading: the style of the first line, with `{}` for the line.
     """
 
     def __init__(
-        self, size: Callable[[], tuple[int, int]], rows_of_block: Callable[[str, int], list[str]]
+        self,
+        size: Callable[[], tuple[int, int]],
+        rows_of_block: Callable[[str, int], list[str]],
+        heading: str = "{}",
     ) -> None:
         self._size = size
+        self._heading = heading
         self._rows_of_block = rows_of_block
         self._blocks = ReplyBlocks()
         self._total = 0
@@ -55,7 +60,7 @@ class ReplyBox:
         self._drawn_for = self._size()
         self._total = boxes.width(self._drawn_for[0])
         self._inner = self._total - 4
-        return f"{boxes.top(Box.ASSISTANT, self._total)}\n"
+        return f"{self._heading.format(boxes.top(Box.ASSISTANT, self._total))}\n"
 
     def _drawn(self, part: Part) -> Iterator[str]:
         if isinstance(part, Draft):

@@ -69,7 +69,8 @@ class TerminalScreen:
             from agent.screen.terminal.markdown_rows import rows_of_block  # noqa: PLC0415  not before the prompt
             from agent.screen.terminal.reply_box import ReplyBox  # noqa: PLC0415
 
-            self._reply = ReplyBox(_size, rows_of_block)
+            heading = f"{_COLOURS[Box.ASSISTANT]}{{}}{_RESET}"
+            self._reply = ReplyBox(_size, rows_of_block, heading)
         self._write(self._reply.feed(text))
 
     def thinking(self, text: str) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from manager.folder import Ancestor, FolderIdentity, Mark
+from host.project_marks import STRONG, Mark
+from manager.folder import Ancestor, FolderIdentity
 
-_STRONG: Final[frozenset[Mark]] = frozenset({"lm-tools-bridge", "code-workspace", "vcs"})
-_WITHOUT_KNOWN_PARENT: Final[frozenset[Mark]] = _STRONG | {"vscode"}
+_WITHOUT_KNOWN_PARENT: Final[frozenset[Mark]] = STRONG | {"vscode"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def match(
     influence.
     """
     found_known = _nearest_known(ancestors, known)
-    marks = _STRONG if found_known else _WITHOUT_KNOWN_PARENT
+    marks = STRONG if found_known else _WITHOUT_KNOWN_PARENT
     if not auto_start:
         return found_known
     below = ancestors[: found_known.levels_up] if found_known else ancestors[:-1]

@@ -270,3 +270,10 @@ async def test_pictures_stay_with_the_result_for_models_that_take_them() -> None
     scene = await ran(call(), tools=tools)
     assert scene.results[0].content == (picture,)
     assert scene.texts == ["see\n[image image/png, 3 bytes]"]
+
+
+async def test_without_any_source_a_call_is_told_so() -> None:
+    scene = Scene(ScriptedProvider(calling(call())))
+    scene.toolbox.sources = ()
+    await scene.conversation.turn("go")
+    assert scene.texts == ["Error: No MCP client configured"]

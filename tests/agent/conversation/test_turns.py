@@ -101,10 +101,8 @@ async def test_a_provider_that_fails_leaves_the_question_to_be_asked_again() -> 
     outcome = await scene.conversation.turn("hi")
     assert (outcome.ending, outcome.rounds) == (Ending.PROVIDER_FAILED, 0)
     assert scene.person.notices == ["ollama: connection refused; run ollama serve"]
-    assert scene.conversation.unanswered == "hi"
     assert scene.conversation.messages == ()
     await scene.conversation.turn("hi")
-    assert scene.conversation.unanswered == ""
     assert scene.conversation.messages == (UserMessage("hi"), AssistantMessage("hello"))
 
 
@@ -131,7 +129,6 @@ async def test_a_failure_after_calls_keeps_their_results() -> None:
     await scene.conversation.turn("go")
     assert scene.texts == ["ran read"]
     assert scene.conversation.messages[-1] == AssistantMessage("[turn ended: ollama: broke; try]")
-    assert scene.conversation.unanswered == ""
 
 
 async def test_a_missing_model_is_told_with_what_to_set() -> None:
@@ -200,7 +197,6 @@ async def test_a_question_cancelled_before_any_reply_leaves_no_trace() -> None:
     task.cancel()
     assert (await task).ending is Ending.CANCELLED
     assert scene.conversation.messages == ()
-    assert scene.conversation.unanswered == "hi"
 
 
 async def test_cancelling_a_call_leaves_nothing_running_and_answers_every_open_call() -> None:
@@ -218,7 +214,7 @@ async def test_cancelling_a_call_leaves_nothing_running_and_answers_every_open_c
     assert tools.calls == [("read", {})]
     assert scene.texts == ["cancelled by user", "cancelled by user"]
     assert is_whole(scene.conversation.messages)
-    assert [one[0] for one in scene.guard.ended] == ["read"]
+    assert scene.guard.ended == [("read", "ABORTED", True)]
     assert (await scene.conversation.turn("on")).ending is Ending.COMPLETED
 
 

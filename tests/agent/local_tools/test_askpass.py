@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import hashlib
 import os
+import resource
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -17,6 +20,7 @@ import psutil
 import pytest
 
 from agent.interaction import Box
+from agent.local_tools.askpass import askpass_channel
 from agent.local_tools.source import LocalTools
 from agent.local_tools.sudo import Sudo
 from agent.settings.settings import AgentSettings
@@ -154,6 +158,32 @@ async def test_another_process_of_the_user_gets_nothing(tmp_path: Path, fake_sud
 
     assert await asyncio.to_thread(ask) == b""
     assert text_of(await task) == "done"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
+async def test_no_core_file_of_the_agent_can_hold_the_password(tmp_path: Path, fake_sudo: Path) -> None:
+    libc, dumpable = ctypes.CDLL(None), list[int]()
+
+    async def typed() -> str:
+        dumpable.append(libc.prctl(3, 0, 0, 0, 0))
+        return CANARY
+
+    before = libc.prctl(3, 0, 0, 0, 0)
+    await run(tmp_path, ScriptedPerson(typed), "sudo true")
+    assert (dumpable, libc.prctl(3, 0, 0, 0, 0)) == ([0], before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of other processes are Linux's")
+async def test_no_core_file_of_the_program_can_hold_the_password(fake_sudo: Path) -> None:
+    async with askpass_channel(CANARY) as channel:
+        program = channel.variables["SUDO_ASKPASS"]
+        asking = await asyncio.create_subprocess_exec(program, "p", stdout=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(within(10)):
+            while psutil.Process(asking.pid).rlimit(resource.RLIMIT_CORE) != (0, 0):
+                await asyncio.sleep(0.01)
+            channel.session.set_result(os.getsid(asking.pid))
+            printed, _ = await asking.communicate()
+    assert printed == f"{CANARY}\n".encode()
 
 
 async def test_a_cancelled_question_runs_nothing_and_leaves_nothing(tmp_path: Path, fake_sudo: Path) -> None:

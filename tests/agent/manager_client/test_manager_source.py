@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import os
+import signal
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -95,6 +98,29 @@ async def test_the_tools_of_the_folder_are_listed_and_called(project: Project, a
     outcome = await agent.call("greet", who="Zoë\n\u2028\\")
     assert (text_of(outcome), outcome.is_error) == ("Hello, Zoë\n\u2028\\", False)
     assert agent.source.state().state == "ready"
+
+
+@pytest.mark.parametrize("value", ["\t", '"', "}", "😀é", "end\\", "x" * 2**20])
+async def test_arguments_reach_a_tool_unchanged(project: Project, agents: Any, value: str) -> None:
+    script = "import hashlib, lmtb_tool\nprint(hashlib.sha256(lmtb_tool.get('text').encode()).hexdigest())"
+    project.gateway.user_tool("digest", script, '[parameters.text]\ntype = "string"')
+    outcome = await agents().call("digest", text=value)
+    assert text_of(outcome) == hashlib.sha256(value.encode()).hexdigest()
+
+
+async def test_calls_go_on_after_the_projects_server_was_killed(project: Project, agents: Any) -> None:
+    project.gateway.user_tool("greet", "print('Hello')")
+    agent = agents()
+    assert text_of(await agent.call("greet")) == "Hello"
+    control = Control(project.gateway.manager.paths.control_socket, 30.0)
+    [instance] = (await asyncio.to_thread(control.get, "/mcp/status"))["instanceDetails"]
+    os.kill(instance["pid"], signal.SIGKILL)
+
+    async def works() -> bool:
+        return text_of(await agent.call("greet")) == "Hello"
+
+    await eventually(works, 20)
+    assert "greet" in await agent.names()
 
 
 async def test_status_shows_the_agent_like_any_client(project: Project, agents: Any) -> None:

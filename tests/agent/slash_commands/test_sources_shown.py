@@ -1,4 +1,4 @@
-"""`/servers` shows every source with its state, and of a command no more than its program."""
+"""`/servers` shows every source with its state, `/toggle` and `/tools` switch, `/list` shows a tool."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from agent.conversation.toolbox import Toolbox
-from agent.slash_commands.tool_commands import servers
+from agent.slash_commands.tool_commands import list_tools, servers, toggle, tools
 from support.agent_doubles import ListedTools
 from support.clients.scripted_person import ScriptedPerson
 
@@ -61,3 +63,38 @@ async def test_without_an_answer_of_the_manager_its_own_sources_are_shown() -> N
     )
     assert any(row.split()[:2] == ["local", "ACTIVE"] for row in person.rows)
     assert person.notices == ["the workspace's sources are not known: no manager is running; run: lmtb up"]
+
+
+@pytest.mark.parametrize("name", ["stdio:git", "git"])
+async def test_a_source_of_the_workspace_is_switched_elsewhere(name: str) -> None:
+    async def lmtb(*words: str) -> dict[str, Any]:
+        assert words == ("servers",)
+        return {"ok": True, "sources": [{"id": "stdio:git", "state": "ready"}]}
+
+    person = Person()
+    session: Any = SimpleNamespace(screen=person, toolbox=Toolbox([ListedTools("read")]), lmtb=lmtb)
+    await toggle(session, name)
+    assert person.notices == [
+        "stdio:git belongs to the workspace and cannot be switched here: set enabled in its entry of "
+        "workspace.toml, or switch its tools one by one with /tools NAME off"
+    ]
+
+
+async def test_a_tool_of_the_agent_is_switched_for_this_session() -> None:
+    person = Person()
+    toolbox = Toolbox([ListedTools("os_assistant_uptime", name="os_assistant")])
+    session: Any = SimpleNamespace(screen=person, toolbox=toolbox)
+    await tools(session, "os_assistant_uptime off")
+    assert person.notices == ["os_assistant_uptime is off in this session"]
+    assert toolbox.disabled == {"os_assistant_uptime"}
+
+
+async def test_a_tool_is_shown_with_what_the_provider_is_not_given() -> None:
+    person = Person()
+    session: Any = SimpleNamespace(
+        screen=person, toolbox=Toolbox([ListedTools("read")]), conversation=SimpleNamespace(provider="gemini"),
+        schema_changes=lambda schema: ["additionalProperties was dropped"],
+    )  # fmt: skip
+    await list_tools(session, "read")
+    assert person.rows[0] == "read, from local"
+    assert person.rows[-2:] == ["changed for gemini:", "  additionalProperties was dropped"]

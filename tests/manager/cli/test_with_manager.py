@@ -292,6 +292,7 @@ def test_demo_does_what_it_says_and_leaves_nothing(tmp_path: Path) -> None:
     assert ended.returncode == exit_codes.OK, ended.stdout + ended.stderr
     assert "kill -9" in ended.stdout
     assert "none is left" in ended.stdout
+    assert "and replies: Only the keeper's cat noticed." in ended.stdout
     assert "Every call is on record. The last one: " in ended.stdout
     assert re.search(r"the page shows all of this: http://127\.0\.0\.1:\d+/ ", ended.stdout)
     for language in ("Python", "C++"):  # whether a server is installed depends on the machine

@@ -13,11 +13,22 @@ from typing import Any
 
 from support.processes.manager_process import ManagerProcess
 from support.processes.screen_session import ScreenSession, screen_session
+from support.servers.model_formats.steps import Reply, call
 from support.servers.model_server import ModelServer
 from support.servers.model_thread import model_in_thread
 
 PROMPT = "\n>"
 """What the screen ends with when the agent waits for input."""
+
+
+def command(text: str) -> Reply:
+    """A reply that calls the agent's shell."""
+    return call("os_assistant_run_shell_command", {"command": text})
+
+
+def prompts(terminal: ScreenSession) -> str:
+    """Wait for the prompt at the end of the screen; what it shows."""
+    return terminal.see(lambda shown: shown.rstrip().endswith(PROMPT), "a prompt")
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from manager.folder import Ancestor, FolderIdentity, Mark
+from host.project_marks import Mark
+from manager.folder import Ancestor, FolderIdentity
 from manager.routing.workspace.matching import KnownRoot, Match, match
 
 HOME = "/home/ada"

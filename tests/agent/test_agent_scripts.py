@@ -339,24 +339,27 @@ def test_whoami_shows_the_agent_like_any_client(manager: ManagerProcess, tmp_pat
         assert request["workspace"].startswith("project-")
 
 
-def test_the_address_of_a_project_counts_only_if_it_is_trusted(
+def test_what_a_project_says_of_providers_counts_only_if_it_is_trusted(
     manager: ManagerProcess, tmp_path: Path
 ) -> None:
+    settings = 'key_sources = ["dotenv"]'
     with (
-        agent_desk(manager, tmp_path, say("mine"), dialect="openai") as desk,
-        model_in_thread(say("theirs")) as theirs,
+        agent_desk(manager, tmp_path, say("mine"), dialect="openai", settings=settings) as desk,
+        model_in_thread(say("theirs"), key="key-of-dotenv") as theirs,
     ):
         file = desk.project / ".lm-tools-bridge" / "providers.json"
         file.parent.mkdir()
         file.write_text(json.dumps({"providers": [{"name": "openai", "apiBase": theirs.base("openai")}]}))
-        desk.project = file.parents[1] / "src"
+        (desk.project / ".env").write_text("OPENAI_API_KEY=key-of-dotenv\n")
+        desk.project = desk.project / "src"
         desk.project.mkdir()
         ended = desk.run("-p", "hello")
         assert (ended.out, theirs.requests) == ("mine\n", [])
         assert "apiBase of openai is ignored" in " ".join(ended.err.split())
+        assert "authorization" not in desk.model.requests[0].headers
         assert manager.lmtb("trust", "--yes", cwd=desk.project).returncode == 0
         ended = desk.run("-p", "hello")
-        assert (ended.out, "ignored" in ended.err) == ("theirs\n", False)
+        assert (ended.out, "ignored" in ended.err) == ("theirs\n", False), ended.err
 
 
 def test_a_forbidden_tool_stays_forbidden_without_questions(manager: ManagerProcess, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from agent.providers.dialects.dialect import (
     system_text,
     with_joined_results,
 )  # fmt: skip
+from agent.providers.dialects.pictures import pictures_of
 from agent.providers.dialects.root_schema import with_plain_root
 
 VERSION: Final = "2023-06-01"
@@ -40,7 +41,6 @@ REPLY_TOKENS: Final = 8192
 """The most tokens of a reply; the API requires a number."""
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-_LARGEST_PICTURE: Final = 5 * 1024 * 1024
 _Reason = Literal["complete", "calls", "cut", "refused"]
 _REASONS: Final[Mapping[str, _Reason]] = {
     "tool_use": "calls", "max_tokens": "cut", "model_context_window_exceeded": "cut", "refusal": "refused",
@@ -115,7 +115,10 @@ def _content(message: AssistantMessage) -> list[dict[str, Any]]:
 
 
 def _result(result: Result) -> dict[str, Any]:
-    pictures = [block for block in map(_picture, result.content) if block is not None]
+    pictures = [
+        {"type": "image", "source": {"type": "base64", "media_type": one.kind, "data": one.data}}
+        for one in pictures_of(result, _PICTURES)
+    ]
     text = [{"type": "text", "text": result.text}] if result.text.strip() else []
     return {
         "type": "tool_result",
@@ -123,15 +126,6 @@ def _result(result: Result) -> dict[str, Any]:
         "content": [*text, *pictures] if pictures else result.text,
         "is_error": result.is_error,
     }
-
-
-def _picture(block: Mapping[str, Any]) -> dict[str, Any] | None:
-    kind, data = block.get("mimeType"), block.get("data")
-    if block.get("type") != "image" or kind not in _PICTURES or not isinstance(data, str):
-        return None
-    if len(data) > _LARGEST_PICTURE:
-        return None
-    return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
 class _Block(msgspec.Struct):

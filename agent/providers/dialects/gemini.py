@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -33,12 +33,14 @@ from agent.providers.dialects.dialect import (
     with_joined_results,
 )  # fmt: skip
 from agent.providers.dialects.gemini_schema import converted
+from agent.providers.dialects.pictures import pictures_of
 
 _DATA: Final = "gemini"
 _NO_SIGNATURE: Final = "skip_thought_signature_validator"
 """What Google accepts in the place of the signature of a call that another model made."""
 _UNSIGNED: Final = re.compile(r"gemini-[12]\b|gemma")
-"""Models that need no signatures."""
+"""Models that need no signatures, and refuse pictures in results."""
+_PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/webp"})
 _BROKEN: Final = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "MALFORMED_RESPONSE"})
 _ENDS: Final = frozenset({"STOP", "FINISH_REASON_UNSPECIFIED"})
 
@@ -96,11 +98,15 @@ def _declaration(tool: Tool) -> dict[str, Any]:
 def _contents(messages: Iterable[Message], *, signs: bool) -> Iterator[dict[str, Any]]:
     """The messages without the system's. All results of a reply are parts of one content."""
     own_ids: dict[str, str] = {}
+    kinds = _PICTURES if signs else frozenset[str]()
     for message in with_joined_results(messages):
         if isinstance(message, UserMessage):
             yield {"role": "user", "parts": [{"text": message.text}]}
         elif not isinstance(message, AssistantMessage):
-            yield {"role": "user", "parts": [_result(result, own_ids) for result in message]}
+            yield {
+                "role": "user",
+                "parts": [_result(result, own_ids, kinds) for result in message],
+            }
         elif parts := _reply_parts(message, signs=signs):
             own_ids.update({call.id: _kept(call)["id"] for call in message.calls if "id" in _kept(call)})
             yield {"role": "model", "parts": parts}
@@ -131,10 +137,14 @@ def _call(call: Call) -> dict[str, Any]:
     return part
 
 
-def _result(result: Result, own_ids: Mapping[str, str]) -> dict[str, Any]:
+def _result(result: Result, own_ids: Mapping[str, str], kinds: Collection[str]) -> dict[str, Any]:
     response = {"error" if result.is_error else "output": result.text}
-    id_member = {"id": own_ids[result.call_id]} if result.call_id in own_ids else {}
-    return {"functionResponse": {**id_member, "name": result.name, "response": response}}
+    function: dict[str, Any] = {"name": result.name, "response": response}
+    if result.call_id in own_ids:
+        function["id"] = own_ids[result.call_id]
+    if pictures := list(pictures_of(result, kinds)):
+        function["parts"] = [{"inlineData": {"mimeType": one.kind, "data": one.data}} for one in pictures]
+    return {"functionResponse": function}
 
 
 class _FunctionCall(msgspec.Struct):

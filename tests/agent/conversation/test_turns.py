@@ -10,6 +10,7 @@ from agent.conversation.turn_states import TABLE, Event, State, TurnState
 from agent.messages import AssistantMessage, Call, SystemMessage, ToolMessage, UserMessage
 from agent.model_events import CallPart, Finish, ProviderFailure, TextPart
 from agent.outcomes import Ending
+from agent.settings.settings import AgentSettings
 from agent.tool_source import SourceState
 from support.agent_doubles import (
     ListedTools,
@@ -258,12 +259,19 @@ async def test_tools_are_listed_again_before_each_round() -> None:
 async def test_the_system_prompt_stays_first_after_clear_and_other_settings() -> None:
     scene = Scene(ScriptedProvider())
     await scene.conversation.turn("one")
+    first = scene.provider.requests[0].messages[0]
+    assert isinstance(first, SystemMessage)
     scene.conversation.clear()
     scene.conversation.choose("ollama", "big")
     await scene.conversation.turn("two")
     last = scene.provider.requests[-1]
-    assert isinstance(last.messages[0], SystemMessage)
-    assert list(last.messages[1:]) == [UserMessage("two")]
+    assert list(last.messages) == [first, UserMessage("two")]
+    assert last.model == "big"
+    scene.conversation.configure(AgentSettings(model={"ollama": "small"}, loop_limit=7))
+    await scene.conversation.turn("three")
+    last = scene.provider.requests[-1]
+    assert list(last.messages[:2]) == [first, UserMessage("two")]
+    assert last.messages[-1] == UserMessage("three")
     assert last.model == "big"
 
 

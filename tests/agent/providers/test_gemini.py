@@ -128,3 +128,17 @@ async def test_calls_need_no_id_of_the_server() -> None:
     async with model_server(call("weather")) as server, provider_of("gemini", server) as provider:
         [made] = (await ask(provider)).calls
     assert made.id
+
+
+@pytest.mark.parametrize(("model", "takes"), [("gemini-3-pro", True), ("gemini-2.5-flash", False)])
+async def test_pictures_of_a_result_go_to_models_that_take_them(model: str, takes: bool) -> None:
+    picture = {"type": "image", "mimeType": "image/png", "data": "aGk="}
+    other = {"type": "image", "mimeType": "image/tiff", "data": "aGk="}
+    result = Result("a", "draw", "[image image/png, 2 bytes]", content=(picture, other))
+    history = (UserMessage("x"), AssistantMessage("", (Call("a", "draw", {}),)), ToolMessage(result))
+    async with model_server(say("ok")) as server, provider_of("gemini", server) as provider:
+        await ask(provider, question(*history, model=model))
+    function = server.requests[0].body["contents"][-1]["parts"][0]["functionResponse"]
+    expected = [{"inlineData": {"mimeType": "image/png", "data": "aGk="}}]
+    assert function.get("parts") == (expected if takes else None)
+    assert function["response"] == {"output": "[image image/png, 2 bytes]"}

@@ -150,6 +150,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.timeout(300)  # fifty programs, one after the other
 def test_what_verbs_print_is_what_the_page_says(tmp_path: Path, project: Path) -> None:
     with running_manager(tmp_path, "--json") as running:
         assert running.lmtb("call", "datetime", cwd=project).returncode == exit_codes.OK

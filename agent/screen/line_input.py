@@ -34,8 +34,8 @@ class LineInput:
         Raises:
             Interrupted: `interrupt` was called while it waited.
         """
-        if fresh and os.isatty(self._descriptor):
-            self._forget()
+        if fresh:
+            self.forget()
         while True:
             at = self._rest.find(b"\n")
             if at >= 0 or len(self._rest) >= LONGEST:
@@ -66,7 +66,10 @@ class LineInput:
         del self._rest[: length + 1]
         return text.removesuffix("\r")
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Drop what was typed at a terminal: it cannot be an answer to a question that comes only now."""
+        if not os.isatty(self._descriptor):
+            return
         import termios  # noqa: PLC0415  not on every platform
 
         self._rest.clear()

@@ -70,11 +70,12 @@ class PlainScreen:
         self.reply_ended()
         if self._given is None or not self._asks:
             return None
+        self._given.forget()  # before the prompt is seen, so that a quick answer counts
         self._aside.write(printable(question.prompt))
         self._aside.flush()
         if question.hidden:
             return await self._given.hidden_line()
-        return await self._answered(self._given.line(fresh=True))
+        return await self._answered(self._given.line())
 
     async def next_input(self, state: str) -> str | None:
         """The next line; the state is shown where a person reads it."""

@@ -6,6 +6,7 @@ it leaves them as well: that is no protection against hostile programs of the us
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -26,8 +27,16 @@ def is_own_child_peer(sock: socket.socket) -> bool:
     return pid is None or is_own_child(pid)
 
 
+def are_we_own_child() -> bool:
+    """Whether this process is such a child. Without /proc, only its own environment is looked at."""
+    if sys.platform != "linux":
+        return any(name in os.environ for name in (names.CHILD_VARIABLE, names.INSTANCE_VARIABLE))
+    return is_own_child(os.getpid())
+
+
 def is_own_child(pid: int) -> bool:
-    """Whether a process carries the mark, or has an ancestor that does. True if the process is gone."""
+    """Whether a process carries the mark, or has an ancestor that does. True if it is gone or unreadable."""
+    peer = pid
     for _ in range(MOST_ANCESTORS):
         if pid <= 1:
             return False
@@ -35,7 +44,8 @@ def is_own_child(pid: int) -> bool:
             if _is_marked(Path(f"/proc/{pid}/environ").read_bytes()):
                 return True
         except PermissionError:
-            pass  # an ancestor of another user, such as a login
+            if pid == peer:  # it hides its environment, although it is of our user
+                return True  # else an ancestor of another user, such as a login
         except OSError:
             return True
         parent = _parent(pid)

@@ -114,7 +114,7 @@ def assemble(
     fork_server = ForkServerSupervisor(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
-    approvals = ApprovalBoard(Redactor(hidden_keys(settings.record_hidden_keys)).text)
+    approvals = ApprovalBoard(Redactor(hidden_keys(settings.record_hidden_keys)).counted_text)
     dependencies = Dependencies(
         settings, store, paths.logs_dir, os.environ, folders, port, fork_server, installation, approvals
     )

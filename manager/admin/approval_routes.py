@@ -1,6 +1,7 @@
 """Routes of the control socket for `lmtb approvals`: the calls that wait for a person, and their answers.
 
-What workspace servers started may not answer: a model could otherwise approve its own calls.
+What workspace servers started may neither answer nor read them: a model could otherwise approve its own calls
+and see the arguments of others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ NOT_FROM_CHILDREN = "programs that a workspace server started may not act for yo
 def approval_routes(board: ApprovalBoard, services: Services) -> list[web.RouteDef]:
     """The routes."""
 
-    async def listed(_: web.Request) -> web.Response:
+    async def listed(request: web.Request) -> web.Response:
+        if await is_from_own_child(request):
+            return _json(403, {"ok": False, "reason": "forbidden", "message": NOT_FROM_CHILDREN})
         rows = [one.as_json(with_question=True) for one in board.waiting()]
         return _json(200, {"ok": True, "approvals": rows, "ended": board.ended()})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -10,6 +12,8 @@ from manager.admin.services import Services
 from manager.approvals.board import UNKNOWN_END, ApprovalBoard, WaitingCall
 from protocol.errors import Refusal
 
+END_AGAIN_S: Final = 0.1
+"""Seconds after which a manager that stops looks for further calls that wait."""
 _LATE: Final = frozenset({"gone", "late"})
 
 
@@ -33,6 +37,7 @@ async def answer(
     found = board.find(identity)
     if found is None:
         return AnswerResult(False, "gone", f"Nothing was changed: {_how_ended(board, identity)}.")
+    identity = found.call.id
     subject = f"{identity}.{'yes' if approve else 'no'}"
     said = await services.ask_server(found.root, "answer_approval", subject)
     if isinstance(said, Refusal):
@@ -44,10 +49,19 @@ async def answer(
     return AnswerResult(True, outcome, _effect(found, approve=approve), found)
 
 
-async def end_waiting(board: ApprovalBoard, services: Services) -> None:
-    """End the waits of all calls without an answer, because the manager stops: none of them runs."""
-    for one in board.waiting():
-        await services.ask_server(one.root, "answer_approval", f"{one.call.id}.end")
+async def end_waiting(
+    board: ApprovalBoard, services: Services, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> None:
+    """End the waits of all calls without an answer, because the manager stops: none of them runs.
+
+    Calls that begin to wait meanwhile end, too. Runs until it is cancelled: at the end of the manager.
+    """
+    while True:
+        asked = [
+            services.ask_server(one.root, "answer_approval", f"{one.call.id}.end") for one in board.waiting()
+        ]
+        await asyncio.gather(*asked, return_exceptions=True)  # a server that is gone holds up no other
+        await sleep(END_AGAIN_S)
 
 
 def _effect(found: WaitingCall, *, approve: bool) -> str:

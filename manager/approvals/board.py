@@ -14,7 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from protocol import jsonrpc, names
+from protocol.internal.request_state import SHORT_ID
 
+MOST_CALLS: Final = 64
+"""Calls of a server that are known; a server does not let more wait."""
+MAX_QUESTION: Final = 5000
+"""Longest question that is shown, in characters; servers cut theirs before."""
 MOST_ENDED: Final = 128
 """Calls that no longer wait and of which is still known how that came."""
 MAX_NAME: Final = 200
@@ -42,11 +47,22 @@ class ReportedApproval(msgspec.Struct, frozen=True):
 
 
 class WaitingCall(msgspec.Struct, frozen=True):
-    """A call that waits for an answer, and its project."""
+    """A call that waits for an answer, and its project.
+
+    Attributes:
+        call: what is shown of it.
+        reported: the call as its server reported it.
+    """
 
     workspace: str
     root: str
     call: ReportedApproval
+    reported: ReportedApproval
+
+    def is_about(self, other: ReportedApproval) -> bool:
+        """Whether a report is about this call, and not about another one with its id."""
+        mine = self.reported
+        return (mine.tool, mine.client, mine.question) == (other.tool, other.client, other.question)
 
     def as_json(self, *, with_question: bool) -> dict[str, Any]:
         """What is shown. The question contains arguments."""
@@ -63,20 +79,28 @@ class WaitingCall(msgspec.Struct, frozen=True):
         return {**shown, "question": self.call.question} if with_question else shown
 
 
+def _is_named(identity: str, given: str) -> bool:
+    return identity == given or (len(given) >= SHORT_ID and identity.startswith(given))
+
+
 _reports: Final = msgspec.json.Decoder(dict[str, list[ReportedApproval]])
+
+
+def _as_it_is(text: str) -> tuple[str, int]:
+    return text, 0
 
 
 class ApprovalBoard:
     """The calls that wait for a person.
 
     Args:
-        redact: hides secrets in a question.
+        redact: hides secrets in a question, and says how many.
 
     Attributes:
         changes: how often servers reported something.
     """
 
-    def __init__(self, redact: Callable[[str], str] = str) -> None:
+    def __init__(self, redact: Callable[[str], tuple[str, int]] = _as_it_is) -> None:
         self.changes = 0
         self._redact = redact
         self._reported: dict[str, dict[str, WaitingCall]] = {}
@@ -95,12 +119,16 @@ class ApprovalBoard:
         if jsonrpc.text_of(members.get("method", b"")) != names.APPROVALS:
             return
         try:
-            reported = _reports.decode(members.get("params", b"{}")).get("approvals", [])
+            reported = _reports.decode(members.get("params", b"{}")).get("approvals", [])[:MOST_CALLS]
         except (msgspec.DecodeError, RecursionError):
             return
         before = self._reported.get(instance, {})
-        now = {one.id: before.get(one.id) or self._shown(workspace, root, one) for one in reported}
+        now: dict[str, WaitingCall] = {}
         for one in reported:
+            known = before.get(one.id)
+            if known is None or not known.is_about(one):
+                known = self._shown(workspace, root, one)
+            now[one.id] = known
             if one.approved is not None:
                 self._tell(one.id)
                 if now[one.id].call.approved is None:
@@ -124,9 +152,19 @@ class ApprovalBoard:
             one,
             tool=one.tool[:MAX_NAME],
             client=one.client[:MAX_NAME],
-            question=self._redact(one.question),
+            question=self._question(one.question),
         )
-        return WaitingCall(workspace, root, hidden)
+        return WaitingCall(workspace, root, hidden, one)
+
+    def _question(self, text: str) -> str:
+        """The question without secrets. It says what it hides: a person must not approve that unseen."""
+        shown, hidden = self._redact(text[:MAX_QUESTION])
+        cut = len(text) - MAX_QUESTION
+        notes = [f"… {cut} more characters are NOT shown; deny if in doubt"] if cut > 0 else []
+        if hidden:
+            are = "1 value is" if hidden == 1 else f"{hidden} values are"
+            notes.append(f"{are} not shown; deny if in doubt")
+        return "\n".join([shown, *notes])
 
     @staticmethod
     def _open(calls: Mapping[str, WaitingCall]) -> dict[str, WaitingCall]:
@@ -147,12 +185,13 @@ class ApprovalBoard:
         ]
 
     def find(self, identity: str) -> WaitingCall | None:
-        """The call with this id, if it can be answered."""
-        return next((one for one in self.waiting() if one.call.id == identity), None)
+        """The call with this id, if it can be answered. An id may be shortened, if one call has it."""
+        found = [one for one in self.waiting() if _is_named(one.call.id, identity)]
+        return found[0] if len(found) == 1 else None
 
     def how_ended(self, identity: str) -> str | None:
         """How it came that a call no longer waits; None if it is unknown."""
-        return next((how for one, how in reversed(self._ended) if one == identity), None)
+        return next((how for one, how in reversed(self._ended) if _is_named(one, identity)), None)
 
     def ended(self) -> list[dict[str, str]]:
         """The last calls that no longer wait, and how that came."""
@@ -164,7 +203,7 @@ class ApprovalBoard:
             one = calls.get(identity)
             if one is not None and one.call.approved is None:
                 answered = msgspec.structs.replace(one.call, approved=approved)
-                calls[identity] = WaitingCall(one.workspace, one.root, answered)
+                calls[identity] = msgspec.structs.replace(one, call=answered)
                 self._end(identity, how)
                 self._tell(identity)
                 return

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
+import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -18,6 +20,7 @@ from manager.cli import workspace_command
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control
 from manager.status_reading.responses import objects
+from protocol.internal.request_state import short_approval_id
 
 _COLUMNS: Final = (
     Column("ID", Kind.NAME),
@@ -29,6 +32,7 @@ _COLUMNS: Final = (
 LOOK_S: Final = 0.5
 """How often the manager is asked while a person thinks."""
 _POLICY_S: Final = 20.0
+_MAX_LINE: Final = 4096
 _ASKED: Final = "Allow it? [y = once, a = always, in every project, N = no, s = skip] "
 _WORDS: Final = {"y": "once", "yes": "once", "a": "always", "always": "always", "s": "skip", "skip": "skip"}
 _NOTHING: Final = "no call waits for approval"
@@ -140,6 +144,7 @@ def ask(row: Mapping[str, Any], read: Callable[[float], str | None]) -> None:
     """Show one call and take the answer, unless it is answered elsewhere first."""
     say("", *_lines(row))
     click.echo(_ASKED, nl=False)
+    _drop_typed()
     while (word := read(LOOK_S)) is None:
         if (how := _ended(str(row.get("id")))) is not None:
             click.echo()
@@ -172,16 +177,25 @@ def input_line(seconds: float) -> str | None:
     """
     if not select.select([sys.stdin], [], [], seconds)[0]:
         return None
-    line = sys.stdin.readline()
+    line = os.read(
+        sys.stdin.fileno(), _MAX_LINE
+    )  # a terminal gives one line; a buffer would keep further ones
     if not line:
         raise click.Abort
-    return line
+    return line.decode(errors="replace")
+
+
+def _drop_typed() -> None:
+    """Drop what was typed before: it was no answer to the call that is shown now."""
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def _lines(row: Mapping[str, Any]) -> Sequence[str | Note]:
     """A call with its arguments; whatever they contain is shown and never executed."""
     client = row.get("client") or "an unnamed client"
-    head = f"{row.get('id')}  {row.get('tool')}  of {row.get('workspace')}, called by {client}"
+    identity = short_approval_id(str(row.get("id")))
+    head = f"{identity}  {row.get('tool')}  of {row.get('workspace')}, called by {client}"
     question = str(row.get("question")).split("\n")
     return [Note(printable(head), Tone.WARN), *(f"  {printable(line)}" for line in question)]
 
@@ -189,4 +203,5 @@ def _lines(row: Mapping[str, Any]) -> Sequence[str | Note]:
 def _row(row: Mapping[str, Any]) -> tuple[object, ...]:
     since = row.get("since")
     age = max(0, int(time.time() - since / 1000)) if isinstance(since, int) else None
-    return (*(row.get(name) for name in ("id", "tool", "client", "workspace")), age)
+    identity = short_approval_id(str(row.get("id")))
+    return (identity, *(row.get(name) for name in ("tool", "client", "workspace")), age)

@@ -79,14 +79,21 @@ class Notifications:
         """Look again and again, until cancelled."""
         try:
             while True:
-                await self._sleep(AFTER_FAILURE_S if not await self.look() else LOOK_S)
+                await self._sleep(LOOK_S if await self._look_safely() else AFTER_FAILURE_S)
         finally:
             self._desktop.close()
+
+    async def _look_safely(self) -> bool:
+        try:
+            return await self.look()
+        except Exception as fault:  # noqa: BLE001  the next look may succeed
+            self._report(fault)
+            return False
 
     async def look(self) -> bool:
         """Look once; False if the desktop could not be told."""
         self._looks += 1
-        is_due = self._looks % STATUS_EVERY == 1 or self._throttle.has_untold
+        is_due = self._looks % STATUS_EVERY == 1 or self._throttle.may_tell(self._now())
         if self._approvals.changes == self._changes and not is_due:
             return True
         self._changes = self._approvals.changes
@@ -104,6 +111,7 @@ class Notifications:
 
     def _report(self, failure: Exception) -> None:
         if not self._has_failed:
-            why = str(failure) or "it did not answer in time"
+            is_late = isinstance(failure, TimeoutError)
+            why = "it did not answer in time" if is_late else str(failure) or type(failure).__name__
             logger().warning("notifications.failed", why=why)
         self._has_failed = True

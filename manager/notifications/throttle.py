@@ -11,6 +11,8 @@ from manager.status_reading.attention import Attention
 PAUSE_S: Final = 10.0
 """Shortest time between two notifications; what comes meanwhile is in the next one."""
 MOST_PER_HOUR: Final = 20
+FOR_APPROVALS: Final = 5
+"""How many of them only calls that wait for approval may use."""
 HOUR_S: Final = 3600.0
 REMEMBERED_S: Final = 1800.0
 """How long a thing that no longer waits is remembered, so that one which comes and goes is told once."""
@@ -43,6 +45,14 @@ class Throttle:
         """Whether something waits that the person was not told of yet."""
         return bool(self._untold)
 
+    def may_tell(self, now: float) -> bool:
+        """Whether that can be told now."""
+        if not self._untold or (self._sent and now - self._sent[-1] < PAUSE_S):
+            return False
+        is_approval = any(one.kind == "approval" for one in self._untold.values())
+        most = MOST_PER_HOUR if is_approval else MOST_PER_HOUR - FOR_APPROVALS
+        return sum(now - at < HOUR_S for at in self._sent) < most
+
     def next(self, waiting: Sequence[Attention], now: float) -> Notice | Close | None:
         """What to do about what waits now; `now` is in seconds of a monotonic clock."""
         keys = {one.key for one in waiting}
@@ -50,17 +60,12 @@ class Throttle:
         is_untold = self._untold.keys() | (keys - self._seen.keys())
         self._untold = {one.key: one for one in waiting if one.key in is_untold}
         self._seen.update(dict.fromkeys(keys, now))
-        if self._untold and self._may_send(now):
+        if self.may_tell(now):
             return self._notice(now)
         if self._shown and not self._shown & keys:
             self._shown = frozenset()
             return Close()
         return None
-
-    def _may_send(self, now: float) -> bool:
-        if self._sent and now - self._sent[-1] < PAUSE_S:
-            return False
-        return len(self._sent) < MOST_PER_HOUR or now - self._sent[0] >= HOUR_S
 
     def _notice(self, now: float) -> Notice:
         told, self._untold = list(self._untold.values()), {}

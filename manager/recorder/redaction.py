@@ -90,6 +90,12 @@ class Redactor:
         text = _KNOWN.sub(lambda _: self._hide(), text)
         return _WORD.sub(lambda found: self._hide() if looks_random(found[0]) else found[0], text)
 
+    def counted_text(self, text: str) -> tuple[str, int]:
+        """The same, and how many values were hidden in it."""
+        before = self.hidden
+        shown = self.text(text)
+        return shown, max(self.hidden - before, int(shown != text))
+
     def _member(self, found: re.Match[str]) -> str:
         """A member in a JSON text that is no longer whole, or within another text."""
         if not self._is_secret(found[1], found[2]) or found[2] == HIDDEN:

@@ -15,6 +15,7 @@ SUSPENDED: Final = "held"
 APPROVAL: Final = "ask"
 """The kinds of state that the manager distinguishes: a suspended call waits for input responses inside the
 server; a call that waits for approval has not started."""
+SHORT_ID: Final = 8
 INVALID_STATE: Final = "state_lost"
 """The `reason` in the error data for an invalid or expired state."""
 
@@ -42,8 +43,13 @@ def is_not_started(state: str) -> bool:
 
 
 def approval_id(state: str) -> str:
-    """The id of the approval that a state belongs to: eight letters and digits that people can type."""
-    return b32encode(sha256(state.encode("utf-8", "surrogatepass")).digest()[:5]).decode().lower()
+    """The id of the approval that a state belongs to: its whole digest, which no other state has."""
+    return b32encode(sha256(state.encode("utf-8", "surrogatepass")).digest()).decode().rstrip("=").lower()
+
+
+def short_approval_id(identity: str) -> str:
+    """What people see and type of an approval's id. Different calls can have the same one."""
+    return identity[:SHORT_ID]
 
 
 def _kind_of(state: str) -> str | None:

@@ -263,18 +263,20 @@ async def test_an_answer_that_is_none_is_refused(gateway: Gateway, payload: dict
 
 CHILD = """
 import json, socket, sys
-for target in ("/approvals/answer", "/page/ticket"):
+for method, target in (("POST", "/approvals/answer"), ("POST", "/page/ticket"), ("GET", "/approvals")):
     body = json.dumps({"id": sys.argv[2], "approve": True}).encode()
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(sys.argv[1])
-    sock.sendall(b"POST %s HTTP/1.0\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n"
-                 b"Content-Length: %d\\r\\n\\r\\n" % (target.encode(), len(body)) + body)
+    sock.sendall(b"%s %s HTTP/1.0\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n"
+                 b"Content-Length: %d\\r\\n\\r\\n" % (method.encode(), target.encode(), len(body)) + body)
     print(sock.recv(100).split()[1].decode())
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a peer is known on Linux only")
-async def test_a_program_that_a_server_started_can_neither_answer_nor_get_a_ticket(project: Project) -> None:
+async def test_a_program_that_a_server_started_can_neither_answer_nor_read_nor_get_a_ticket(
+    project: Project,
+) -> None:
     call = asyncio.create_task(project.modern.call("risky"))
     (row,) = await waiting(project.gateway)
     socket = str(project.gateway.manager.paths.control_socket)
@@ -284,7 +286,7 @@ async def test_a_program_that_a_server_started_can_neither_answer_nor_get_a_tick
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await child.communicate()
-    assert output.split() == [b"403", b"403"]
+    assert output.split() == [b"403", b"403", b"403"]
     assert runs(project) == 0
     assert (await answer(project.gateway, row["id"], approve=False))["counts"] is True
     await call
@@ -328,6 +330,24 @@ async def test_always_writes_the_policy_and_the_next_call_is_not_asked_about(pro
     await call
     assert (await project.modern.call("risky")).result["content"][0]["text"] == "done"
     assert runs(project) == 2
+    project.gateway.configure("")
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [("[approvals]\nrisky = 'deny'\n", 47121), ("[tools]\ndisabledDelta = ['risky']\n", None)],
+)
+async def test_what_was_forbidden_while_it_waited_does_not_run(
+    project: Project, written: str, code: int | None
+) -> None:
+    call = asyncio.create_task(project.modern.call("risky"))
+    (row,) = await waiting(project.gateway)
+    project.gateway.configure(written)
+    assert (await answer(project.gateway, row["id"], approve=True))["counts"] is True
+    refused = await call
+    if code is not None:
+        assert refused.refusal["code"] == code
+    assert runs(project) == 0
     project.gateway.configure("")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +60,28 @@ def test_a_process_that_is_gone_counts_as_a_child() -> None:
     with started("") as child:
         child.communicate("")
     assert is_own_child(child.pid)
+
+
+def test_a_process_that_hides_its_environment_counts_as_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_bytes
+
+    def hidden(path: Path) -> bytes:
+        if path.name == "environ" and str(os.getpid()) in path.parts:
+            raise PermissionError
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", hidden)
+    assert is_own_child(os.getpid())
+    assert not is_own_child(os.getppid()), "its parent shows that it is none"
+
+
+def test_an_ancestor_of_another_user_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_bytes
+
+    def hidden(path: Path) -> bytes:
+        if path.name == "environ" and str(os.getppid()) in path.parts:
+            raise PermissionError
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", hidden)
+    assert not is_own_child(os.getpid())

@@ -174,9 +174,19 @@ class Calls:
             case ApprovalRequest() as approval:
                 return approval.result
             case Admitted() as admitted:
+                if admitted.waited and (late := await self._refused_meanwhile(checked)) is not None:
+                    return late
                 outcome = await self._run_admitted(checked, admitted.context)
                 answer = outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
                 return result_channels.for_model(answer, offered.definition, call.model_sees)
+
+    async def _refused_meanwhile(self, checked: CheckedCall) -> Outcome | None:
+        """The answer to a call that may not run any more: a person took time to approve it."""
+        call = replace(checked.call, view=await self.toolset.current())
+        if (offered := call.find_tool()) is None:
+            return unknown_tool.answer(call)
+        refusal = self._gate.recheck(checked.offered.tool, offered, call.view.configuration)
+        return None if refusal is None else encode_result(refusal_result(offered.named_tool(), refusal))
 
     async def _run_admitted(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
         work = partial(self._run_traced, checked)

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from host.command_line import Failure, is_json, json_option, print_json, say
+from host.own_children import are_we_own_child
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, ConfigurationLoader
@@ -30,6 +31,7 @@ def tools() -> None:
 @click.pass_obj
 def enable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
     """Offer the tool NAME."""
+    _refuse_children()
     _switch(name, root, folders, enabled=True)
 
 
@@ -49,6 +51,7 @@ def disable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
 @click.pass_obj
 def allow(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Let the tool NAME run without asking."""
+    _refuse_children()
     _decide(name, folders, "allow")
 
 
@@ -58,6 +61,7 @@ def allow(folders: UserFolders, /, name: str, **_: bool) -> None:
 @click.pass_obj
 def ask(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Have the tool NAME ask before every call."""
+    _refuse_children()
     _decide(name, folders, "ask")
 
 
@@ -68,6 +72,13 @@ def ask(folders: UserFolders, /, name: str, **_: bool) -> None:
 def deny(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Never let the tool NAME run."""
     _decide(name, folders, "deny")
+
+
+def _refuse_children() -> None:
+    """A model must not decide through a program that it can start what you decide."""
+    if are_we_own_child():
+        text = "a program that a workspace server or an agent started may not decide which tools ask"
+        raise Failure(text, "repeat the command in a terminal of yours", reason="forbidden")
 
 
 def _switch(name: str, root: Path, folders: UserFolders, *, enabled: bool) -> None:

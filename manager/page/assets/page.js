@@ -2,6 +2,9 @@
 "use strict";
 
 const PROOF = "lmtb-page-proof"; // of this origin only, unlike the cookie, which other ports of the host get too
+const SETTLE_MS = 700; // a button may be another call's than the one that a person saw and aimed at
+const shown = new Map(); // what sections were given; their own HTML changes as buttons are enabled
+const replacedAt = new WeakMap();
 const connection = document.getElementById("connection");
 
 function say(text) {
@@ -36,9 +39,17 @@ async function openSession() {
 function show(parts, isBusy = () => false) {
   for (const [name, html] of Object.entries(parts)) {
     const section = document.getElementById(name);
-    if (section !== null && section.innerHTML !== html && !isBusy(name)) section.innerHTML = html;
+    if (section === null || (shown.get(name) ?? section.innerHTML) === html || isBusy(name)) continue;
+    section.innerHTML = html;
+    shown.set(name, html);
+    replacedAt.set(section, performance.now());
   }
   enableButtons();
+}
+
+function hasJustMoved(button) {
+  const at = replacedAt.get(button.closest("section"));
+  return button.dataset.action === "answer-approval" && at !== undefined && performance.now() - at < SETTLE_MS;
 }
 
 // a page without a stream of changes is read again: after an action, and when a person comes back to it
@@ -68,6 +79,10 @@ document.addEventListener("click", async (event) => {
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("button[data-action]");
   if (button === null || button.disabled) return;
+  if (hasJustMoved(button)) {
+    say("The calls changed just now. Read again, then click.");
+    return;
+  }
   button.disabled = true;
   const { action, ...members } = button.dataset;
   try {

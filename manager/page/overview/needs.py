@@ -12,6 +12,7 @@ from manager.status_reading.own_servers import running_twice
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import DOWN, source_problems
 from manager.status_reading.workspaces import merged_workspaces
+from protocol.internal.request_state import short_approval_id
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _REPLACED: Final = frozenset({"changed", "other_version"})
@@ -47,8 +48,9 @@ def needs(status: Mapping[str, Any]) -> list[Need]:
 def _approvals(status: Mapping[str, Any]) -> Iterator[Need]:
     for call in objects(status, "approvals"):
         identity, tool = str(call.get("id")), str(call.get("tool"))
+        subject = f"{tool}, {short_approval_id(identity)}"
         once, always, deny = (
-            Action("answer-approval", label, (("id", identity), ("answer", answer)), f"{tool}, {identity}")
+            Action("answer-approval", label, (("id", identity), ("answer", answer)), subject)
             for label, answer in _ANSWERS
         )
         words = tuple(str(call.get("question") or "").split("\n"))

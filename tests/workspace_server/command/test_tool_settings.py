@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from typing import Any
 
@@ -53,3 +54,17 @@ def test_a_broken_file_is_left_alone(home: Home) -> None:
     assert result.exit_code == 1
     assert str(file) in result.stderr and "Next step:" in result.stderr
     assert file.read_text() == "[approvals\n"
+
+
+@pytest.mark.parametrize("verb", ["allow", "ask", "enable", "deny", "disable"])
+def test_a_program_that_a_server_started_can_only_be_stricter(
+    home: Home, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as marked:
+        marked.setattr("host.own_children.is_own_child", lambda pid: pid == os.getpid())
+        root = ["--root", home.root] if verb in {"enable", "disable"} else []
+        done = home.run("tools", verb, "x", *root)
+    is_stricter = verb in {"deny", "disable"}
+    assert (done.exit_code == 0) is is_stricter
+    assert ("in a terminal of yours" in done.output) is not is_stricter
+    assert (home.config_dir / "workspace.toml").exists() is is_stricter

@@ -48,9 +48,14 @@ _SCHEMA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The call may run with this context, from which answers to our own questions were removed."""
+    """The call may run with this context, from which answers to our own questions were removed.
+
+    Attributes:
+        waited: whether a person was waited for: what was known of the tool before may be out of date.
+    """
 
     context: CallContext
+    waited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +221,7 @@ class Approvals:
 
     def _decided_elsewhere(self, call: _Call, approved: bool | None) -> Decision:
         if approved is not None:
-            return Admitted(without_answers(call.context)) if approved else _denied(call)
+            return Admitted(without_answers(call.context), waited=True) if approved else _denied(call)
         text = f"nobody approved {call.name} while it waited, {self._wait_s:g} s at most; it did not run"
         step = (
             f"tell the user what you want to do, and call again: they can answer {_WHERE}, or run: lmtb tools"
@@ -254,7 +259,7 @@ async def _ask_for_script(call: _Call, params: Mapping[str, Any]) -> Decision:
     if isinstance(answer, RpcError):
         text = f"{call.name} needs a person's approval, and nobody could be asked: {answer.message}"
         return Refusal(Reason.APPROVAL_REQUIRED, text, _ALLOW.format(call.name), delivered="no")
-    return Admitted(call.context) if _is_yes(msgspec.json.decode(answer)) else _denied(call)
+    return Admitted(call.context, waited=True) if _is_yes(msgspec.json.decode(answer)) else _denied(call)
 
 
 def _denied(call: _Call) -> Refusal:

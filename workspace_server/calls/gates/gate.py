@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from protocol.errors import Reason, Refusal
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates import approvals, rate_limit
 from workspace_server.calls.gates.approvals import Admitted, Approvals, Decision
 from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration
+from workspace_server.tool import Tool
 
 
 class Gate:
@@ -30,6 +32,17 @@ class Gate:
     ) -> Decision:
         """Decide whether the call may run now, and with which context."""
         return Admitted(context)
+
+    @staticmethod
+    def recheck(approved: Tool, now: OfferedTool, configuration: Configuration) -> Refusal | None:
+        """The refusal of a call that a person approved, if the tool was denied or changed meanwhile."""
+        if configuration.approvals.get(now.name) == "deny":
+            text = f"the user's settings do not allow {now.name}"
+            return Refusal(Reason.APPROVAL_DENIED, text, delivered="no")
+        if now.tool.fingerprint != approved.fingerprint:
+            text = f"{now.name} was changed while it waited for approval; it did not run"
+            return Refusal(Reason.APPROVAL_REQUIRED, text, "call again", delivered="no")
+        return None
 
 
 class CallGate(Gate):

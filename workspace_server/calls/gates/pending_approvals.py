@@ -81,8 +81,8 @@ class PendingApprovals:
         self._is_closed = False
 
     def add(self, pending: PendingApproval) -> bool:
-        """Add a call, until its time is over; False if there are too many, or this server is stopping."""
-        if self._is_closed or len(self._by_id) >= self._most:
+        """Add a call until its time is over; False if its id is taken, too many wait, or we stop."""
+        if self._is_closed or len(self._by_id) >= self._most or pending.id in self._by_id:
             return False
         self._by_id[pending.id] = pending
         self._timers[pending.id] = asyncio.get_running_loop().call_later(

@@ -395,3 +395,8 @@ async def test_a_script_waits_while_its_caller_is_asked(tmp_path: Path, action: 
     assert isinstance(decision, Admitted) is runs
     assert questions == ["elicitation/create"]
     assert pending.changes == 0
+
+
+def test_the_id_of_an_approval_is_the_whole_digest_of_its_state() -> None:
+    assert len(approval_id("state")) * 5 >= 256
+    assert approval_id("state") != approval_id("stat")

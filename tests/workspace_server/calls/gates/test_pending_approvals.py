@@ -82,3 +82,11 @@ async def test_listeners_hear_every_change_until_they_leave() -> None:
 async def test_a_long_question_says_what_it_leaves_out() -> None:
     shown = call(question="x" * (MAX_SHOWN + 7)).as_json()["question"]
     assert shown.endswith("… 7 more characters are NOT shown; deny if in doubt")
+
+
+async def test_an_id_that_is_taken_is_refused() -> None:
+    pending, first, second = PendingApprovals(), call(), call(tool="other")
+    assert pending.add(first)
+    assert not pending.add(second)
+    assert pending.answer("a", approve=True) == "approved"
+    assert (first.approved, second.approved) == (True, None)

@@ -69,7 +69,7 @@ def controlling_caller(subject: str) -> str | None:
 
 
 def key_subject(bucket: str, key: str) -> str:
-    """The subject under which a key of a bucket is stored (NATS ADR-8)."""
+    """The subject under which a key of a bucket is stored (as NATS key-value stores name them)."""
     return f"$KV.{bucket}.{key}"
 
 

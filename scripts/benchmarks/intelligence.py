@@ -15,7 +15,6 @@ import os
 import statistics
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -161,7 +160,7 @@ class Bare:
         self._is_ready = False
 
     @classmethod
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def started(cls, root: Path, case: Case) -> AsyncIterator[Bare]:
         """A server for this project; the handshake belongs to its first answer."""
         pipe = asyncio.subprocess.PIPE
@@ -248,7 +247,7 @@ class Agent:
         self._own = own
 
     @classmethod
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def connected(cls, folder: Path, root: Path, case: Case) -> AsyncIterator[tuple[Agent, Any, int]]:
         """A client, a function for `AGENTS` - 1 more, and the manager's process."""
         async with running_manager(folder) as (manager, address), ClientSession() as http:
@@ -279,8 +278,7 @@ class Agent:
 
     async def calculator(self) -> int:
         """A small number."""
-        found = await self._call("calculator", expression="2 + 3")
-        return int(found["value"])
+        return int((await self._call("calculator", expression="2 + 3"))["value"])
 
     async def ask(self, tool: str, **arguments: Any) -> Any:
         """The structured content of a tool's answer."""
@@ -299,5 +297,4 @@ class Agent:
         async with self._http.post(self._address, json=asked, headers=self._own) as response:
             text = await response.text()
         lines = [line for line in text.splitlines() if line.startswith("data: ")]
-        message = json.loads(lines[-1].removeprefix("data: ") if lines else text)
-        return message["result"]["structuredContent"]
+        return json.loads(lines[-1].removeprefix("data: ") if lines else text)["result"]["structuredContent"]

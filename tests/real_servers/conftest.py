@@ -6,20 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from support.groups import leave_out_folder
 from support.processes.installing import install
 from support.servers.real_servers import INSTALL_S, Installed
-
-HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave them out, or give them time: the first one installs the servers."""
-    ours = [item for item in items if item.path.is_relative_to(HERE)]
-    if not config.getoption("--real-servers"):
-        config.hook.pytest_deselected(items=ours)
-        items[:] = [item for item in items if item not in ours]
-    for item in ours:
-        item.add_marker(pytest.mark.timeout(INSTALL_S + 60))
+    leave_out_folder(config, items, Path(__file__).parent, "--real-servers", seconds=INSTALL_S + 60)
 
 
 @pytest.fixture(scope="session")

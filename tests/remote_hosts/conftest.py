@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
+from support.groups import leave_out_folder
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave them out."""
-    if not config.getoption("--remote"):
-        ours = [item for item in items if item.path.is_relative_to(HERE)]
-        config.hook.pytest_deselected(items=ours)
-        items[:] = [item for item in items if item not in ours]
+    leave_out_folder(config, items, Path(__file__).parent, "--remote")

@@ -73,6 +73,18 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item not in left_out]
 
 
+def leave_out_folder(
+    config: pytest.Config, items: list[pytest.Item], folder: Path, option: str, *, seconds: float = 0
+) -> None:
+    """Deselect a folder's tests unless the option asks for them; else give each so many seconds, if any."""
+    ours = [item for item in items if item.path.is_relative_to(folder)]
+    if not config.getoption(option):
+        config.hook.pytest_deselected(items=ours)
+        items[:] = [item for item in items if item not in ours]
+    for item in ours if seconds else ():
+        item.add_marker(pytest.mark.timeout(seconds))
+
+
 def named_files(folder: Path, arguments: Sequence[str]) -> set[Path]:
     """The files among the arguments of pytest, which may be folders, files, and tests in files."""
     paths: Iterable[Path] = (folder / argument.partition("::")[0] for argument in arguments)

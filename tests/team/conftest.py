@@ -6,20 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from support.groups import leave_out_folder
 from support.processes.installing import install, shared_lock
 
-HERE = Path(__file__).parent
 INSTALL_S = 120.0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave them out, or give them time: the first one installs the server."""
-    ours = [item for item in items if item.path.is_relative_to(HERE)]
-    if not config.getoption("--nats"):
-        config.hook.pytest_deselected(items=ours)
-        items[:] = [item for item in items if item not in ours]
-    for item in ours:
-        item.add_marker(pytest.mark.timeout(INSTALL_S + 180))
+    leave_out_folder(config, items, Path(__file__).parent, "--nats", seconds=INSTALL_S + 180)
 
 
 @pytest.fixture(scope="session")

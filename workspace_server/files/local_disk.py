@@ -1,34 +1,48 @@
-"""Determines whether folders are on local disks, where file operations take microseconds.
+"""Determines whether folders are on local disks, where file operations are quick and times are exact.
 
 Network and FUSE file systems may hang for minutes and are read in threads, although handing work to a thread
-costs several times as much as a local read.
+costs several times as much as a local read. They may also answer from caches, and change without a new time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _LOCAL: Final = frozenset(
-    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
+    {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 )
 LOOK_AGAIN_S: Final = 10.0
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-_ESCAPED: Final = {r"\040": " ", r"\011": "\t", r"\012": "\n", r"\134": "\\"}
+_ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
 def are_local(folders: Iterable[Path], mounts: Path = _MOUNTS) -> bool:
     """Whether all these folders are on local disks; False if unknown. Blocks."""
     try:
-        kinds = dict(_mounts(mounts.read_text("utf-8", "surrogateescape")))
+        kinds = _mounts(mounts)
         return all(_kind(os.path.realpath(folder), kinds) in _LOCAL for folder in folders)
     except (OSError, ValueError, IndexError):
         return False
+
+
+def is_tree_local(folder: Path, mounts: Path = _MOUNTS) -> bool:
+    """Whether a folder without links, and everything mounted below it, are on local disks. Blocks.
+
+    False if unknown.
+    """
+    try:
+        kinds = _mounts(mounts)
+    except (OSError, IndexError):
+        return False
+    below = {kind for place, kind in kinds.items() if Path(place).is_relative_to(folder)}
+    return {_kind(str(folder), kinds), *below} <= _LOCAL
 
 
 class LocalFiles:
@@ -60,14 +74,14 @@ class LocalFiles:
         return await asyncio.to_thread(function, *args, **named)
 
 
-def _mounts(text: str) -> Iterable[tuple[str, str]]:
+def _mounts(file: Path) -> dict[str, str]:
     """Mount points and their file system types; a later mount hides an earlier one on the same point."""
-    for line in text.splitlines():
+    found = {}
+    for line in file.read_text("utf-8", "surrogateescape").splitlines():
         before, _, after = line.partition(" - ")
-        point = before.split()[4]
-        for escaped, character in _ESCAPED.items():
-            point = point.replace(escaped, character)
-        yield point, after.split()[0]
+        point = _ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), before.split(" ")[4])
+        found[point] = after.split(" ")[0]
+    return found
 
 
 def _kind(path: str, kinds: dict[str, str]) -> str | None:

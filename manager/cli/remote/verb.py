@@ -34,8 +34,8 @@ CHECK_S: Final = 60.0
 def remote() -> None:
     """Reach projects on other hosts: over ssh, and in containers.
 
-    A host has to be added once. Its projects are then named like this: ssh://ada@build/work/app, or
-    build:/work/app. The host needs this program, but no port.
+    A host has to be added once. Its projects are then named like this: ssh://ada@build/srv/app, or
+    build:/srv/app. The host needs this program, but no port.
     """
 
 

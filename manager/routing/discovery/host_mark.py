@@ -10,7 +10,7 @@ def host_mark(host: str, root: str) -> str:
 
     Args:
         host: the address of the host.
-        root: the address of the workspace's root, such as `ssh://build/work/app`.
+        root: the address of the workspace's root, such as `ssh://build/srv/app`.
     """
     return (
         f"This workspace is on another host, {host}: all paths in its answers are paths there. Your own file"

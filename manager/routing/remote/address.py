@@ -1,4 +1,4 @@
-"""Parses addresses of projects on other hosts, such as `ssh://ada@build/work/app`. Pure.
+"""Parses addresses of projects on other hosts, such as `ssh://ada@build/srv/app`. Pure.
 
 ssh://[user@]host[:port]/path    docker://container/path    podman://container/path
 wsl://distro/path                kubectl://namespace/pod/path
@@ -132,7 +132,7 @@ def _host(scheme: Scheme, parts: list[str]) -> Host | InvalidAddress:
 def _ssh_host(text: str) -> Host | InvalidAddress:
     found = _SSH.fullmatch(text)
     if found is None:
-        return InvalidAddress("ssh:// needs a host, such as ssh://ada@build/work/app")
+        return InvalidAddress("ssh:// needs a host, such as ssh://ada@build/srv/app")
     port = None if found["port"] is None else int(found["port"])
     if port is not None and not 0 < port <= _MAX_PORT:
         return InvalidAddress("its port is not between 1 and 65535")

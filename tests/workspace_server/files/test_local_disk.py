@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workspace_server.files import local_disk
-from workspace_server.files.local_disk import LocalFiles, are_local
+from workspace_server.files.local_disk import LocalFiles, are_local, is_tree_local
 
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 0:30 / /net rw - nfs4 server:/x rw
@@ -37,6 +37,33 @@ def test_where_nobody_can_tell_a_folder_is_not_local(tmp_path: Path) -> None:
     assert not are_local([tmp_path], tmp_path / "missing")
     (tmp_path / "broken").write_text("what is this\n")
     assert not are_local([tmp_path], tmp_path / "broken")
+
+
+ROOT = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "local"),
+    [
+        (ROOT, True),
+        (ROOT + "30 27 0:40 / /srv rw shared:1 - nfs4 host:/srv rw\n", False),
+        (ROOT + "30 27 0:40 / /srv/my\\040proj rw - tmpfs tmpfs rw\n", True),
+        (ROOT + "30 27 0:40 / /srv/my\\040proj rw - fuse.sshfs host: rw\n", False),
+        (ROOT + "30 27 0:40 / /srv/my\\040proj/deep/data rw - cifs //host rw\n", False),
+        (ROOT + "30 27 0:40 / /srv/my\\040project rw - 9p share rw\n", True),
+        (ROOT + "30 27 0:40 / /srv rw - ext4 a rw\n31 30 0:41 / /srv rw - nfs4 host:/ rw\n", False),
+        (ROOT + "30 27 0:40 / /srv rw - nfs4 host:/ rw\n31 30 0:41 / /srv rw - ext4 a rw\n", True),
+        ("broken\n", False),
+        ("", False),
+    ],
+)
+def test_what_is_mounted_below_a_tree_counts_too(tmp_path: Path, mounts: str, local: bool) -> None:
+    (tmp_path / "mountinfo").write_text(mounts)
+    assert is_tree_local(Path("/srv/my proj"), tmp_path / "mountinfo") is local
+
+
+def test_without_a_list_of_mounts_no_tree_is_local(tmp_path: Path) -> None:
+    assert not is_tree_local(tmp_path, tmp_path / "missing")
 
 
 @pytest.mark.parametrize(

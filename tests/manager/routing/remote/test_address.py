@@ -20,7 +20,7 @@ NAMED = {"build": BUILD}
 @pytest.mark.parametrize(
     ("text", "host", "path"),
     [
-        ("ssh://build/work/app", Host("ssh", "build"), "/work/app"),
+        ("ssh://build/srv/app", Host("ssh", "build"), "/srv/app"),
         ("ssh://ada@build.example.org:2222/work", Host("ssh", "build.example.org", "ada", 2222), "/work"),
         ("ssh://[::1]:22/work", Host("ssh", "[::1]", None, 22), "/work"),
         ("ssh://build", Host("ssh", "build"), "/"),
@@ -32,7 +32,7 @@ NAMED = {"build": BUILD}
         ("podman://web.1/srv", Host("podman", "web.1"), "/srv"),
         ("wsl://Ubuntu-22.04/home/ada", Host("wsl", "Ubuntu-22.04"), "/home/ada"),
         ("kubectl://team/pod-0/srv/app", Host("kubectl", "team/pod-0"), "/srv/app"),
-        ("build:/work/100%25", BUILD, "/work/100%25"),
+        ("build:/srv/100%25", BUILD, "/srv/100%25"),
     ],
 )
 def test_an_address_names_a_host_and_a_folder_there(text: str, host: Host, path: str) -> None:
@@ -69,7 +69,7 @@ def test_a_part_that_could_be_an_option_or_a_command_is_refused(text: str) -> No
 
 @pytest.mark.parametrize(
     "text",
-    ["/work/app", "file:///work", "C:/work", "c:\\work", "other:/work", "build:work", "http://x/y", ""],
+    ["/srv/app", "file:///work", "C:/work", "c:\\work", "other:/work", "build:work", "http://x/y", ""],
 )
 def test_other_texts_are_no_remote_addresses(text: str) -> None:
     assert parse_address(text, NAMED) is None

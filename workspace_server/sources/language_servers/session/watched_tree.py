@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.files.folder_events import Events, FolderEvents
-from workspace_server.sources.builtin.search.local_disks import is_local
+from workspace_server.files.local_disk import is_tree_local
 from workspace_server.sources.language_servers.session.relevant_files import (
     GENERATED_MARKS,
     SKIPPED_FOLDERS,
@@ -151,7 +151,7 @@ class WatchedTree:
         """The queue of events; None where there is none, or events do not show everything."""
         if self._events is None and self._clock() >= self._open_at:
             self._open_at = self._clock() + LOOK_AGAIN_S
-            if all(is_local(folder) for folder in self._folders):
+            if all(is_tree_local(folder) for folder in self._folders):
                 self._events = self._open_events()
         return self._events
 

@@ -1,6 +1,6 @@
 """Reads and writes the key-value buckets of the registry on JetStream, without consumers.
 
-A list is read by direct gets in batches (a request of JetStream), and changes are heard as plain messages on the
+A list is read by direct gets in batches, and changes are heard as plain messages on the
 subjects of the keys. Consumers of all readers would pile up on the servers, and had to be made again after
 each loss.
 """

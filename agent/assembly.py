@@ -125,7 +125,7 @@ class Agent:
         answer = await self.session.lmtb("trust", str(self._project), _PROVIDERS)
         found = await asyncio.to_thread(
             configured, self.session.settings, self._folders.config_dir, self._workspace,
-            trusted=answer.get("ok") is True and answer.get("trusted") is True,
+            trusted=says_trusted(answer, self._project),
         )  # fmt: skip
         for problem in found.problems:
             if problem not in self._configured.problems:
@@ -260,3 +260,8 @@ class Agent:
 
 def _chance() -> str:
     return secrets.token_hex(4)
+
+
+def says_trusted(answer: Mapping[str, Any], project: Path) -> bool:
+    """Whether `lmtb trust` says so of this project: the root that it speaks of may be another one's."""
+    return answer.get("ok") is True and answer.get("trusted") is True and answer.get("root") == str(project)

@@ -6,6 +6,7 @@ the file of a workspace that is not trusted is ignored, so that no key can be se
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -138,7 +139,7 @@ def merged(
             if entry.api_base is not None and trusted is False:
                 problems.append(
                     f"{entry.source_detail}: apiBase of {name} is ignored, since the file is not trusted; "
-                    "next step: lmtb trust"
+                    f"next step: lmtb trust {shlex.quote(str(Path(entry.source_detail).parent.parent))}"
                 )
             enabled = entry.enabled if name not in found or found[name].enabled else None
             entry = entry._replace(api_base=None, enabled=enabled)  # noqa: PLW2901

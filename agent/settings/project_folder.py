@@ -1,4 +1,4 @@
-"""Finds the project around a folder by its marks, as the manager does for a client that works there."""
+"""Finds the project around a folder by its marks, nearly as the manager does for its clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ def project_folder(folder: Path) -> Path:
     agent does not know which roots were opened before; so what it reads there needs the trust in that root.
     """
     real, home = folder.resolve(), Path.home().resolve()
-    steps = [step for step in (real, *real.parents)[:-1] if step != home]
-    marked = [(step, marks) for step in steps if (marks := marks_of(step))]
-    strong = [step for step, marks in marked if marks & STRONG]
-    return next(iter([*strong, *(step for step, _ in marked)]), real)
+    weak: Path | None = None
+    for step in (step for step in (real, *real.parents)[:-1] if step != home):
+        marks = marks_of(step)
+        if marks & STRONG:
+            return step
+        if marks and weak is None:
+            weak = step
+    return weak or real

@@ -14,7 +14,6 @@ from protocol.errors import Refusal
 
 END_AGAIN_S: Final = 0.1
 """Seconds after which a manager that stops looks for further calls that wait."""
-_LATE: Final = frozenset({"gone", "late"})
 
 
 class AnswerResult(NamedTuple):
@@ -43,7 +42,7 @@ async def answer(
     if isinstance(said, Refusal):
         return AnswerResult(False, "gone", f"Nothing was changed: {said.message}.")
     outcome = str(msgspec.json.decode(said).get("outcome"))
-    if outcome in _LATE or outcome not in {"approved", "denied"}:
+    if outcome not in {"approved", "denied"}:
         return AnswerResult(False, "gone", f"Nothing was changed: {_how_ended(board, identity)}.")
     board.note_answer(identity, f"{outcome} {where}", approved=approve)
     return AnswerResult(True, outcome, _effect(found, approve=approve), found)

@@ -120,7 +120,7 @@ def control_runner(
     app = make_control_app(services, renewals)
     app.add_routes(diagnosis_routes(status, measures))
     app.add_routes(approval_routes(approvals, services))
-    app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/"))
+    app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/" if services.port else None))
     app.add_routes(tokens.routes())
     app.add_routes(team_control_routes(team))
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -41,8 +41,10 @@ async def notify_desktop(
     settings: Settings, status: Callable[[], dict[str, Any]], approvals: ApprovalBoard
 ) -> None:
     """Run until cancelled; return at once if notifications are off, or cannot be shown here."""
+    if not settings.desktop_notifications or find_spec("dbus_fast") is None:
+        return
     address = session_bus(os.environ)
-    if not settings.desktop_notifications or address is None or find_spec("dbus_fast") is None:
+    if address is None:
         return
     await Notifications(Desktop(address), status, approvals).run()
 

@@ -133,14 +133,17 @@ def _with_questions(status: Callable[[], dict[str, Any]], approvals: ApprovalBoa
     return {**status(), "approvals": waiting}
 
 
-def access_routes(access: Access, address: str) -> list[web.RouteDef]:
+def access_routes(access: Access, address: str | None) -> list[web.RouteDef]:
     """The routes of the control socket: who may act is decided there.
 
     Args:
-        address: the URL of the page.
+        address: the URL of the page; None for a manager without a port, which has no page.
     """
 
     async def issue(request: web.Request) -> web.Response:
+        if address is None:
+            text = "the manager has no port, so it has no page; set tcp = true, then run: lmtb restart"
+            return _json(409, {"ok": False, "reason": "no_port", "message": text})
         if await is_from_own_child(request):
             body = {"ok": False, "reason": "forbidden", "message": NOT_FROM_CHILDREN}
             return _json(403, body)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +41,7 @@ def output_during(logs: Path, call: Call) -> list[OutputLine]:
         return []
     files = [logs / f"{call.project}.log.1", logs / f"{call.project}.log"]
     lines = (line for file in files for line in _tail(file))
-    return list(_within(lines, call))[:MOST_LINES]
+    return list(islice(_within(lines, call), MOST_LINES))
 
 
 def _within(lines: Iterable[str], call: Call) -> Iterator[OutputLine]:

@@ -46,7 +46,8 @@ class CallPages:
         ]
 
     async def _calls(self, request: web.Request) -> web.Response:
-        query, now = read_query(request.query, self._wall()), self._wall()
+        now = self._wall()
+        query = read_query(request.query, now)
         found: FoundCalls | str = ""
         if query.problem is None:
             found = await self._lookups.calls(query.wanted)

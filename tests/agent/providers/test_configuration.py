@@ -70,7 +70,7 @@ def test_the_address_of_a_project_that_is_not_trusted_is_ignored(tmp_path: Path)
     assert found.providers["anthropic"].api_base is None
     file = root / ".lm-tools-bridge/providers.json"
     assert found.problems[0] == (
-        f"{file}: apiBase of openai is ignored, since the file is not trusted; next step: lmtb trust"
+        f"{file}: apiBase of openai is ignored, since the file is not trusted; next step: lmtb trust {root}"
     )
     assert configured(AgentSettings(), user, root).problems == (), "what is not known yet is not told"
     assert len(found.problems) == 2

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from workspace_server import log
 from workspace_server.sources.language_servers.checkers.outputs import OUTPUTS
 from workspace_server.sources.language_servers.checkers.run import Result, check_project
 from workspace_server.sources.language_servers.freshness import Freshness
@@ -64,6 +65,7 @@ class Checker:
         self._running: asyncio.Task[None] | None = None
         self._trouble = ""
         self._is_cut = False
+        self._is_closed = False
 
     def supports(self, method: str) -> bool:
         """It serves no request."""
@@ -83,6 +85,8 @@ class Checker:
 
     async def tell_changes(self) -> None:
         """Look at the files: a result about older ones no longer counts."""
+        if self._is_closed:  # a look would open what `close` gave back
+            return
         try:
             async with asyncio.timeout(LOOK_S):
                 look = await self._watcher.look()
@@ -98,7 +102,7 @@ class Checker:
         """Wait for the check of the files as they are, at most so long. It goes on if that is too short."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_s
-        while not self._is_current and (left := until - loop.time()) > 0:
+        while not (self._is_current or self._is_closed) and (left := until - loop.time()) > 0:
             await asyncio.wait({self._begin()}, timeout=min(left, TELL_S))
             if progress is not None and not self._is_current:
                 await progress(0, None, "it checks the project")
@@ -134,7 +138,8 @@ class Checker:
         return ServerStatus(self._name, state, freshness=freshness)
 
     async def close(self) -> None:
-        """End a check that runs."""
+        """End a check that runs, and begin no other."""
+        self._is_closed = True
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -150,13 +155,21 @@ class Checker:
             self._running = asyncio.create_task(self._run(), name=f"check-{self._name}")
         return self._running
 
+    async def _checked(self) -> Result:
+        """What a run finds; a fault of ours is told, and does not start the program again and again."""
+        try:
+            return await check_project(self.launch, self._check)
+        except Exception as fault:  # noqa: BLE001  the next change of a file begins another run
+            log.fault("check_failed", fault)
+            reason = "its output could not be read; lmtb logs says why"
+            return Result((), Freshness(self._name, "crashed", reason))
+
     async def _run(self) -> None:
         try:
             for _ in range(MAX_RUNS):
                 await self.tell_changes()
                 epoch = self._epoch
-                result = await check_project(self.launch, self._check)
-                self._known = _Known(epoch, result)
+                self._known = _Known(epoch, await self._checked())
                 await self.tell_changes()  # a run that files changed under is about neither state
                 if self._is_current:
                     return

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +25,7 @@ from workspace_server.sources.language_servers.wire.positions import split_lines
 DEADLINE_S: Final = 300.0
 MAX_OUTPUT: Final = 16 * 1024 * 1024
 _MAX_WORDS: Final = 300
+_REFERENCES: Final = '"references"'
 _QUIET: Final = {"NO_COLOR": "1", "CARGO_TERM_COLOR": "never", "FORCE_COLOR": "0"}
 
 
@@ -58,11 +61,10 @@ async def check_project(launch: Launch, check: Check, deadline_s: float = DEADLI
             if check.if_no_target and check.no_target in ended.stderr:
                 ended = await _run(launch, check.if_no_target)
     except EngineUnavailable as failure:
-        return Result((), Freshness(name, "crashed", f"it does not start: {failure}"))
+        return Result((), Freshness(name, "crashed", f"it does not start: {failure}; {_step(launch)}"))
     except TimeoutError:
-        return Result(
-            (), Freshness(name, "unknown", f"it was ended because it took more than {deadline_s:g} s")
-        )
+        reason = f"it was ended because it took more than {deadline_s:g} s; {_step(launch)}"
+        return Result((), Freshness(name, "unknown", reason))
     return await asyncio.to_thread(_result, launch, check, ended)
 
 
@@ -85,10 +87,28 @@ def _result(launch: Launch, check: Check, ended: _Ended) -> Result:
     text = ended.stderr if output.on_stderr else ended.output
     found = diagnostics(output, text, check.format, Path(launch.command.cwd))
     files = [_with_text(path, items) for path, items in found.items()]
-    return Result(files, _freshness(name, check, ended, bool(files)))
+    freshness = _freshness(launch, check, ended, bool(files))
+    unseen = _unseen(launch, check) if freshness.state == "fresh" else ""
+    return Result(files, Freshness(name, "partial", unseen) if unseen else freshness)
 
 
-def _freshness(name: str, check: Check, ended: _Ended, has_findings: bool) -> Freshness:
+def _unseen(launch: Launch, check: Check) -> str:
+    """What of the project the program did not look at, in a sentence; empty for nothing. Blocks."""
+    cwd = Path(launch.command.cwd)
+    if len(launch.folders) > 1:
+        return f"it checks {cwd} only"
+    with suppress(OSError):
+        if check.format == "tsc" and _REFERENCES in disk_text.read(cwd / "tsconfig.json").text:
+            return "it does not check the projects that tsconfig.json refers to; run tsc -b"
+    return ""
+
+
+def _step(launch: Launch) -> str:
+    return f"run `{shlex.join(launch.command.argv)}` in {launch.command.cwd} to see why"
+
+
+def _freshness(launch: Launch, check: Check, ended: _Ended, has_findings: bool) -> Freshness:
+    name = launch.specification.name
     if ended.code is None:
         return Freshness(
             name, "partial", f"it printed more than {MAX_OUTPUT // 1024**2} MiB; the rest is not known"
@@ -97,7 +117,7 @@ def _freshness(name: str, check: Check, ended: _Ended, has_findings: bool) -> Fr
         return Freshness(name, "fresh")
     if not has_findings:
         words = clean_text(" ".join((ended.stderr or ended.output).split())[-_MAX_WORDS:])
-        reason = f"it failed with exit code {ended.code}{': ' if words else ''}{words}"
+        reason = f"it failed with exit code {ended.code}{': ' if words else ''}{words}; {_step(launch)}"
         return Freshness(name, "unknown", reason)
     if check.stops_at_errors:
         return Freshness(name, "partial", "after errors it does not check what depends on them")
@@ -107,6 +127,7 @@ def _freshness(name: str, check: Check, ended: _Ended, has_findings: bool) -> Fr
 def _with_text(path: Path, items: Sequence[Mapping[str, Any]]) -> FileDiagnostics:
     try:
         lines: Sequence[str] | None = split_lines(disk_text.read(path).text)
-    except OSError:
+        path = Path(os.path.realpath(path))
+    except (OSError, ValueError):  # gone, or a name that no file can have
         lines = None
-    return FileDiagnostics(Path(os.path.realpath(path)), lines, items)
+    return FileDiagnostics(path, lines, items)

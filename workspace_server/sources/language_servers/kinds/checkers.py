@@ -30,6 +30,7 @@ TSC: Final = ServerSpecification(
     markers=("tsconfig.json",),
     needs_marker=True,
     check=Check("tsc"),
+    project_code="its configuration, which can name files to write",
     install="npm install --global typescript",
 )
 """Where TypeScript is older than 7, and no server for it is there."""

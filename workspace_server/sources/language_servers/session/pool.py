@@ -154,6 +154,8 @@ class ServerPool:
         if isinstance(found, Unavailable):
             if supervisor is not None:
                 supervisor.stop()  # e.g. it is no longer trusted
+            if (checker := self._checkers.pop(kind.name, None)) is not None:
+                await checker.close()
             return found
         if supervisor is None:
             supervisor = self._supervisors[kind.name] = self._make_supervisor(kind.name)

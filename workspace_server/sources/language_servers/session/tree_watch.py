@@ -66,8 +66,8 @@ class TreeWatch:
 
     def is_latest(self, snapshot: Snapshot) -> bool:
         """Whether it is proven, without a look, that the files are as in this snapshot."""
-        if snapshot is not self._latest or self._looks.is_running:
-            return False
+        if snapshot is not self._latest or self._looks.is_running or snapshot.elsewhere:
+            return False  # targets of links may be on a disk that hangs: a thread looks at them
         return self._tree.is_unchanged(self._relevance)
 
     async def release(self) -> None:

@@ -70,7 +70,7 @@ class WatchedTree:
         """The files as they are now. Blocks."""
         self._take_in(relevance)
         known = self._snapshot
-        if known is not None:
+        if known is not None and not self._has_new_name(known):
             self._snapshot = self._updated(known)
             self._touched = set()
             return self._snapshot
@@ -113,6 +113,11 @@ class WatchedTree:
                 self._touched.add(path)
         return len(self._touched) <= MAX_TOUCHED
 
+    def _has_new_name(self, known: Snapshot) -> bool:
+        """Whether a changed file, which had one name, has several: another one may be a file of ours."""
+        changed = self._touched - known.elsewhere
+        return any(state_of(path, self._folders)[1] and not os.path.islink(path) for path in changed)  # noqa: PTH114
+
     def _updated(self, known: Snapshot) -> Snapshot:
         taken_ns = self._wall_ns()
         files, elsewhere = dict(known.files), set(known.elsewhere)
@@ -149,11 +154,17 @@ class WatchedTree:
 
     def _queue(self) -> FolderEvents | None:
         """The queue of events; None where there is none, or events do not show everything."""
+        if self._events is not None and not self._is_local():  # a disk of the network was mounted meanwhile
+            self.close()
+            self._open_at = self._clock() + LOOK_AGAIN_S
         if self._events is None and self._clock() >= self._open_at:
             self._open_at = self._clock() + LOOK_AGAIN_S
-            if all(is_tree_local(folder) for folder in self._folders):
+            if self._is_local():
                 self._events = self._open_events()
         return self._events
+
+    def _is_local(self) -> bool:
+        return all(is_tree_local(folder) for folder in self._folders)
 
     def _identities(self) -> Sequence[Identity | None]:
         return [_identity(folder) for folder in self._folders]

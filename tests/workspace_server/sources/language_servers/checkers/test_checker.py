@@ -9,10 +9,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from support.processes.child_processes import alive, until
 from workspace_server.processes.child_process import Command
+from workspace_server.sources.language_servers.checkers import checker as checker_module
 from workspace_server.sources.language_servers.checkers.checker import Checker
-from workspace_server.sources.language_servers.checkers.run import check_project
+from workspace_server.sources.language_servers.checkers.run import Result, check_project
 from workspace_server.sources.language_servers.session.launch import Launch
 from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
 from workspace_server.sources.language_servers.specification import Check, ServerSpecification
@@ -126,3 +129,50 @@ async def test_a_program_that_does_not_start_is_said(tmp_path: Path) -> None:
     broken = launch(tmp_path, "")
     gone = Launch(broken.specification, Command(("/nowhere",), {}, str(tmp_path)), (tmp_path,), "1")
     assert (await check_project(gone, Check("tsc"))).freshness.state == "crashed"
+
+
+async def test_a_closed_checker_begins_no_other_run(tmp_path: Path) -> None:
+    made = Checker(launch(tmp_path, HANGS), Check("tsc"), TreeWatch([tmp_path]))
+    asking = asyncio.create_task(made.diagnostics(None, WAIT_S))
+    await until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), seconds=WAIT_S)
+    await made.close()
+    answer = await asyncio.wait_for(asking, 5)
+    assert (list(answer.files), made.status().state) == ([], "stopped")
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("check-")] == []
+
+
+async def test_output_that_breaks_our_reading_does_not_start_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[int] = []
+
+    async def broken(*_: object) -> Result:
+        runs.append(1)
+        raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(checker_module, "check_project", broken)
+    async with checker(tmp_path) as made:
+        answer = await made.diagnostics(None, WAIT_S)
+        assert (answer.freshness.state, "lmtb logs" in answer.freshness.reason) == ("crashed", True)
+    assert runs == [1]
+
+
+async def test_a_name_that_no_file_can_have_is_told_without_its_lines(tmp_path: Path) -> None:
+    body = r"import sys; print('\udcff.ts(1,1): error TS1: bad'.encode('utf-8', 'surrogateescape').decode('latin-1'))"
+    found = await check_project(launch(tmp_path, f"{body}; sys.exit(2)"), Check("tsc"))
+    assert [(len(file.diagnostics), file.lines) for file in found.files] == [(1, None)]
+
+
+async def test_what_it_does_not_look_at_makes_it_partial(tmp_path: Path) -> None:
+    (tmp_path / "tsconfig.json").write_text('{"files": [], "references": [{"path": "./app"}]}')
+    found = await check_project(launch(tmp_path, ""), Check("tsc"))
+    assert (found.freshness.state, "tsc -b" in found.freshness.reason) == ("partial", True)
+    one = launch(tmp_path, "")
+    both = Launch(one.specification, one.command, (tmp_path, tmp_path / "b"), "1")
+    found = await check_project(both, Check("cargo"))
+    assert (found.freshness.state, found.freshness.reason) == ("partial", f"it checks {tmp_path} only")
+
+
+async def test_a_failure_says_how_to_see_why(tmp_path: Path) -> None:
+    found = await check_project(launch(tmp_path, "raise SystemExit(3)"), Check("tsc"))
+    assert found.freshness.reason.endswith(f"in {tmp_path} to see why")

@@ -113,18 +113,25 @@ def test_an_older_compiler_checks_where_no_server_is(project: LanguageProject) -
     project.put("a.ts", "tsconfig.json")
     project.on_path("tsc")
     kinds = project.kinds()
+    project.trust_all(kinds)
     [group] = kinds.chosen("diagnostics", project.root / "a.ts")
     found = [kind.name for kind in group if isinstance(kinds.find(kind), Found)]
     assert found == ["tsc"]
 
 
-def test_a_checker_that_runs_code_of_the_project_waits_for_trust(project: LanguageProject) -> None:
-    project.put("a.py", "mypy.ini")
-    project.on_path("mypy")
+@pytest.mark.parametrize(
+    ("name", "files", "why"),
+    [("mypy", ("a.py", "mypy.ini"), "plug-ins"), ("tsc", ("a.ts", "tsconfig.json"), "files to write")],
+)
+def test_a_checker_whose_configuration_can_do_harm_waits_for_trust(
+    project: LanguageProject, name: str, files: tuple[str, ...], why: str
+) -> None:
+    project.put(*files)
+    project.on_path(name)
     kinds = project.kinds()
-    found = kinds.find(KINDS["mypy"])
+    found = kinds.find(KINDS[name])
     assert isinstance(found, Unavailable)
-    assert (found.state, "plug-ins" in found.reason) == ("untrusted", True)
+    assert (found.state, why in found.reason) == ("untrusted", True)
     project.trust_all(kinds)
-    assert isinstance(kinds.find(KINDS["mypy"]), Found)
+    assert isinstance(kinds.find(KINDS[name]), Found)
     assert not project.ran.exists()

@@ -48,6 +48,11 @@ class Watched:
         assert found.elsewhere == whole.elsewhere
         assert self.is_unchanged()
 
+    def check_elsewhere(self) -> None:
+        """The next look is what a look at everything finds."""
+        found, whole = self.tree.look(PYTHON), scan([self.root], PYTHON)
+        assert (found.files, found.elsewhere) == (whole.files, whole.elsewhere)
+
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
@@ -155,6 +160,26 @@ def test_a_change_by_another_name_is_seen_though_no_event_tells(watched: Watched
     watched.check()
     (tmp_path / "far.py").write_text("changed")
     watched.check()
+
+
+def test_a_second_name_in_the_project_changes_the_first_one_too(watched: Watched) -> None:
+    (watched.root / "one.py").write_text("1")
+    watched.tree.look(PYTHON)
+    os.link(watched.root / "one.py", watched.root / "two.py")
+    watched.tree.look(PYTHON)
+    (watched.root / "two.py").write_text("other")
+    watched.check_elsewhere()
+
+
+def test_a_disk_that_is_mounted_from_the_network_ends_the_reliance_on_events(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched_tree, "is_tree_local", lambda folder: False)
+    watched.now += LOOK_AGAIN_S
+    watched.tree.look(PYTHON)
+    assert not watched.is_unchanged()
+    watched.tree.look(PYTHON)
+    assert watched.looks == 3
 
 
 def test_what_no_event_tells_is_seen_after_a_minute(watched: Watched) -> None:

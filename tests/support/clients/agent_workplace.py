@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from support.clients.agent_table import AGENTS
 from support.clients.agents import Agent, InstalledAgents, Place, list_servers, run_agent
@@ -174,8 +173,10 @@ class Workplace:
     async def kill_server(self) -> None:
         """Kill the project's workspace server, and wait until nothing of it is left."""
         (pid,) = (await self.home.server_pids()).values()
-        os.kill(pid, signal.SIGKILL)
-        await until(lambda: _has_ended(pid))
+        # the leader of the process is a zombie while other threads of it may still hold its connections
+        with open_pidfd(pid) as ended:
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: bool(select.select([ended], [], [], 0)[0]))
 
     async def _replace(self, number: signal.Signals) -> None:
         self.manager.send(number)
@@ -187,11 +188,14 @@ def _server(delay_s: float) -> str:
     return entry("demo", stdio_command(f"--start-delay={delay_s}"))
 
 
-def _has_ended(pid: int) -> bool:
+@contextmanager
+def open_pidfd(pid: int) -> Iterator[int]:
+    """A descriptor that is readable once all of a process has ended."""
+    descriptor = os.pidfd_open(pid)
     try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @asynccontextmanager

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from manager.budgets import MAX_HANGING_LOOKUPS
 from manager.disk_lookups import DEADLINE_S
 from manager.folder import CwdProblem, CwdProblemKind
+from manager.routing.remote.address import Host
 from protocol import names
 from protocol.errors import RETRY_STEP, Reason, Refusal
 
@@ -117,4 +119,16 @@ def server_offline(
         delivered="no",
         retry_after_ms=retry_after_ms,
         details=details,
+    )
+
+
+def not_added(host: Host) -> Refusal:
+    """The refusal for a host that the user has not added."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", host.name).strip("-")[:32]
+    return Refusal(
+        Reason.HOST_NOT_ADDED,
+        f"host not added: {host}",
+        f"ask the user whether to connect to it; if so, the user runs: lmtb remote add {name} {host}/",
+        delivered="no",
+        details={"host": str(host)},
     )

@@ -144,7 +144,7 @@ class Carrier:
     def _feed(self, piece: bytes) -> None:
         try:
             events = self._h2.receive_data(piece)
-        except h2.exceptions.ProtocolError as error:
+        except (h2.exceptions.ProtocolError, UnicodeDecodeError) as error:
             self.close(f"the other side broke the protocol ({type(error).__name__})")
             return
         self._is_feeding = True
@@ -153,7 +153,7 @@ class Carrier:
                 self._handle(event)
         finally:
             self._is_feeding = False
-        if self._flood_guard.is_flood(events, self.heard_at):
+        if self._flood_guard.is_flood(events, len(piece), self.heard_at):
             self.close("the other side floods the line")
 
     def flush(self) -> None:

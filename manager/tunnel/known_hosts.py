@@ -8,6 +8,7 @@ command = "lmtb"
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -62,6 +63,11 @@ def read_known_hosts(config_dir: Path) -> Mapping[str, KnownHost]:
 def known(hosts: Mapping[str, KnownHost], host: Host) -> KnownHost | None:
     """The entry of a host; None if the user has not added it."""
     return next((one for one in hosts.values() if one.host == host), None)
+
+
+def login_socket(runtime_dir: Path, host: Host) -> Path:
+    """Where ssh keeps the login that a person made for a host (`lmtb remote connect`)."""
+    return runtime_dir / f"ssh-{hashlib.sha256(str(host).encode()).hexdigest()[:16]}"
 
 
 def parse_host(text: str) -> Host | InvalidAddress:

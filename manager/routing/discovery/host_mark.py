@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from protocol import names
 
 
@@ -15,7 +17,7 @@ def host_mark(host: str, root: str) -> str:
     return (
         f"This workspace is on another host, {host}: all paths in its answers are paths there. Your own file"
         " and shell tools cannot reach them, so use this workspace's tools (lm_readFile, lm_findFiles …)."
-        f" What waits for trust there is allowed by the user with: lmtb trust {root}"
+        f" What waits for trust there is allowed by the user with: lmtb trust {shlex.quote(root)}"
     )
 
 

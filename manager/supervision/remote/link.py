@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from host.backoff import backoff
@@ -28,6 +28,8 @@ PING_S: Final = 15.0
 DEAD_S: Final = 40.0
 """Silence after which the line counts as cut: two pings and more are not answered."""
 ANSWER_S: Final = 40.0
+STEADY_S: Final = 30.0
+"""A line that was cut sooner counts as a failed attempt: the next one has to wait."""
 MAX_ANSWER: Final = 16 * 1024 * 1024
 HOST_FIELD: Final = ("localhost", 0)
 """What requests over a line say for `Host`: nobody's address (`AdmissionRules.for_managers`)."""
@@ -50,6 +52,7 @@ class Link:
     Attributes:
         failure: why there is no line, after the last attempt; None while there is one.
         on_change: called when the line was made or lost.
+        used_at: monotonic time when somebody asked for the line last.
     """
 
     def __init__(
@@ -67,10 +70,12 @@ class Link:
         self.command = tuple(command)
         self.failure: LineFailure | None = None
         self.on_change: set[Callable[[], None]] = set()
+        self.used_at = dependencies.now()
         self._dependencies = dependencies
         self._control_path = control_path
         self._open_line = open_line
         self._line: NearEnd | None = None
+        self._last: NearEnd | None = None  # what was opened last: its keeper alone makes the next one
         self._opening: asyncio.Task[None] | None = None
         self._keeping: set[asyncio.Task[None]] = set()
         self._failures = 0
@@ -85,6 +90,11 @@ class Link:
     def is_up(self) -> bool:
         """Whether there is a line."""
         return self._line is not None and self._line.carrier.is_open
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the line has ended for good: the user has removed the host, or described it anew."""
+        return self._is_closed
 
     @property
     def latency_s(self) -> float | None:
@@ -128,6 +138,9 @@ class Link:
         Args:
             urgent: for a handshake: does not wait for the pause after a failure.
         """
+        self.used_at = self._dependencies.now()
+        if self._is_closed:
+            return LineFailure(FailureKind.CUT)
         if (line := self.line) is not None:
             return line
         if self._opening is None:
@@ -177,14 +190,12 @@ class Link:
     async def close(self) -> None:
         """End the line. It is not made again."""
         self._is_closed = True
-        tasks = {*self._keeping, *([self._opening] if self._opening else [])}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _cancelled(self._keeping)
         await self.disconnect()
 
     async def disconnect(self) -> None:
-        """End the line until it is needed again."""
+        """End the line, or the attempt to make it, until it is needed again."""
+        await _cancelled({self._opening} if self._opening else ())
         line, self._line = self._line, None
         if line is not None:
             line.close()
@@ -205,7 +216,7 @@ class Link:
         if isinstance(opened, LineFailure):
             self._failed(opened)
             return
-        self._failures, self.failure, self._line = 0, None, opened
+        self.failure, self._line, self._last = None, opened, opened
         self._log.info("line.open", pid=opened.pid, version=opened.greeting.version)
         opened.carrier.ping()
         keeping = asyncio.create_task(self._keep(opened), name=f"keep line to {self.host}")
@@ -221,15 +232,19 @@ class Link:
         return open_line
 
     def _failed(self, failure: LineFailure) -> None:
-        dependencies = self._dependencies
-        self._failures += 1
         self.failure = failure
-        self._not_before = dependencies.now() + backoff(self._failures, dependencies.rng.random())
+        self._pause()
         self._log.warning("line.failed", cause=failure.kind.word, said=list(failure.said))
         self._changed()
 
+    def _pause(self) -> None:
+        dependencies = self._dependencies
+        self._failures += 1
+        self._not_before = dependencies.now() + backoff(self._failures, dependencies.rng.random())
+
     async def _keep(self, line: NearEnd) -> None:
         """Measure the line until it ends, then make it again while projects use it."""
+        began = self._dependencies.now()
         while not line.ended.is_set():
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PING_S):
@@ -237,13 +252,18 @@ class Link:
             if self._dependencies.now() - line.carrier.heard_at > DEAD_S:
                 line.carrier.close("nothing arrived for too long")
             line.carrier.ping()
+        is_steady = self._dependencies.now() - began >= STEADY_S
+        if is_steady:
+            self._failures = 0
         if self._line is line:
+            if not is_steady:
+                self._pause()
             self._line = None
             self.failure = LineFailure(FailureKind.CUT)
             self._changed()
         await line.reap()
         self._log.warning("line.cut", why=line.why, said=line.said())
-        while self._wants_line():
+        while self._last is line and self._wants_line():
             await self._dependencies.sleep(self.retry_after_s())
             await self.ensure(urgent=True)
 
@@ -255,3 +275,8 @@ class Link:
     def _changed(self) -> None:
         for call in tuple(self.on_change):
             call()
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+    ending = [task for task in tasks if task.cancel()]
+    await asyncio.gather(*ending, return_exceptions=True)

@@ -6,23 +6,17 @@ Only hosts that the user has added are connected to: an address can come from a 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from manager.routing.remote.address import Host, InvalidAddress, RemoteAddress, looks_remote, parse_address
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.environment import for_line
+from manager.supervision.refusals import not_added
 from manager.supervision.remote.link import Link
 from manager.supervision.remote.remote_supervisor import RemoteSupervisor
-from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, read_known_hosts
+from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, login_socket, read_known_hosts
 from protocol.errors import Reason, Refusal
-
-
-def login_socket(runtime_dir: Path, host: Host) -> Path:
-    """Where ssh keeps the login that a person made for a host (`lmtb remote connect`)."""
-    return runtime_dir / f"ssh-{hashlib.sha256(str(host).encode()).hexdigest()[:16]}"
 
 
 class RemoteProjects:
@@ -40,6 +34,7 @@ class RemoteProjects:
         self._config_dir = config_dir
         self._runtime_dir = runtime_dir
         self._links: dict[Host, Link] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Link]:
         return iter(self._links.values())
@@ -69,27 +64,34 @@ class RemoteProjects:
         address = parse_address(root, {}) if looks_remote(root) else None
         if not isinstance(address, RemoteAddress):
             return None
+        return RemoteSupervisor(workspace, address, await self.link_to(address.host), self._dependencies)
+
+    async def link_to(self, host: Host) -> Link | Refusal:
+        """The line to a host; the refusal if the user has not added it."""
         hosts = await self._hosts()
-        link = hosts if isinstance(hosts, Refusal) else self._link(hosts, address.host)
-        return RemoteSupervisor(workspace, address, link, self._dependencies)
+        return hosts if isinstance(hosts, Refusal) else self._link(hosts, host)
 
     async def forget_removed(self) -> None:
-        """Close the lines to hosts that the user has removed."""
+        """Close the lines to hosts that the user has removed, or named or described anew."""
         hosts = await self._hosts()
         if not isinstance(hosts, Refusal):
-            for host in [host for host in self._links if known(hosts, host) is None]:
-                await self._links.pop(host).close()
+            outdated = [host for host, link in self._links.items() if not _fits(link, known(hosts, host))]
+            await asyncio.gather(*(self._links.pop(host).close() for host in outdated))
 
     async def close(self) -> None:
         """Close all lines."""
-        await asyncio.gather(*(link.close() for link in self._links.values()))
+        await asyncio.gather(*(link.close() for link in self._links.values()), *self._closing)
 
     def _link(self, hosts: Mapping[str, KnownHost], host: Host) -> Link | Refusal:
         entry = known(hosts, host)
         if entry is None:
             return not_added(host)
         link = self._links.get(host)
-        if link is None or link.command != entry.command:
+        if link is None or not _fits(link, entry):
+            if link is not None:
+                closing = asyncio.create_task(link.close(), name=f"close line to {host}")
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)
             link = Link(
                 entry.name,
                 host,
@@ -116,13 +118,5 @@ class RemoteProjects:
             return Refusal(Reason.HOST_NOT_ADDED, f"host not added: {error}", step, delivered="no")
 
 
-def not_added(host: Host) -> Refusal:
-    """The refusal for a host that the user has not added."""
-    name = re.sub(r"[^A-Za-z0-9]+", "-", host.name).strip("-")[:32]
-    return Refusal(
-        Reason.HOST_NOT_ADDED,
-        f"host not added: {host}",
-        f"ask the user whether to connect to it; if so, the user runs: lmtb remote add {name} {host}/",
-        delivered="no",
-        details={"host": str(host)},
-    )
+def _fits(link: Link, entry: KnownHost | None) -> bool:
+    return entry is not None and (link.name, link.command) == (entry.name, entry.command)

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from host.printable import printable
 from manager.log import logger
 from manager.routing.remote.address import RemoteAddress
 from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.state.lifecycle import Lifecycle, State
+from manager.routing.workspace.cwd import MAX_BYTES
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Figures, Instance
-from manager.supervision.refusals import server_offline
+from manager.supervision.refusals import not_added, server_offline
 from manager.supervision.remote.link import HOST_FIELD, Link
 from manager.upstream.failures import UpstreamFailure
 from protocol.errors import Reason, Refusal
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 HEALTH_S: Final = 20.0
 """The manager there may be starting."""
+MAX_ID: Final = 64
+"""Longest id of a workspace, in characters, that another host may name."""
 
 
 class Match(msgspec.Struct, rename="camel"):
@@ -67,7 +71,7 @@ async def resolve(link: Link, address: RemoteAddress) -> Match | Refusal:
             match = msgspec.json.decode(body, type=_Resolved).match
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE))
-        if match.workspace_folders and match.workspace_folders[0].startswith("/"):
+        if _is_usable(match):
             return match
     if status == 404:
         text = f"workspace not matched: {address}"
@@ -77,6 +81,18 @@ async def resolve(link: Link, address: RemoteAddress) -> Match | Refusal:
         step = "pass a folder that exists on that host"
         return Refusal(Reason.INVALID_CWD, text, step, delivered="no", details={"cwd": str(address)})
     return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE))
+
+
+def _is_usable(match: Match) -> bool:
+    """Whether the texts of the other host can stand in ours: people and models read them as our words."""
+    root = match.workspace_folders[0] if match.workspace_folders else ""
+    is_plain = all(printable(text) == text for text in (root, match.workspace))
+    return (
+        is_plain
+        and root.startswith("/")
+        and len(root.encode()) <= MAX_BYTES
+        and len(match.workspace) <= MAX_ID
+    )
 
 
 def line_refusal(link: Link, failure: LineFailure, *, cause: str | None = None) -> Refusal:
@@ -138,6 +154,8 @@ class RemoteSupervisor:
         """
         if isinstance(self.link, Refusal):
             return self.link
+        if self.link.is_closed:
+            return not_added(self.link.host)
         if (now := self.ready_now()) is not None:
             return now
         line = await self.link.ensure(urgent=urgent)
@@ -160,6 +178,11 @@ class RemoteSupervisor:
     def is_serving(self) -> bool:
         """Whether calls can go to it."""
         return self.ready_now() is not None
+
+    @property
+    def holds_line(self) -> bool:
+        """Whether the line is made again for this project when it was cut."""
+        return isinstance(self.link, Link) and self._on_line_change in self.link.on_change
 
     def replace(self, instance: Instance, why: str) -> None:
         """The manager there replaces its servers itself."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
@@ -57,8 +58,15 @@ class RemoteWorkspaces:
             await found[1].ensure(urgent=True)
 
     async def forget_removed(self) -> None:
-        """End the lines to hosts that the user has removed."""
+        """End the lines to hosts that the user has removed, and to those that were described anew."""
         await self._projects.forget_removed()
+        self._cached.clear()
+        await self._relink()
+
+    async def disconnect_idle(self, limit_s: float, now: float) -> None:
+        """End lines that no project holds, and that nobody has asked for in so many seconds."""
+        idle = [link for link in self.links() if not link.on_change and now - link.used_at >= limit_s]
+        await asyncio.gather(*(link.disconnect() for link in idle))
 
     async def find(self, text: str, *, urgent: bool) -> Workspace | Refusal | None:
         """The workspace of a remote address; None if the text is none.
@@ -71,6 +79,7 @@ class RemoteWorkspaces:
         found = await self._projects.address_of(text)
         if found is None or isinstance(found, Refusal):
             return found
+        await self._relink()
         address, link = found
         line = await link.ensure(urgent=urgent)
         if isinstance(line, LineFailure):
@@ -115,6 +124,15 @@ class RemoteWorkspaces:
             await workspace.remote.stop()
             workspace.remote.link = link  # added again, perhaps with another command
         return workspace
+
+    async def _relink(self) -> None:
+        """Give projects whose line was closed, or whose host was not known, what leads there now."""
+        found = [one.remote for one in self._workspaces if one.remote is not None]
+        stale = [one for one in found if isinstance(one.link, Refusal) or one.link.is_closed]
+        links = {host: await self._projects.link_to(host) for host in {one.address.host for one in stale}}
+        for one in stale:
+            await one.stop()
+            one.link = links[one.address.host]
 
     def _nearest(self, address: RemoteAddress) -> Workspace | None:
         """The known workspace that the folder lies in, while its host cannot be asked."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from manager.tunnel.carrier import PIPE_ROOM, Carrier
-from manager.tunnel.flood_guard import IDLE_FRAMES
+from manager.tunnel.flood_guard import IDLE_BYTES, IDLE_FRAMES
 from manager.tunnel.h2_state import LINE_WINDOW, MAX_STREAMS, STREAM_WINDOW
 from manager.tunnel.stream import StreamOwner, TunnelStream
 
@@ -251,6 +251,42 @@ def test_a_flood_of_frames_without_content_ends_the_line(frame: bytes) -> None:
     for _ in range(IDLE_FRAMES // 100 + 2):
         line.near.feed(frame * 100)
     assert line.ended == ["the other side floods the line"]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x01",
+        b"\x00\x00\x00\x04\x01\x00\x00\x00\x00",
+        b"\x00\x00\x05\x02\x00\x00\x00\x00\x01\x00\x00\x00\x00\x10",
+        b"\x00\x00\x04\x03\x00\x00\x00\x00\x01\x00\x00\x00\x08",
+        b'\x00\x00\x08\x0a\x00\x00\x00\x00\x01\x00\x00h2=":1',
+    ],
+    ids=["windows", "settings taken", "priorities", "resets", "other services"],
+)
+def test_much_that_is_no_content_ends_the_line(frame: bytes) -> None:
+    line = Line()
+    line.open()
+    line.pump()
+    line.near.feed(frame * (2 * IDLE_BYTES // len(frame)))
+    assert line.ended == ["the other side floods the line"]
+
+
+def test_content_is_no_flood_however_fast_it_comes() -> None:
+    line = Line()
+    owner = line.open()
+    line.pump()
+    for _ in range(64):
+        line.far_owners[0].stream.write(b"x" * (IDLE_BYTES // 2))
+        line.pump()
+    assert (len(owner.received), line.ended) == (32 * IDLE_BYTES, [])
+
+
+def test_fields_that_are_no_text_end_the_line() -> None:
+    line = Line()
+    owner = line.open()
+    line.near.feed(b"\x00\x00\x06\x01\x04\x00\x00\x00\x01\x88\x00\x01x\x01\xff")
+    assert (owner.lost, line.ended) == (True, ["the other side broke the protocol (UnicodeDecodeError)"])
 
 
 def test_pings_now_and_then_are_answered() -> None:

@@ -196,10 +196,16 @@ async def test_the_next_manager_knows_the_project(scene: Scene) -> None:
 
 
 async def test_a_removed_host_is_left(scene: Scene) -> None:
-    await text_of(scene.client(f"ssh://build{scene.root}"))
+    session = await SessionClient.connect(scene.http, scene.manager.address)
+    await session.handshake(f"ssh://build{scene.root}")
+    same = scene.client(f"ssh://build{scene.root}")
+    await text_of(same)
     assert (await scene.hosts.near.lmtb("remote", "remove", NAME)).code == 0
     await until(lambda: not scene.hosts.far.processes("remote serve"))
-    refused = await scene.client(f"ssh://build{scene.root}/src/").call("lm_readFile", READ)
-    assert refused.refusal["reason"] in {"host_not_added", "workspace_server_offline"}
+    for client in (same, session, scene.client(f"ssh://build{scene.root}/src/")):
+        refused = await client.call("lm_readFile", READ)
+        assert refused.refusal["reason"] == "host_not_added"
+    assert not scene.hosts.far.processes("remote serve")
     await scene.hosts.add()
-    assert "app of the far host" in await text_of(scene.client(f"ssh://build{scene.root}"))
+    assert "app of the far host" in await text_of(same)
+    assert "app of the far host" in await text_of(session)

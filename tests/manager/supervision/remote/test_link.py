@@ -1,0 +1,89 @@
+"""The line to one host, without a process: when it is made, made again, and not made any more."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from manager.routing.remote.address import Host
+from manager.routing.remote.line_failures import FailureKind, LineFailure
+from manager.settings import Settings
+from manager.state_file.store import Store
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.remote.link import PING_S, STEADY_S, Link
+from support.servers.scripted_line import ScriptedLines
+
+
+class Scene:
+    """A link whose clock goes on while it sleeps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = 100.0
+        self.pauses: list[float] = []
+        self.lines = ScriptedLines()
+        self.woken = asyncio.Event()
+        store = Store(folder / "state.db", set_aside_name=lambda: "x")
+        dependencies = Dependencies(
+            Settings(), store, folder, {}, now=lambda: self.now, sleep=self.sleep, rng=random.Random(1)
+        )
+        self.link = Link(
+            "build", Host("ssh", "build"), ("lmtb",), dependencies, open_line=self.lines.open_line
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+        if len(self.pauses) == 6:
+            self.woken.set()
+            await asyncio.Event().wait()
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+async def test_a_closed_line_is_not_made_again(scene: Scene) -> None:
+    await scene.link.ensure()
+    await scene.link.close()
+    assert await scene.link.ensure(urgent=True) == LineFailure(FailureKind.CUT)
+    assert (len(scene.lines.commands), scene.link.is_up) == (1, False)
+
+
+async def test_pauses_grow_while_a_host_cuts_the_line_at_once(scene: Scene) -> None:
+    scene.lines.cuts_at_once = True
+    scene.link.on_change.add(lambda: None)
+    await scene.link.ensure()
+    async with asyncio.timeout(10):
+        await scene.woken.wait()
+    assert all(scene.pauses), scene.pauses
+    assert scene.pauses[4] > 4 * scene.pauses[0]
+    await scene.link.close()
+
+
+async def test_a_line_that_lived_is_made_again_at_once(scene: Scene) -> None:
+    scene.link.on_change.add(lambda: None)
+    await scene.link.ensure()
+    (line,) = scene.lines.lines
+    line.carrier.heard_at = scene.now = scene.now + STEADY_S
+    line.close()
+    async with asyncio.timeout(PING_S):
+        while len(scene.lines.commands) < 2 or not scene.link.is_up:
+            await asyncio.sleep(0)
+    assert scene.pauses == [0.0]
+    await scene.link.close()
+
+
+async def test_letting_go_stops_an_attempt_under_way(scene: Scene) -> None:
+    scene.lines.hangs = True
+    waiting = asyncio.create_task(scene.link.ensure())
+    while not scene.lines.commands:
+        await asyncio.sleep(0)
+    await scene.link.disconnect()
+    async with asyncio.timeout(10):
+        assert await waiting == LineFailure(FailureKind.CUT)
+    assert scene.link.as_json()["state"] == "idle"

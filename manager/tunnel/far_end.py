@@ -159,6 +159,7 @@ class _Bridge(asyncio.Protocol):
         self._stream = stream
         self._early: list[bytes] | None = []  # arrived before the socket was connected
         self._has_ended = False
+        self._has_socket_ended = False
         self._is_full = False
         self._unacknowledged = 0
         line.own(asyncio.create_task(self._connect(target, find_socket), name=f"connect {target}"))
@@ -195,7 +196,11 @@ class _Bridge(asyncio.Protocol):
 
     def stream_ended(self) -> None:
         self._has_ended = True
-        if self._early is None and self._transport.can_write_eof():
+        if self._early is not None:
+            return
+        if self._has_socket_ended:
+            self._transport.close()
+        elif self._transport.can_write_eof():
             self._transport.write_eof()
 
     def stream_lost(self, *, is_line: bool) -> None:
@@ -233,6 +238,7 @@ class _Bridge(asyncio.Protocol):
         self._acknowledge()
 
     def eof_received(self) -> bool:
+        self._has_socket_ended = True
         self._stream.end()
         return not self._has_ended  # the near end may still write
 

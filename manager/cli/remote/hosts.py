@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from host.command_line import Failure
 from manager import exit_codes
 from manager.cli.output.manager_access import user_paths
 from manager.routing.remote.address import InvalidAddress, parse_address
-from manager.routing.remote.transports import interactive
-from manager.supervision.remote.projects import login_socket
-from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, read_known_hosts
+from manager.routing.remote.transports import interactive, logout
+from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, login_socket, read_known_hosts
+
+LOGOUT_S: Final = 10.0
 
 
 def user_hosts() -> Mapping[str, KnownHost]:
@@ -49,6 +52,15 @@ def login_of(one: KnownHost) -> str | None:
     """The socket of a login of ssh that was made for the host; None if there is none."""
     path = login_socket(user_paths().runtime_dir, one.host)
     return str(path) if path.exists() else None
+
+
+def log_out(one: KnownHost) -> None:
+    """End the login of ssh that was made for the host, if there is one."""
+    path = login_of(one)
+    command = None if path is None else logout(one.host, path)
+    if command is not None:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it ends by itself within hours
+            subprocess.run(command, check=False, capture_output=True, timeout=LOGOUT_S)
 
 
 def run_there(one: KnownHost, words: Sequence[str]) -> int:

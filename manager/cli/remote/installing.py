@@ -20,7 +20,8 @@ _FIND_UV: Final = f"command -v uv >/dev/null 2>&1 || exit {_NO_UV}"
 _FROM_INDEX: Final = f'{_FIND_UV}; exec uv tool install --force "lm-tools-bridge[remote]==$1"'
 _FROM_WHEELS: Final = (
     f'{_FIND_UV}; folder=$(mktemp -d) && trap \'rm -rf "$folder"\' EXIT && cat >"$folder/wheels.tar" && '
-    f'{{ [ "$(sha256sum <"$folder/wheels.tar" | cut -d " " -f 1)" = "$2" ] || exit {_OTHER_DIGEST}; }} && '
+    "if command -v sha256sum >/dev/null 2>&1; then digest=sha256sum; else digest='shasum -a 256'; fi && "
+    f'{{ [ "$($digest <"$folder/wheels.tar" | cut -d " " -f 1)" = "$2" ] || exit {_OTHER_DIGEST}; }} && '
     'tar -C "$folder" -xf "$folder/wheels.tar" && '
     'uv tool install --force --no-index --find-links "$folder" "lm-tools-bridge[remote]==$1"'
 )

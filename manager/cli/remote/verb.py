@@ -17,14 +17,11 @@ from host.terminal.quantities import latency
 from host.terminal.views import Column, Fact, FactList, Table
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import explained, user_paths
-from manager.cli.remote.hosts import host_named, login_of, user_hosts
-from manager.cli.remote.hosts_file import add_host, remove_host
-from manager.cli.remote.installing import install_there, uninstall_there
+from manager.cli.remote.hosts import host_named, log_out, login_of, user_hosts
 from manager.client import Control
 from manager.routing.remote.address import InvalidAddress, is_name
 from manager.routing.remote.transports import login
-from manager.supervision.remote.projects import login_socket
-from manager.tunnel.known_hosts import KnownHost, known, parse_host
+from manager.tunnel.known_hosts import KnownHost, known, login_socket, parse_host
 
 PERSIST_S: Final = 8 * 3600
 CHECK_S: Final = 60.0
@@ -46,6 +43,8 @@ def remote() -> None:
 @json_option
 def add(name: str, address: str, command: str | None, as_json: bool) -> None:
     """Allow connections to a host, and give it a name."""
+    from manager.cli.remote.hosts_file import add_host  # noqa: PLC0415  not for serve, which starts often
+
     if not is_name(name):
         raise Failure(f"{name!r} cannot be the name of a host", "use letters, digits, '.', '_' and '-'")
     host = parse_host(address)
@@ -60,6 +59,9 @@ def add(name: str, address: str, command: str | None, as_json: bool) -> None:
     folder = user_paths().config_dir
     make_private(folder)
     add_host(folder, KnownHost(name, host, tuple(words)))
+    _lines(forget=True)
+    if (old := hosts.get(name)) is not None and old.host != host:
+        log_out(old)
     if as_json:
         print_json({"name": name, "address": str(host)})
         return
@@ -88,12 +90,16 @@ def list_hosts(as_json: bool) -> None:
 @click.option("--uninstall", is_flag=True, help="Also uninstall this program there, with uv.")
 @json_option
 def remove(name: str, uninstall: bool, as_json: bool) -> None:
-    """Allow no more connections to a host."""
+    """Allow no more connections to a host, and end the login of `lmtb remote connect`."""
+    from manager.cli.remote.hosts_file import remove_host  # noqa: PLC0415  not for serve
+    from manager.cli.remote.installing import uninstall_there  # noqa: PLC0415  not for serve
+
     one = host_named(name)
     if uninstall:
         uninstall_there(one, login_of(one))
     remove_host(user_paths().config_dir, name)
     _lines(forget=True)
+    log_out(one)
     if as_json:
         print_json({"name": name})
     else:
@@ -145,6 +151,8 @@ def connect(name: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def install(name: str, wheels: Path | None, yes: bool) -> None:
     """Install this version of the program on a host, with uv, or upgrade it there."""
+    from manager.cli.remote.installing import install_there  # noqa: PLC0415  not for serve
+
     one = host_named(name)
     what = f"lm-tools-bridge[remote] {__version__} on {one.host}, for your user there"
     if not yes and not confirm(f"Install {what}?", "installs a program on another host"):

@@ -113,7 +113,7 @@ def parse_address(text: str, named: Mapping[str, Host]) -> RemoteAddress | Inval
 
 def is_name(text: str) -> bool:
     """Whether a host may have this name: letters, digits, `_`, `.` and `-`, and no scheme."""
-    return _NAME.fullmatch(text) is not None and text not in SCHEMES
+    return _NAME.fullmatch(text) is not None and text not in {*SCHEMES, "file"}
 
 
 def _host(scheme: Scheme, parts: list[str]) -> Host | InvalidAddress:

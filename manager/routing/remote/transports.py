@@ -28,6 +28,8 @@ _OPTIONS: Final = (
     "RemoteCommand=none",
 )
 """For a connection without a person: it asks nothing, notices a dead line, and lends nothing."""
+_AT_TERMINAL: Final = ("-o", "RemoteCommand=none", "-o", "ClearAllForwardings=yes")
+"""For a person's connection: what the user's configuration has for other visits would be in the way."""
 
 
 def background(host: Host, words: Sequence[str], control_path: str | None = None) -> list[str]:
@@ -49,7 +51,14 @@ def login(host: Host, control_path: str, persist_s: int) -> list[str] | None:
     if host.scheme != "ssh":
         return None
     shared = ("-M", "-o", f"ControlPath={control_path}", "-o", f"ControlPersist={persist_s}")
-    return ["ssh", *shared, *_destination(host), "exit"]
+    return ["ssh", *shared, *_AT_TERMINAL, *_destination(host), "exit"]
+
+
+def logout(host: Host, control_path: str) -> list[str] | None:
+    """The command that ends the login that `login` made; None but for ssh."""
+    if host.scheme != "ssh":
+        return None
+    return ["ssh", "-O", "exit", "-o", f"ControlPath={control_path}", *_destination(host)]
 
 
 def with_path(host: Host, path: str) -> str:
@@ -78,7 +87,7 @@ def _ssh(host: Host, words: Sequence[str], control_path: str | None) -> list[str
 
 
 def _ssh_terminal(host: Host, words: Sequence[str], control_path: str | None) -> list[str]:
-    return ["ssh", "-t", *_shared(control_path), *_destination(host), shlex.join(words)]
+    return ["ssh", "-t", *_AT_TERMINAL, *_shared(control_path), *_destination(host), shlex.join(words)]
 
 
 def _container(*flags: str) -> Callable[[Host, Sequence[str], str | None], list[str]]:

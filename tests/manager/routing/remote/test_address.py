@@ -87,4 +87,4 @@ def test_only_what_may_be_remote_is_looked_up() -> None:
 
 def test_names_of_hosts_are_words_and_no_schemes() -> None:
     assert is_name("build-1.lan")
-    assert not any(map(is_name, ("ssh", "b", "-build", "a b", "a/b", "a:b", "")))
+    assert not any(map(is_name, ("ssh", "file", "b", "-build", "a b", "a/b", "a:b", "")))

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from manager.routing.remote.address import Host
-from manager.routing.remote.transports import background, interactive, login
+from manager.routing.remote.transports import background, interactive, login, logout
 
 WORDS = ["/opt/it's here/lmtb", "remote", "serve"]
 
@@ -84,3 +84,28 @@ def test_verbs_at_the_terminal_get_one() -> None:
     assert interactive(Host("ssh", "build"), ["lmtb", "trust", "/a b"])[:2] == ["ssh", "-t"]
     assert shlex.split(interactive(Host("ssh", "build"), ["lmtb", "trust", "/a b"])[-1])[-1] == "/a b"
     assert interactive(Host("docker", "web"), ["lmtb"])[:4] == ["docker", "exec", "-i", "-t"]
+
+
+def test_a_persons_connection_ignores_what_is_for_other_visits() -> None:
+    made = login(Host("ssh", "build"), "/run/x", 60)
+    for command in (made or [], interactive(Host("ssh", "build"), ["lmtb"])):
+        options = command[: command.index("--")]
+        assert {"RemoteCommand=none", "ClearAllForwardings=yes"} <= set(options)
+
+
+def test_a_login_is_ended_by_its_socket() -> None:
+    ended = logout(Host("ssh", "build", "ada", 2222), "/run/x")
+    assert ended == [
+        "ssh",
+        "-O",
+        "exit",
+        "-o",
+        "ControlPath=/run/x",
+        "-l",
+        "ada",
+        "-p",
+        "2222",
+        "--",
+        "build",
+    ]
+    assert logout(Host("docker", "web"), "/run/x") is None

@@ -1,0 +1,97 @@
+"""`lmtb remote`: what it tells the manager and ssh, and what it needs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from host.private_files import make_private
+from manager.cli.remote import installing
+from manager.paths import Paths
+from manager.routing.remote.address import Host
+from manager.tunnel.known_hosts import login_socket
+
+FORGET = ("POST /lines", {"forget": True})
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of what an `ssh` of the test was called with."""
+    called = tmp_path / "called"
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\necho "$@" >>{called}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    return called
+
+
+def logged_in(paths: Paths, host: Host) -> Path:
+    make_private(paths.runtime_dir)
+    login = login_socket(paths.runtime_dir, host)
+    login.touch()
+    return login
+
+
+def test_another_address_of_a_name_ends_the_line_of_the_old(
+    run: Any, control: Any, paths: Paths, ssh: Path
+) -> None:
+    control.say("POST /lines", {"lines": []})
+    assert run("remote", "add", "build", "ssh://old/").exit_code == 0
+    login = logged_in(paths, Host("ssh", "old"))
+    control.asked.clear()
+    result = run("remote", "add", "build", "ssh://new/")
+    assert result.exit_code == 0, result.output
+    assert control.asked == [FORGET]
+    assert ssh.read_text() == f"-O exit -o ControlPath={login} -- old\n"
+
+
+def test_a_removed_host_loses_its_line_and_its_login(run: Any, control: Any, paths: Paths, ssh: Path) -> None:
+    control.say("POST /lines", {"lines": []})
+    run("remote", "add", "build", "ssh://ada@build/")
+    login = logged_in(paths, Host("ssh", "build", "ada"))
+    control.asked.clear()
+    assert run("remote", "remove", "build").exit_code == 0
+    assert control.asked == [FORGET]
+    assert ssh.read_text() == f"-O exit -o ControlPath={login} -l ada -- build\n"
+
+
+def test_a_host_is_added_without_a_manager(run: Any, ssh: Path) -> None:
+    assert run("remote", "add", "build", "ssh://build/").exit_code == 0
+    assert not ssh.exists()
+
+
+def test_serving_a_line_loads_nothing_of_the_near_end() -> None:
+    program = "import sys, manager.cli.remote.verb, manager.cli.remote.serving; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"sqlite3", "tomlkit", "tarfile", "manager.supervision"}
+
+
+@pytest.mark.parametrize("tool", ["sha256sum", "shasum"])
+def test_wheels_are_compared_with_either_program(tmp_path: Path, tool: str) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("sh", "mktemp", "rm", "cat", "cut", "tar"):
+        (programs / name).symlink_to(f"/bin/{name}" if Path(f"/bin/{name}").exists() else f"/usr/bin/{name}")
+    (programs / tool).write_text(
+        f'#!/bin/sh\n[ "$*" = "{"-a 256" if tool == "shasum" else ""}" ] && echo "d1  -"\n'
+    )
+    (programs / "uv").write_text("#!/bin/sh\nexit 7\n")
+    for name in (tool, "uv"):
+        (programs / name).chmod(0o755)
+    codes = [
+        subprocess.run(
+            ["sh", "-c", installing._FROM_WHEELS, "sh", "1.0", digest],
+            input=b"\0" * 10240,
+            env={"PATH": str(programs), "TMPDIR": str(tmp_path)},
+            check=False,
+        ).returncode
+        for digest in ("d1", "d2")
+    ]
+    assert codes == [7, installing._OTHER_DIGEST]

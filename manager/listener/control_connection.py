@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from host.peer_uid import unix_peer_pid
 from http_server.byte_budget import SMALL, ByteBudget
 from http_server.connection import HttpConnection
 from http_server.connection_state import Event
@@ -106,18 +107,15 @@ class ControlConnection(HttpConnection[ControlHead]):
         self._is_admitted = False  # the peer of a connection never changes
 
     def take_over(self, read: ReadHead[ControlHead]) -> bool:
-        """Give every request but a small heartbeat of an allowed peer to aiohttp."""
+        """Give every request but a small heartbeat to aiohttp."""
         parsed, length = read.head.parsed, read.length
-        is_heartbeat = (parsed.method, parsed.target) == _HEARTBEAT and length is not None and length <= SMALL
-        if is_heartbeat and not self._is_admitted:
-            self._is_admitted = self._is_peer_allowed(self.transport)
-        if is_heartbeat and self._is_admitted:
+        if (parsed.method, parsed.target) == _HEARTBEAT and length is not None and length <= SMALL:
             return False
         self._hand_over(self.parser.raw_head)
         return True
 
     def serve(self, read: ReadHead[ControlHead], body: bytes) -> None:
-        """Answer a heartbeat that renews a registration; give others to aiohttp."""
+        """Answer a heartbeat of an allowed peer that renews a registration; give others to aiohttp."""
         if not self._renews(body):
             self._hand_over(self.parser.raw_head + body)
             return
@@ -139,7 +137,18 @@ class ControlConnection(HttpConnection[ControlHead]):
             payload = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
-        return isinstance(payload, dict) and self._renew(payload)
+        return isinstance(payload, dict) and self._may_renew(payload) and self._renew(payload)
+
+    def _may_renew(self, payload: Mapping[str, Any]) -> bool:
+        """Whether the peer may renew the registration that the heartbeat names.
+
+        The process that serves a registration was examined when it was registered, and its exit is watched:
+        examining it again for each connection would take longer than the rest of the answer.
+        """
+        if self._is_admitted or _peer_pid(self.transport) == payload.get("pid", -1):
+            return True
+        self._is_admitted = self._is_peer_allowed(self.transport)
+        return self._is_admitted
 
     def _hand_over(self, begin: bytes) -> None:
         """Make the connection aiohttp's, from the request that begins with these bytes on."""
@@ -151,3 +160,8 @@ class ControlConnection(HttpConnection[ControlHead]):
         if is_paused:
             protocol.pause_writing()
         protocol.data_received(received)
+
+
+def _peer_pid(transport: asyncio.BaseTransport) -> int | None:
+    sock = transport.get_extra_info("socket")
+    return None if sock is None else unix_peer_pid(sock)

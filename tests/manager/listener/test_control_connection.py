@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from manager.admin.renewals import Renewals
 from manager.listener.control_listener import ControlListener
 
 KNOWN = {"sessionId": "s1"}  # the heartbeat that was accepted before
+OWN = {"sessionId": "s3", "pid": os.getpid()}  # of a server that this process registered
 RENEWED = {"ok": True, "ttlMs": 2500, "heartbeatMs": 1000}
 
 
@@ -41,6 +43,7 @@ class Served:
 
     def runner(self, renewals: Renewals) -> web.AppRunner:
         renewals.remember(KNOWN)
+        renewals.remember(OWN)
         app = web.Application()
         app.router.add_route("*", "/{any:.*}", self.page)
         return web.AppRunner(app)
@@ -69,6 +72,7 @@ def request(body: bytes, line: str = "POST /heartbeat", fields: str = "") -> byt
 
 
 BEAT = request(json.dumps(KNOWN).encode())
+OWN_BEAT = request(json.dumps(OWN).encode())
 NEWS = request(b'{"sessionId":"s2"}')
 HEALTH = request(b"", "GET /health")
 
@@ -139,6 +143,23 @@ async def test_requests_that_come_together_are_answered_in_order(line: Line, ser
 async def test_anything_else_is_for_aiohttp(line: Line, served: Served, data: bytes) -> None:
     assert (await line.ask(data))["by"] == "aiohttp"
     assert len(served.pages) == 1
+
+
+async def test_the_process_of_a_registration_is_not_examined_again(line: Line, served: Served) -> None:
+    served.is_allowed = False
+    assert await line.ask(OWN_BEAT) == RENEWED
+    assert (served.renewed, served.pages, served.checks) == (["s3"], [], 0)
+    assert (await line.ask(BEAT))["by"] == "aiohttp"
+    assert served.renewed == ["s3"]
+
+
+async def test_the_process_that_a_heartbeat_claims_must_be_the_registered_one(
+    line: Line, served: Served
+) -> None:
+    served.is_allowed = False
+    claim = json.dumps(KNOWN | {"pid": os.getpid()}).encode()
+    assert (await line.ask(request(claim)))["by"] == "aiohttp"
+    assert served.renewed == []
 
 
 async def test_a_peer_that_may_not_renew_gets_to_the_check_of_the_application(

@@ -10,8 +10,8 @@ from manager.admin.request_body import read_body
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.team.calls.caller import Calls, NoHost
-from manager.team.calls.exposed_lists import LISTS, ListedTool, listed_tools, marked
-from manager.team.calls.exposure import parameter
+from manager.team.calls.exposed_lists import ListedTool, listed_tools, marked
+from manager.team.calls.exposure import METHODS, parameter
 from manager.team.calls.remote_call import AnswerLost, Head, RemoteCall, Unknown
 from manager.team.membership import Use
 from protocol import jsonrpc, names, sse
@@ -26,9 +26,6 @@ CALL_S: Final = 600.0
 LIST_S: Final = 30.0
 READY_S: Final = 3.0
 """Seconds that a call waits for the connection to the team."""
-_CARRIED: Final = frozenset(
-    {names.DISCOVER, names.TOOLS_CALL, names.RESOURCES_READ, names.PROMPTS_GET, names.COMPLETE, *LISTS}
-)
 _TYPES: Final = ("application/json", "text/event-stream")
 _BUSY: Final = frozenset({"full", "busy", "too_many", "draining"})
 _LACKS: Final[Mapping[str, str]] = {
@@ -68,7 +65,7 @@ class Gateway:
             return _json(400, jsonrpc.error(message.id, message.code, message.message))
         if not isinstance(message, jsonrpc.Request):
             return web.Response(status=202)
-        if message.method not in _CARRIED:
+        if message.method not in METHODS:
             text = f"{message.method[:100]} is not carried between members of a team"
             return _json(404, jsonrpc.error(message.id, jsonrpc.METHOD_NOT_FOUND, text))
         if not await self._is_ready():
@@ -98,7 +95,7 @@ class Gateway:
             if isinstance(answer, Unknown):
                 return _lost(message, use, answer.reason)
             call, head = answer
-            if message.method in LISTS:
+            if message.method == names.TOOLS_LIST:
                 return await self._list(message, use, call)
             return await _relay(request, message, use, call, head)
 

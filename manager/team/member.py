@@ -51,13 +51,13 @@ class Member:
         """`own_headers` let its requests pass where this manager requires tokens."""
         self.membership = membership
         self.connection = Connection(membership, up=self._up, down=self._down)
-        self.reader = Reader()
+        self.publisher = Publisher(membership.name, self._alive)
+        self.reader = Reader(membership.name, self.publisher.heard)
         self.own = OwnManager(address, version, own_headers or {})
         self.host_calls = HostCalls(membership, self.own)
         self.calls = Calls(membership, self.reader)
         self.ready = asyncio.Event()
         self.gateway = Gateway(self.connection, self.calls, self.ready)
-        self.publisher = Publisher(membership.name, self._alive)
         self._version = version
         self._started = round(time.time() * 1000)
         self._tasks: list[asyncio.Task[None]] = []

@@ -143,7 +143,7 @@ async def test_a_flood_of_one_member_leaves_room_for_others(caller: TeamCaller, 
     body = json.dumps(body_of(names.TOOLS_CALL, {"name": "slow", "arguments": {}})).encode()
     for number in range(200):
         headers = {"Lmtb-Call": f"{number:032x}"}
-        await client.publish("lmtb.call.alice.docs.mallory", body, reply="nowhere", headers=headers)
+        await client.publish("lmtb.call.alice.docs.mallory", body, reply="_INBOX_mallory.x", headers=headers)
     assert "result" in await caller.call("read")
     assert host.member.host_calls.gate.in_flight <= CALLS_OF_ONE
 

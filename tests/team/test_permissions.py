@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import AsyncIterator
@@ -15,8 +16,12 @@ import pytest_asyncio
 from nats.aio.client import Client
 
 import manager
-from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET, inbox_prefix
-from manager.team.registry.bucket import ensure
+from manager.team.calls import parts
+from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET, inbox_prefix, key_subject
+from manager.team.registry import publisher
+from manager.team.registry.bucket import ensure, listed
+from manager.team.registry.entry import HostEntry, OfferEntry, encoded
+from support.clients.stateless_requests import body_of
 from support.projects.team_members import team_caller, team_host, until_seen
 from support.servers.nats_servers import NatsServer, running_nats
 
@@ -114,6 +119,95 @@ async def test_a_hostile_member_may_not_send(team: Team, subject: str) -> None:
     await until_told(problems)
     await client.close()
     assert "permissions violation" in problems[0].lower()
+
+
+async def made_to_publish(client: Any, subject: str, payload: bytes, headers: dict[str, str]) -> None:
+    """What a member may: to store under her own key, and to have it sent to a subject that she names."""
+    own = key_subject(HOSTS_BUCKET, "mallory")
+    await client.jetstream().publish(own, payload, headers=headers)
+    query = json.dumps({"last_by_subj": own}).encode()
+    await client.publish(f"$JS.API.DIRECT.GET.KV_{HOSTS_BUCKET}", query, reply=subject)
+    await client.flush()
+
+
+async def delivered(team: Team, subject: str) -> asyncio.Future[Any]:
+    """The next message on a subject, as an administrator hears it."""
+    admin = await team.client("admin")
+    heard: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    async def hear(message: Any) -> None:
+        if not heard.done():
+            heard.set_result(message)
+            await admin.close()
+
+    await admin.subscribe(subject, cb=hear)
+    await admin.flush()
+    return heard
+
+
+async def test_a_call_that_jetstream_was_made_to_send_runs_nothing(team: Team) -> None:
+    """The server itself publishes it on a subject that names another caller."""
+    seeds = team.seeds
+    async with team_host((team.server.url,), "alice", nkey=str(seeds["alice"])) as host:
+        client = await team.client("mallory")
+        heard = await delivered(team, "lmtb.call.alice.docs.bob")
+        body = json.dumps(body_of("tools/call", {"name": "write", "arguments": {"id": "forged"}})).encode()
+        headers = {parts.CALL: "ab" * 16, parts.AT_ONCE: "1"}
+        await made_to_publish(client, "lmtb.call.alice.docs.bob", body, headers)
+        assert (await asyncio.wait_for(heard, 5)).data == body
+        async with team_caller((team.server.url,), "bob", nkey=str(seeds["bob"])) as caller:
+            await until_seen(caller.member, "alice")
+            assert "result" in await caller.call("write", id="own")  # what came before it was looked at
+        assert host.workspace.executed == {"own": 1}
+        await client.close()
+
+
+async def test_a_call_makes_its_host_write_no_entry(team: Team) -> None:
+    """A host may answer to any subject that a message names, also to the key of its own entry."""
+    seeds = team.seeds
+    async with (
+        team_host((team.server.url,), "alice", nkey=str(seeds["alice"])) as host,
+        team_caller((team.server.url,), "bob", nkey=str(seeds["bob"])) as caller,
+    ):
+        await until_seen(caller.member, "alice")
+        client = await team.client("mallory")
+        before = (await listed(caller.member.connection.client, HOSTS_BUCKET))["alice"]
+        for call in ("x", "cd" * 16):
+            await client.publish("lmtb.call.alice.docs.mallory", b"{", reply=key_subject(HOSTS_BUCKET, "alice"),
+                                 headers={parts.CALL: call})  # fmt: skip
+        await client.flush()
+        assert "result" in await caller.call("read")
+        assert (await listed(caller.member.connection.client, HOSTS_BUCKET))["alice"] == before
+        assert host.member.publisher.error is None
+        await until_seen(caller.member, "alice")
+        await client.close()
+
+
+async def test_a_forged_entry_is_not_believed_and_does_not_stay(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "BEAT_S", 1.0)
+    seeds = team.seeds
+    async with (
+        team_host((team.server.url,), "alice", nkey=str(seeds["alice"])) as host,
+        team_caller((team.server.url,), "bob", nkey=str(seeds["bob"])) as caller,
+    ):
+        await until_seen(caller.member, "alice")
+        asked = caller.member.connection.client
+        own = (await listed(asked, HOSTS_BUCKET))["alice"]
+        client = await team.client("mallory")
+        heard = await delivered(team, key_subject(HOSTS_BUCKET, "alice"))
+        forged = encoded(HostEntry("alice", offers=(OfferEntry("forged", "workspace"),)))
+        await made_to_publish(client, key_subject(HOSTS_BUCKET, "alice"), forged, {})
+        assert (await asyncio.wait_for(heard, 5)).data == forged
+        async with asyncio.timeout(10):
+            while host.member.publisher.error is None:
+                await asyncio.sleep(0.01)
+            while (await listed(asked, HOSTS_BUCKET))["alice"] != own:
+                await asyncio.sleep(0.05)
+        assert "forges it" in host.member.publisher.error
+        assert caller.member.reader.view.names() == ["docs"]
+        await client.close()
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ class Calls:
         try:
             ends = self._now() + deadline_s
             outcome: Head | Undelivered | Unknown | NoHost = NoHost("unknown")
+            lost: Unknown | None = None
             hosts = await self._hosts(client, use)
             for host in hosts if isinstance(hosts, list) else ():
                 call = self._opened(client, host, use, may_repeat, max(1.0, ends - self._now()))
@@ -90,12 +91,16 @@ class Calls:
                 logger().info("team.not_answered", call=call.identity, host=host, offer=use.offer,
                               delivered="no" if isinstance(outcome, Undelivered) else "unknown",
                               why=outcome.reason)  # fmt: skip
-                if isinstance(outcome, Unknown) and (not may_repeat or outcome.reason == "timed_out"):
-                    break
+                if isinstance(outcome, Unknown):
+                    lost = outcome
+                    if not may_repeat or outcome.reason == "timed_out":
+                        break
             if isinstance(hosts, str):
                 outcome = NoHost(hosts)
             if isinstance(outcome, Undelivered):
                 outcome = NoHost(outcome.reason)
+            if lost is not None and not isinstance(outcome, Head):
+                outcome = lost  # an earlier host may have run it
             yield (call, outcome) if isinstance(outcome, Head) and call is not None else outcome  # type: ignore[misc]
         finally:
             if call is not None:

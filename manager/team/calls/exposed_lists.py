@@ -14,13 +14,6 @@ from protocol.jsonrpc import members_of
 
 META_TEAM: Final = "lm-tools-bridge/team"
 """Member of `_meta` of everything that came over a team. It is not offered on: lists would grow for ever."""
-LISTS: Final = {
-    names.TOOLS_LIST: "tools",
-    names.RESOURCES_LIST: "resources",
-    names.TEMPLATES_LIST: "resourceTemplates",
-    names.PROMPTS_LIST: "prompts",
-}
-"""Methods that list something, each with the member of the result."""
 _INDIRECT: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
 """Tools by which others can be called or found; they would evade the policy."""
 _NONE: Final = msgspec.Raw(b"{}")
@@ -66,12 +59,10 @@ def exposed_answer(method: str, answer: bytes, scope: Scope) -> bytes | None:
         return None
     if method == names.DISCOVER:
         result.pop("instructions", None)
-        result["capabilities"] = jsonrpc.raw(_capabilities(scope))
-    elif (member := LISTS.get(method)) is not None:
+        result["capabilities"] = jsonrpc.raw({"tools": {}})  # without changes, which are a stream
+    elif method == names.TOOLS_LIST:
         result.pop("_meta", None)  # its issues name folders and other servers
-        items = _array(result.get(member))
-        exposed = _exposed_tools(items, scope) if method == names.TOOLS_LIST else _unmarked(items)
-        result[member] = jsonrpc.raw(list(exposed))
+        result["tools"] = jsonrpc.raw(list(_exposed_tools(_array(result.get("tools")), scope)))
     return jsonrpc.dumps({**message, "result": result})
 
 
@@ -104,16 +95,15 @@ def digest_of(tools: Mapping[str, ListedTool]) -> str:
 
 def marked(method: str, answer: bytes, host: str, offer: str) -> bytes:
     """The answer to a list with a mark on every entry, which says where it came from."""
-    member = LISTS.get(method)
     message = members_of(answer)
     result = members_of(message.get("result", _NONE))
-    if member is None or member not in result:
+    if method != names.TOOLS_LIST or "tools" not in result:
         return answer
-    items = list(map(members_of, _array(result[member])))
+    items = list(map(members_of, _array(result["tools"])))
     mark = jsonrpc.raw({"host": host, "offer": offer})
     for item in items:
         item["_meta"] = jsonrpc.raw({**members_of(item.get("_meta", _NONE)), META_TEAM: mark})
-    return jsonrpc.dumps({**message, "result": {**result, member: items}})
+    return jsonrpc.dumps({**message, "result": {**result, "tools": items}})
 
 
 def _exposed_tools(items: list[msgspec.Raw], scope: Scope) -> Iterator[dict[str, msgspec.Raw]]:
@@ -130,19 +120,6 @@ def _is_exposed(tool: ListedTool, item: msgspec.Raw, scope: Scope) -> bool:
     if tool.name in _INDIRECT or b'"x-mcp-header"' in bytes(item):
         return False
     return scope.policy == "all" or tool.is_read_only
-
-
-def _unmarked(items: list[msgspec.Raw]) -> Iterator[dict[str, msgspec.Raw]]:
-    for item in map(members_of, items):
-        if META_TEAM not in members_of(item.get("_meta", _NONE)):
-            yield item
-
-
-def _capabilities(scope: Scope) -> dict[str, Any]:
-    """Without changes and subscriptions, which are streams of their own."""
-    if names.RESOURCES_READ not in scope.methods:
-        return {"tools": {}}
-    return {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
 
 
 def _tool(item: msgspec.Raw) -> ListedTool | None:

@@ -16,12 +16,10 @@ from protocol import jsonrpc, names
 from protocol.jsonrpc import members_of
 from protocol.versions import LATEST_MODERN
 
-_OF_TOOLS: Final = frozenset({names.DISCOVER, names.TOOLS_LIST, names.TOOLS_CALL})
-_OF_ALL: Final = _OF_TOOLS | {
-    names.RESOURCES_LIST, names.TEMPLATES_LIST, names.RESOURCES_READ, names.PROMPTS_LIST, names.PROMPTS_GET,
-    names.COMPLETE,
-}  # fmt: skip
-_PARAMETERS: Final = frozenset({"name", "arguments", "cursor", "uri", "ref", "argument", "context"})
+METHODS: Final = frozenset({names.DISCOVER, names.TOOLS_LIST, names.TOOLS_CALL})
+"""The methods that members may use. What resources, prompts and completions name is not compared with lists:
+by them a member would reach through this host what others offer to its user alone."""
+_PARAMETERS: Final = frozenset({"name", "arguments", "cursor"})
 _OF_META: Final = frozenset({"progressToken", "traceparent", "tracestate"})
 
 
@@ -38,11 +36,6 @@ class Scope:
     kind: Kind
     policy: Policy
     prefix: str = ""
-
-    @property
-    def methods(self) -> frozenset[str]:
-        """The methods that members may use."""
-        return _OF_ALL if self.kind == "workspace" and self.policy == "all" else _OF_TOOLS
 
 
 def parameter(request: jsonrpc.Request, name: str) -> str:

@@ -75,7 +75,8 @@ class Gate:
         call = self._calls.get(identity)
         if call is None or call.caller != caller:
             return False
-        call.heard = now
+        if call.runs:  # only a confirmation keeps what is not confirmed
+            call.heard = now
         return True
 
     def end(self, identity: str, now: float) -> None:

@@ -12,12 +12,12 @@ from host.redaction import redacted
 from manager.log import logger
 from manager.team.calls import parts
 from manager.team.calls.answer_sender import AnswerSender, CallerGone
-from manager.team.calls.exposed_lists import LISTS, ListedTool
-from manager.team.calls.exposure import parameter
+from manager.team.calls.exposed_lists import ListedTool
+from manager.team.calls.exposure import METHODS, parameter
 from manager.team.calls.gate import Gate
 from manager.team.calls.parts import Control, Part
 from manager.team.membership import Membership, OwnOffer
-from manager.team.names import CallSubject, controlling_caller, parsed_call
+from manager.team.names import CallSubject, controlling_caller, inbox_prefix, parsed_call
 from manager.team.own_manager import OwnManager
 from protocol import jsonrpc, names
 
@@ -46,10 +46,14 @@ class HostCalls:
         self._tools: dict[str, tuple[float, dict[str, ListedTool]]] = {}
 
     async def on_call(self, request: Any) -> None:
-        """A call, as a request to the micro service."""
+        """A call, as a request to the micro service.
+
+        Only one whose answer goes to its caller's own inbox counts: JetStream publishes stored messages to
+        every subject that a member names as the one for its answer, so a subject alone proves no sender.
+        """
         said = request.headers or {}
         identity, subject = said.get(parts.CALL, ""), parsed_call(request.subject)
-        if subject is None:
+        if subject is None or not _answers_to(request, subject.caller):
             return
         sender = AnswerSender(request.respond)
         refusal = self._refusal(identity, subject, request, at_once=parts.AT_ONCE in said)
@@ -60,9 +64,12 @@ class HostCalls:
         deadline = parts.seconds(said.get(parts.DEADLINE), parts.LONGEST_CALL_S)
         self._senders[identity] = sender
         self._waiting[identity] = (subject, message, offer, deadline)
-        with suppress(CallerGone):
+        try:
             await sender.send(Part.ACCEPTED)
-        if parts.AT_ONCE in said:
+        except CallerGone:
+            self._cancel(identity)
+            return
+        if parts.AT_ONCE in said and identity in self._waiting:  # it may be cancelled meanwhile
             self._start(identity)
 
     async def on_control(self, message: Any) -> None:
@@ -88,8 +95,9 @@ class HostCalls:
             for identity in self.gate.abandoned(self._now()):
                 self._cancel(identity)
             for identity in list(self._tasks):
-                with suppress(CallerGone):
-                    await self._senders[identity].send(Part.ALIVE)
+                if (sender := self._senders.get(identity)) is not None:  # it may have ended meanwhile
+                    with suppress(CallerGone):
+                        await sender.send(Part.ALIVE)
 
     async def drained(self, wait_s: float) -> None:
         """Wait until the calls that run have ended."""
@@ -97,7 +105,8 @@ class HostCalls:
             await asyncio.wait(list(self._tasks.values()), timeout=wait_s)
 
     async def close(self) -> None:
-        """Cancel all calls."""
+        """Cancel all calls, and take no more."""
+        self.gate.is_draining = True
         tasks = list(self._tasks.values())
         for identity in [*self._waiting, *self._tasks]:
             self._cancel(identity)
@@ -113,7 +122,7 @@ class HostCalls:
         message = jsonrpc.parse(request.data)
         if not isinstance(message, jsonrpc.Request):
             return "invalid"
-        if message.method not in offer.scope.methods:
+        if message.method not in METHODS:
             return "not_carried"
         return self.gate.admit(identity, subject.caller, self._now(), at_once=at_once) or (message, offer)
 
@@ -149,6 +158,7 @@ class HostCalls:
             outcome = "caller_gone"
         except asyncio.CancelledError:
             outcome = "cancelled"
+            await sender.fail("stopped")
             raise
         except Exception as error:  # noqa: BLE001  the caller waits for an answer in any case
             outcome = redacted(f"{type(error).__name__}: {error}")[:300]
@@ -170,10 +180,10 @@ class HostCalls:
     async def _answer(
         self, request: jsonrpc.Request, offer: OwnOffer, caller: str, sender: AnswerSender
     ) -> None:
-        if request.method == names.DISCOVER or request.method in LISTS:
+        if request.method != names.TOOLS_CALL:
             answer = await self._own.exposed(request, offer, caller)
             await sender.whole(answer)
-        elif request.method == names.TOOLS_CALL and not await self._is_exposed(request, offer, caller):
+        elif not await self._is_exposed(request, offer, caller):
             name = parameter(request, "name")
             text = f"Tool not found or not offered: {name[:100]}"
             await sender.whole(jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, text))
@@ -198,3 +208,9 @@ class HostCalls:
     def forget_tools(self) -> None:
         """Offers changed: their tools are listed anew."""
         self._tools.clear()
+
+
+def _answers_to(request: Any, caller: str) -> bool:
+    """Whether the answer of a call goes to the inbox of its caller."""
+    reply = request._msg.reply  # the request itself does not say it
+    return isinstance(reply, str) and reply.startswith(f"{inbox_prefix(caller)}.")

@@ -135,7 +135,7 @@ class RemoteCall:
             self._is_over = True
             await self._control(Control.CANCEL)
 
-    async def _accepted(self) -> Undelivered | None:
+    async def _accepted(self) -> Undelivered | Unknown | None:
         try:
             async with asyncio.timeout(parts.ACCEPT_S):
                 while True:
@@ -155,10 +155,11 @@ class RemoteCall:
                     raise Broken("the host answered before it accepted the call")
         except TimeoutError:
             await self.cancel()
-            return Undelivered("silent")
+            return Unknown("its host does not answer") if self._at_once else Undelivered("silent")
         except Broken as fault:
             await self.cancel()
-            return Undelivered(str(fault))
+            # what needs no confirmation may run without an acceptance that arrives
+            return Unknown(str(fault)) if self._at_once else Undelivered(str(fault))
 
     async def _head(self) -> Head | Unknown:
         try:

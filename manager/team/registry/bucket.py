@@ -39,6 +39,12 @@ def is_deletion(headers: Mapping[str, str] | None) -> bool:
     return bool(headers) and ("KV-Operation" in headers or "Nats-Marker-Reason" in headers)  # type: ignore[operator]
 
 
+def is_copy(headers: Mapping[str, str] | None) -> bool:
+    """Whether JetStream sent a stored message on. Members can make it send what they stored themselves to the
+    key of another, and only the owner of a key may be believed."""
+    return bool(headers) and "Nats-Stream" in headers  # type: ignore[operator]
+
+
 async def put(client: Any, bucket: str, key: str, value: bytes | None) -> None:
     """Store a value, or remove the key if it is None.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,6 +15,12 @@ from manager.team.registry.bucket import RegistryFault
 from manager.team.registry.entry import AliveEntry, HostEntry, encoded
 
 BEAT_S: Final = 10.0
+_SAID_BEATS: Final = 6
+"""Heartbeats for which it is said that somebody else wrote the entry."""
+_LAST_SENT: Final = 8
+_CONTESTED: Final = (
+    "somebody else writes the entry of this host: another host has its name, or a member forges it"
+)
 RENEW_S: Final = 3600.0
 
 
@@ -21,7 +28,7 @@ class Publisher:
     """Publishes one host.
 
     Attributes:
-        error: why the last entry was not stored.
+        error: why the last entry was not stored, or that somebody else changed it.
     """
 
     def __init__(self, host: str, alive: Callable[[], AliveEntry]) -> None:
@@ -32,6 +39,8 @@ class Publisher:
         self._entry: bytes | None = None
         self._published: bytes | None = None
         self._may_be_there = False
+        self._sent: deque[bytes | None] = deque(maxlen=_LAST_SENT)
+        self._contested = 0
         self._until_renewal = 0.0
         self._wake = asyncio.Event()
 
@@ -50,6 +59,23 @@ class Publisher:
         self._until_renewal = 0.0
         self._wake.set()
 
+    def heard(self, payload: bytes | None, is_copy: bool) -> None:
+        """The entry of this host was stored. If somebody else did it, it is published again.
+
+        With the next heartbeat: two hosts of one name would otherwise answer each other without a pause.
+
+        Args:
+            payload: what was stored; None if it was removed.
+            is_copy: whether JetStream sent it, which is not the way of this host.
+        """
+        if not is_copy and (payload in self._sent or (payload is None and self._entry is None)):
+            return
+        self._until_renewal = 0.0
+        self._may_be_there |= is_copy  # also a host without offers removes what is forged
+        if not self._contested:
+            logger().warning("team.entry_contested", host=self._host)
+        self.error, self._contested = _CONTESTED, _SAID_BEATS
+
     async def run(self, client: Any) -> None:
         """Publish until it is cancelled. A host without offers sends nothing."""
         while True:
@@ -61,7 +87,8 @@ class Publisher:
                     logger().warning("team.not_published", why=str(error))
                 self.error = str(error)
             else:
-                self.error = None
+                self.error = _CONTESTED if self._contested else None
+                self._contested = max(0, self._contested - 1)
             pause = BEAT_S * (0.9 + 0.2 * random.random())  # noqa: S311  spreads hosts
             self._until_renewal -= pause
             try:
@@ -75,6 +102,7 @@ class Publisher:
         if not self._may_be_there:
             return
         try:
+            self._sent.append(None)
             await bucket.put(client, ALIVE_BUCKET, self._host, None)
             await bucket.put(client, HOSTS_BUCKET, self._host, None)
         except RegistryFault as error:
@@ -99,6 +127,7 @@ class Publisher:
             return
         if self._entry != self._published or self._until_renewal <= 0:
             self._may_be_there = True  # also if this is cancelled before the answer
+            self._sent.append(self._entry)
             await bucket.put(client, HOSTS_BUCKET, self._host, self._entry)
             self._published, self._until_renewal = self._entry, RENEW_S
         await self.beat(client)

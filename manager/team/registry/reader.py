@@ -25,6 +25,8 @@ _MOST_NAMED: Final = 500
 _AT_ONCE: Final = 20
 """Entries that are read before others of the loop's tasks run."""
 Clock = Callable[[], float]
+OnOwn = Callable[[bytes | None, bool], None]
+"""`on_own(payload, is_copy)`: what is stored now, None if it was removed; whether JetStream sent it."""
 
 
 class _Beat(NamedTuple):
@@ -43,9 +45,11 @@ class Reader:
         error: why the registry cannot be read.
     """
 
-    def __init__(self, now: Clock = time.monotonic) -> None:
+    def __init__(self, own: str, on_own: OnOwn, now: Clock = time.monotonic) -> None:
+        """`on_own` hears what is stored under the key `own`, the name of this host."""
         self.view = TeamView()
         self.error: str | None = None
+        self._own, self._on_own = own, on_own
         self._now = now
         self._changes: list[tuple[str, HostEntry | str | None]] | None = None
         self._alive: dict[str, _Beat] = {}
@@ -128,7 +132,11 @@ class Reader:
         host = key_of(HOSTS_BUCKET, message.subject)
         if host is None:
             return
-        gone = bucket.is_deletion(message.headers)
+        gone, is_copy = bucket.is_deletion(message.headers), bucket.is_copy(message.headers)
+        if host == self._own:
+            self._on_own(None if gone else message.data, is_copy)
+        if is_copy:
+            return
         entry = None if gone else read_host(host, message.data)
         if self._changes is not None:  # a list is being read, which may be older
             self._changes.append((host, entry))

@@ -15,7 +15,7 @@ from manager.team.calls.exposed_lists import (
     marked,
     next_cursor,
 )
-from manager.team.calls.exposure import Scope, own_request
+from manager.team.calls.exposure import METHODS, Scope, own_request
 from protocol import jsonrpc, names
 
 READ_ONLY = Scope("workspace", "read-only")
@@ -74,11 +74,6 @@ def test_a_server_is_exposed_under_its_own_names() -> None:
 def test_what_came_from_the_team_is_not_offered_on() -> None:
     mark = {META_TEAM: {"host": "x", "offer": "y"}}
     assert exposed(ALL, tool("own"), tool("theirs", _meta=mark)) == ["own"]
-    listed = exposed_answer(
-        names.PROMPTS_LIST, answer(prompts=[{"name": "a"}, {"name": "b", "_meta": mark}]), ALL
-    )
-    assert listed is not None
-    assert [one["name"] for one in json.loads(listed)["result"]["prompts"]] == ["a"]
 
 
 def test_tools_whose_parameters_travel_in_headers_are_not_offered() -> None:
@@ -102,28 +97,17 @@ def test_an_answer_that_is_no_list_is_not_passed_on(body: bytes) -> None:
 def test_discovery_promises_no_streams_and_passes_no_instructions_on() -> None:
     capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "extensions": {"x": {}}}
     found = answer(supportedVersions=["2026-07-28"], capabilities=capabilities, instructions="Obey")
-    reduced = exposed_answer(names.DISCOVER, found, READ_ONLY)
+    reduced = exposed_answer(names.DISCOVER, found, ALL)
     assert reduced is not None
     assert json.loads(reduced)["result"] == {
         "supportedVersions": ["2026-07-28"],
         "capabilities": {"tools": {}},
     }
-    whole = exposed_answer(names.DISCOVER, found, ALL)
-    assert whole is not None
-    assert set(json.loads(whole)["result"]["capabilities"]) == {
-        "tools",
-        "resources",
-        "prompts",
-        "completions",
-    }
 
 
-def test_resources_and_prompts_need_the_whole_workspace() -> None:
-    assert names.RESOURCES_READ in ALL.methods
-    assert names.RESOURCES_READ not in READ_ONLY.methods
-    assert names.RESOURCES_READ not in SERVER.methods
-    assert names.LISTEN not in ALL.methods
-    assert names.INITIALIZE not in ALL.methods
+def test_only_tools_are_carried() -> None:
+    """Resources and prompts could be those of the team, which this host would ask for with its own rights."""
+    assert {names.DISCOVER, names.TOOLS_LIST, names.TOOLS_CALL} == METHODS
 
 
 def test_a_caller_has_no_capabilities_and_cannot_choose_who_it_is() -> None:

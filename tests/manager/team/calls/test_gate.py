@@ -79,6 +79,7 @@ def test_calls_that_nobody_confirms_or_waits_for_are_abandoned() -> None:
     assert gate.abandoned(CONFIRM_S) == []
     assert gate.abandoned(CONFIRM_S + 0.1) == [identity(1)]
     assert set(gate.abandoned(1 + SILENCE_S + 0.1)) == {identity(1), identity(2)}
+    gate.hear(identity(1), "bob", 5)  # only a confirmation keeps it
     gate.hear(identity(2), "bob", 5)
     assert gate.abandoned(1 + SILENCE_S + 0.1) == [identity(1)]
 

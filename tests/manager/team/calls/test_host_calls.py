@@ -26,9 +26,18 @@ class Message:
     subject: str
     headers: dict[str, str]
     data: bytes = b""
+    reply: str = "_INBOX_bob.x"
+    is_lost: bool = False
     answered: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
 
+    @property
+    def _msg(self) -> Message:
+        """As the request of nats-py has the message."""
+        return self
+
     async def respond(self, payload: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        if self.is_lost:
+            raise ConnectionError
         self.answered.append((headers or {}, payload))
 
     @property
@@ -115,6 +124,68 @@ async def test_a_call_runs_when_its_caller_confirms_it(host: Host) -> None:
     assert host.workspace.calls == 1
 
 
+@pytest.mark.parametrize("reply", ["", "lmtb.call.alice.docs.bob", "$KV.lmtb_hosts.alice", "_INBOX_mallory.x",
+                                   "_INBOX_bob", "_INBOX_bobby.x"])  # fmt: skip
+async def test_a_call_without_the_inbox_of_its_caller_is_none(host: Host, reply: str) -> None:
+    """Its sender made somebody else publish it, or makes this host publish to another subject."""
+    body = json.dumps(CALL).encode()
+    headers = {parts.CALL: IDENTITY, parts.AT_ONCE: "1"}
+    message = Message("lmtb.call.alice.docs.bob", headers, body, reply)
+    await host.calls.on_call(message)
+    await asyncio.sleep(0)
+    assert (message.answered, host.workspace.calls, host.calls.gate.in_flight) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_a_call_whose_acceptance_cannot_be_sent_runs_nothing(host: Host, at_once: bool) -> None:
+    headers = {parts.CALL: IDENTITY, **({parts.AT_ONCE: "1"} if at_once else {})}
+    message = Message("lmtb.call.alice.docs.bob", headers, json.dumps(CALL).encode(), is_lost=True)
+    await host.calls.on_call(message)
+    await host.control("go")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert (host.workspace.calls, host.calls.gate.in_flight) == (0, 0)
+
+
+async def test_a_call_that_ends_while_callers_are_told_stops_nobody(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first message lets the second call end."""
+    monkeypatch.setattr(parts, "BEAT_S", 0.0)
+    host.workspace.may_end.clear()
+    first = await host.call(**{parts.AT_ONCE: "1"})
+    second = await host.call(identity="cd" * 16, **{parts.AT_ONCE: "1"})
+    await until(lambda: host.workspace.calls == 2)
+    respond = first.respond
+
+    async def ends_the_other(payload: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        await respond(payload, headers)
+        if parts.Part.ALIVE.value in first.parts:
+            host.workspace.may_end.set()
+            await until(lambda: "end" in second.parts and host.calls.gate.in_flight <= 1)
+
+    host.calls._senders[IDENTITY]._respond = ends_the_other
+    beats = asyncio.create_task(host.calls.beat())
+    try:
+        await until(lambda: not host.calls.gate.in_flight)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not beats.done()
+    finally:
+        beats.cancel()
+        await asyncio.gather(beats, return_exceptions=True)
+
+
+async def test_a_host_that_stops_says_so_and_takes_no_more(host: Host) -> None:
+    host.workspace.may_end.clear()
+    message = await host.call(**{parts.AT_ONCE: "1"})
+    await until(lambda: host.workspace.calls)
+    await host.calls.close()
+    assert (message.parts, message.reason) == (["accepted", "failed"], "stopped")
+    late = await host.call(identity="cd" * 16)
+    assert (late.parts, late.reason) == (["refused"], "draining")
+
+
 async def test_a_confirmation_that_is_repeated_or_forged_runs_nothing(host: Host) -> None:
     await host.call()
     await host.control("go", caller="mallory")
@@ -141,6 +212,9 @@ async def test_a_call_that_is_sent_again_is_refused(host: Host) -> None:
         ("lmtb.call.alice.docs.bob", "{", "invalid"),
         ("lmtb.call.alice.docs.bob", '{"jsonrpc": "2.0", "method": "x"}', "invalid"),
         ("lmtb.call.alice.docs.bob", json.dumps({**CALL, "method": "initialize"}), "not_carried"),
+        ("lmtb.call.alice.docs.bob", json.dumps({**CALL, "method": "prompts/get"}), "not_carried"),
+        ("lmtb.call.alice.docs.bob", json.dumps({**CALL, "method": "resources/read"}), "not_carried"),
+        ("lmtb.call.alice.docs.bob", json.dumps({**CALL, "method": "completion/complete"}), "not_carried"),
         ("lmtb.call.alice.docs.bob", json.dumps({**CALL, "method": "subscriptions/listen"}), "not_carried"),
     ],
 )

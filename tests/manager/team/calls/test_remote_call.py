@@ -111,6 +111,17 @@ async def test_an_answer_before_acceptance_is_not_believed() -> None:
     assert isinstance(await scene.begin(), Undelivered)
 
 
+async def test_silence_is_unknown_for_a_call_that_needs_no_confirmation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its host may run it, and only the acceptance was lost."""
+    monkeypatch.setattr(parts, "ACCEPT_S", 0.01)
+    assert isinstance(await Scene(at_once=True).begin(), Unknown)
+    scene = Scene(at_once=True)
+    scene.says("head", **HEAD)
+    assert isinstance(await scene.begin(), Unknown)
+
+
 async def test_a_failure_after_acceptance_means_unknown() -> None:
     scene = Scene()
     scene.says("accepted")

@@ -1,0 +1,98 @@
+"""Which host a call is sent to after another one failed, and what its caller is told at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from manager.team.calls import parts
+from manager.team.calls.caller import Calls, NoHost
+from manager.team.calls.remote_call import Head, Unknown
+from manager.team.membership import Membership, Use
+from manager.team.registry.entry import AliveEntry, HostEntry, OfferEntry
+from manager.team.registry.view import TeamView
+
+HEAD = {parts.PART: "head", parts.STATUS: "200", parts.CONTENT_TYPE: "application/json"}
+ACCEPTED = {parts.PART: "accepted"}
+LOST = {parts.PART: "failed", parts.REASON: "no_answer"}
+GONE = {"Status": "503"}
+
+
+@dataclass
+class Message:
+    subject: str
+    headers: Mapping[str, str]
+    data: bytes = b""
+
+
+class Registry:
+    """Hosts that all are there."""
+
+    def __init__(self, *hosts: str) -> None:
+        self.view = TeamView()
+        for host in hosts:
+            self.view.put(host, HostEntry(host, offers=(OfferEntry("docs", "server"),)), 0)
+
+    async def alive(self, client: Any, hosts: list[str]) -> dict[str, AliveEntry]:
+        return {host: AliveEntry() for host in hosts}
+
+    def doubt(self, host: str) -> None:
+        """Nothing is kept."""
+
+
+class Client:
+    """Answers each attempt by the next row of a script, whichever host gets it."""
+
+    def __init__(self, *script: list[Mapping[str, str]]) -> None:
+        self.script = list(script)
+        self.asked: list[str] = []
+        self.receive: Any = None
+
+    def new_inbox(self) -> str:
+        return "_INBOX_me.x"
+
+    async def subscribe(self, subject: str, cb: Any) -> None:
+        self.receive = cb
+
+    async def publish(
+        self, subject: str, payload: bytes, reply: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        if subject.startswith("lmtb.call."):
+            self.asked.append(subject.split(".")[2])
+            for said in self.script.pop(0):
+                await self.receive(Message(reply, said))
+
+
+async def outcome(*script: list[Mapping[str, str]], may_repeat: bool) -> tuple[Any, list[str]]:
+    client = Client(*script)
+    calls = Calls(Membership(servers=(), name="me"), Registry("a", "b", "c"))  # type: ignore[arg-type]
+    await calls.listen(client)
+    async with calls.call(client, Use("docs", "docs"), b"{}", may_repeat=may_repeat, deadline_s=60) as answer:
+        pass
+    assert not calls.in_flight
+    return answer, client.asked
+
+
+@pytest.mark.parametrize("later", [[GONE], [{parts.PART: "refused", parts.REASON: "busy"}]])
+async def test_a_call_that_an_earlier_host_may_have_run_is_unknown(later: list[Mapping[str, str]]) -> None:
+    answer, asked = await outcome([ACCEPTED, LOST], later, later, may_repeat=True)
+    assert (answer, len(asked)) == (Unknown("no_answer"), 3)
+
+
+async def test_an_answer_of_a_later_host_is_the_answer() -> None:
+    answer, asked = await outcome([ACCEPTED, LOST], [ACCEPTED, HEAD], may_repeat=True)
+    assert isinstance(answer, tuple)
+    assert (answer[1], len(asked)) == (Head(200, "application/json"), 2)
+
+
+async def test_a_call_that_no_host_took_did_not_run() -> None:
+    answer, asked = await outcome([GONE], [GONE], [GONE], may_repeat=False)
+    assert (answer, len(set(asked))) == (NoHost("gone"), 3)
+
+
+async def test_a_call_that_may_not_repeat_is_not_sent_again_after_a_loss() -> None:
+    answer, asked = await outcome([ACCEPTED, LOST], may_repeat=False)
+    assert (answer, len(asked)) == (Unknown("no_answer"), 1)

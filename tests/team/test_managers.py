@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,25 @@ async def connected(user: User) -> None:
     await until(looks, 30, lambda: user.home.control.get("/team"))
 
 
+async def until_offered(user: User, offer: str) -> None:
+    """Wait until a user sees an offer whose host is there."""
+
+    def looks() -> bool:
+        rows = user.home.control.get("/team/offers").get("offers", ())
+        return any(
+            one["name"] == offer and one["hosts"] and one["hosts"][0]["state"] == "ready" for one in rows
+        )
+
+    await until(looks, 30, lambda: user.home.control.get("/team/offers"))
+
+
+async def until_recorded(user: User, is_it: Callable[[dict[str, Any]], bool]) -> None:
+    """Wait for the record of a call, which a thread of the manager writes within a second."""
+    deadline = time.monotonic() + 20
+    while not any(map(is_it, found := (await user.lmtb("calls"))["calls"])):
+        assert time.monotonic() < deadline, found
+
+
 async def test_nothing_of_nats_is_loaded_without_a_team(alice: User) -> None:
     state = await alice.state()
     assert state == {"ok": True, "joined": False, "error": None}
@@ -82,11 +102,7 @@ async def test_an_offer_is_used_in_the_project_of_another_user(
     offered = await alice.lmtb("team", "offer", "--yes", "--title", "Pages")
     assert "lm_readFile" in offered["tools"]
     assert (offered["offer"], offered["policy"]) == ("pages", "read-only")
-
-    def seen() -> bool:
-        return bool(bob.home.control.get("/team/offers").get("offers"))
-
-    await until(seen, 30)
+    await until_offered(bob, "pages")
     shown = (await bob.lmtb("team", "offers"))["offers"]
     assert [(one["name"], one["title"], one["hosts"][0]["host"]) for one in shown] == [
         ("pages", "Pages", "alice")
@@ -98,12 +114,10 @@ async def test_an_offer_is_used_in_the_project_of_another_user(
 
 
 async def test_the_call_is_recorded_on_both_sides(alice: User, bob: User) -> None:
-    theirs = (await alice.lmtb("calls"))["calls"]
-    assert any(one["client"].startswith("team:bob") and one["tool"] == "lm_readFile" for one in theirs), (
-        theirs
+    await until_recorded(
+        alice, lambda one: one["client"].startswith("team:bob") and one["tool"] == "lm_readFile"
     )
-    own = (await bob.lmtb("calls"))["calls"]
-    assert any(one["tool"] == "pages__lm_readFile" for one in own), own
+    await until_recorded(bob, lambda one: one["tool"] == "pages__lm_readFile")
 
 
 async def test_offers_of_a_workspace_do_not_come_back_over_the_team(alice: User, bob: User) -> None:
@@ -127,6 +141,7 @@ async def test_a_manager_that_is_restarted_is_in_the_team_again(alice: User, bob
     done = await alice.home.lmtb("restart")
     assert done.code == 0, done.err
     await connected(alice)
+    await until_offered(bob, "pages")
     done = await bob.home.lmtb(
         "call", "pages__lm_readFile", '{"filePath": "a.txt"}', "--json", cwd=bob.project
     )
@@ -140,7 +155,7 @@ async def test_leaving_takes_the_offers_away(alice: User, bob: User) -> None:
     def gone() -> bool:
         return not bob.home.control.get("/team/offers").get("offers")
 
-    await until(gone, 30)
+    await until(gone, 30, lambda: bob.home.control.get("/team/offers"))
     assert (await bob.lmtb("team", "leave"))["left"] is True
     assert (await bob.lmtb("team", "leave"))["left"] is False
 

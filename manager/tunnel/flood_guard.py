@@ -10,8 +10,19 @@ import h2.events
 IDLE_FRAMES: Final = 500
 """Frames without content in one second at which the other side counts as hostile."""
 
-IDLE_BYTES: Final = 256 * 1024
-"""Bytes in one second that are no content, in frames of any kind, at which it counts as hostile too."""
+IDLE_BYTES: Final = 128 * 1024
+"""Bytes in one second that are no content, in frames of any kind, at which it counts as hostile too.
+
+Twice the largest frame: one of which a part has arrived counts until its rest is there.
+"""
+
+_IDLE: Final = (
+    h2.events.PingReceived,
+    h2.events.RemoteSettingsChanged,
+    h2.events.SettingsAcknowledged,
+    h2.events.PriorityUpdated,
+    h2.events.UnknownFrameReceived,
+)
 
 
 class FloodGuard:
@@ -38,6 +49,4 @@ def _is_idle(event: h2.events.Event) -> bool:
     """Whether a frame says nothing about any stream."""
     if isinstance(event, h2.events.DataReceived):
         return not event.data and event.stream_ended is None
-    return isinstance(
-        event, h2.events.PingReceived | h2.events.RemoteSettingsChanged | h2.events.UnknownFrameReceived
-    )
+    return isinstance(event, _IDLE)

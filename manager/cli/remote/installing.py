@@ -16,11 +16,19 @@ from manager.tunnel.known_hosts import KnownHost
 
 _NO_UV: Final = 3
 _OTHER_DIGEST: Final = 4
+_NO_DIGEST: Final = 5
 _FIND_UV: Final = f"command -v uv >/dev/null 2>&1 || exit {_NO_UV}"
 _FROM_INDEX: Final = f'{_FIND_UV}; exec uv tool install --force "lm-tools-bridge[remote]==$1"'
+_FIND_DIGEST: Final = (
+    "if command -v sha256sum >/dev/null 2>&1; then digest=sha256sum; "
+    "elif command -v shasum >/dev/null 2>&1; then digest='shasum -a 256'; "
+    "elif command -v openssl >/dev/null 2>&1; then digest='openssl dgst -sha256 -r'; "
+    f"else exit {_NO_DIGEST}; fi"
+)
+"""Linux, macOS and most others."""
 _FROM_WHEELS: Final = (
     f'{_FIND_UV}; folder=$(mktemp -d) && trap \'rm -rf "$folder"\' EXIT && cat >"$folder/wheels.tar" && '
-    "if command -v sha256sum >/dev/null 2>&1; then digest=sha256sum; else digest='shasum -a 256'; fi && "
+    f"{_FIND_DIGEST} && "
     f'{{ [ "$($digest <"$folder/wheels.tar" | cut -d " " -f 1)" = "$2" ] || exit {_OTHER_DIGEST}; }} && '
     'tar -C "$folder" -xf "$folder/wheels.tar" && '
     'uv tool install --force --no-index --find-links "$folder" "lm-tools-bridge[remote]==$1"'
@@ -76,6 +84,9 @@ def _judge(one: KnownHost, code: int) -> None:
     if code == _NO_UV:
         step = f"install uv there (https://docs.astral.sh/uv), then: lmtb remote install {one.name}"
         raise Failure(f"uv is not installed on {one.host}", step, reason="no_uv")
+    if code == _NO_DIGEST:
+        step = "install one of sha256sum, shasum and openssl there, then run it again"
+        raise Failure(f"nothing on {one.host} can compare the wheels' digest", step, reason="no_digest")
     if code == _OTHER_DIGEST:
         raise Failure("the wheels arrived damaged", "run it again", reason="damaged")
     text = f"the command on {one.host} ended with {code}"

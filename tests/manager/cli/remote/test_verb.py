@@ -73,17 +73,20 @@ def test_serving_a_line_loads_nothing_of_the_near_end() -> None:
     assert not loaded & {"sqlite3", "tomlkit", "tarfile", "manager.supervision"}
 
 
-@pytest.mark.parametrize("tool", ["sha256sum", "shasum"])
-def test_wheels_are_compared_with_either_program(tmp_path: Path, tool: str) -> None:
+DIGESTS = {"sha256sum": "", "shasum": "-a 256", "openssl": "dgst -sha256 -r"}
+
+
+@pytest.mark.parametrize("tool", [*DIGESTS, None])
+def test_wheels_are_compared_with_what_is_there(tmp_path: Path, tool: str | None) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     for name in ("sh", "mktemp", "rm", "cat", "cut", "tar"):
         (programs / name).symlink_to(f"/bin/{name}" if Path(f"/bin/{name}").exists() else f"/usr/bin/{name}")
-    (programs / tool).write_text(
-        f'#!/bin/sh\n[ "$*" = "{"-a 256" if tool == "shasum" else ""}" ] && echo "d1  -"\n'
-    )
-    (programs / "uv").write_text("#!/bin/sh\nexit 7\n")
-    for name in (tool, "uv"):
+    made = {"uv": "exit 7"}
+    if tool is not None:
+        made[tool] = f'[ "$*" = "{DIGESTS[tool]}" ] && echo "d1  -"'
+    for name, line in made.items():
+        (programs / name).write_text(f"#!/bin/sh\n{line}\n")
         (programs / name).chmod(0o755)
     codes = [
         subprocess.run(
@@ -94,4 +97,6 @@ def test_wheels_are_compared_with_either_program(tmp_path: Path, tool: str) -> N
         ).returncode
         for digest in ("d1", "d2")
     ]
-    assert codes == [7, installing._OTHER_DIGEST]
+    expected = [7, installing._OTHER_DIGEST] if tool else [installing._NO_DIGEST] * 2
+    assert codes == expected
+    assert {one.name for one in tmp_path.iterdir()} == {"bin"}

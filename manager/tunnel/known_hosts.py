@@ -9,6 +9,7 @@ command = "lmtb"
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -21,6 +22,8 @@ from manager.routing.remote.address import Host, InvalidAddress, is_name, parse_
 FILE: Final = "remote.toml"
 COMMAND: Final = "lmtb"
 """The program on a host, unless its entry names another one."""
+_MAX_SOCKET_PATH: Final = 107 - 17
+"""Bytes: ssh makes the socket under a longer name first, with a dot and 16 letters behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,27 @@ def known(hosts: Mapping[str, KnownHost], host: Host) -> KnownHost | None:
 
 
 def login_socket(runtime_dir: Path, host: Host) -> Path:
-    """Where ssh keeps the login that a person made for a host (`lmtb remote connect`)."""
-    return runtime_dir / f"ssh-{hashlib.sha256(str(host).encode()).hexdigest()[:16]}"
+    """Where ssh keeps the login that a person made for a host (`lmtb remote connect`).
+
+    A path that would be too long for a socket is replaced by one in a folder under /tmp, which has to be made
+    private before it is used, like that of the control socket.
+    """
+    name = f"ssh-{hashlib.sha256(str(host).encode()).hexdigest()[:16]}"
+    path = runtime_dir / name
+    if len(os.fsencode(path)) <= _MAX_SOCKET_PATH:
+        return path
+    digest = hashlib.sha256(os.fsencode(runtime_dir)).hexdigest()[:12]
+    return Path("/tmp", f"lmtb-{os.geteuid()}-{digest}", name)  # noqa: S108  made private before use
+
+
+def login_at(runtime_dir: Path, host: Host) -> Path | None:
+    """The socket of a login that was made for a host; None if there is none, or it is not this user's."""
+    path = login_socket(runtime_dir, host)
+    try:
+        owners = {path.lstat().st_uid, path.parent.lstat().st_uid}
+    except OSError:
+        return None
+    return path if owners == {os.geteuid()} else None
 
 
 def parse_host(text: str) -> Host | InvalidAddress:
@@ -81,6 +103,15 @@ def parse_host(text: str) -> Host | InvalidAddress:
     return found.host if found.path == "/" else InvalidAddress("it names a folder; add the host alone")
 
 
+def command_words(text: str) -> tuple[str, ...] | None:
+    """The words of a command that runs this program on a host; None if it is none."""
+    try:
+        words = shlex.split(text)
+    except ValueError:  # a quote is open
+        return None
+    return tuple(words) if words and not words[0].startswith("-") else None
+
+
 def _known(file: Path, name: str, entry: Any) -> KnownHost:
     address = entry.get("address") if isinstance(entry, dict) else None
     host = parse_host(address) if isinstance(address, str) else InvalidAddress("it has no address")
@@ -89,7 +120,7 @@ def _known(file: Path, name: str, entry: Any) -> KnownHost:
     if not is_name(name):
         raise InvalidHostsFile(f"{file}: {name!r} cannot be the name of a host")
     command = entry.get("command", COMMAND)
-    words = shlex.split(command) if isinstance(command, str) else []
-    if not words or words[0].startswith("-"):
+    words = command_words(command) if isinstance(command, str) else None
+    if words is None:
         raise InvalidHostsFile(f"{file}: hosts.{name}.command is no command")
-    return KnownHost(name, host, tuple(words))
+    return KnownHost(name, host, words)

@@ -12,7 +12,7 @@ from manager import exit_codes
 from manager.cli.output.manager_access import user_paths
 from manager.routing.remote.address import InvalidAddress, parse_address
 from manager.routing.remote.transports import interactive, logout
-from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, login_socket, read_known_hosts
+from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, login_at, read_known_hosts
 
 LOGOUT_S: Final = 10.0
 
@@ -50,8 +50,8 @@ def place_of(text: str) -> tuple[KnownHost, str]:
 
 def login_of(one: KnownHost) -> str | None:
     """The socket of a login of ssh that was made for the host; None if there is none."""
-    path = login_socket(user_paths().runtime_dir, one.host)
-    return str(path) if path.exists() else None
+    path = login_at(user_paths().runtime_dir, one.host)
+    return None if path is None else str(path)
 
 
 def log_out(one: KnownHost) -> None:

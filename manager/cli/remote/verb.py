@@ -21,7 +21,7 @@ from manager.cli.remote.hosts import host_named, log_out, login_of, user_hosts
 from manager.client import Control
 from manager.routing.remote.address import InvalidAddress, is_name
 from manager.routing.remote.transports import login
-from manager.tunnel.known_hosts import KnownHost, known, login_socket, parse_host
+from manager.tunnel.known_hosts import COMMAND, KnownHost, command_words, known, login_socket, parse_host
 
 PERSIST_S: Final = 8 * 3600
 CHECK_S: Final = 60.0
@@ -50,15 +50,15 @@ def add(name: str, address: str, command: str | None, as_json: bool) -> None:
     host = parse_host(address)
     if isinstance(host, InvalidAddress):
         raise Failure(f"{address} cannot be used: {host.problem}", "name a host, such as ssh://ada@build/")
-    words = shlex.split(command) if command else ["lmtb"]
-    if not words or words[0].startswith("-"):
-        raise Failure("the command is empty", "leave --command out, or name the program")
+    words = command_words(COMMAND if command is None else command)
+    if words is None:
+        raise Failure(f"{command!r} is no command", "leave --command out, or name the program there")
     hosts = user_hosts()
     if (other := known(hosts, host)) is not None and other.name != name:
         raise Failure(f"{host} is added already, as {other.name}", f"use {other.name}:/path")
     folder = user_paths().config_dir
     make_private(folder)
-    add_host(folder, KnownHost(name, host, tuple(words)))
+    add_host(folder, KnownHost(name, host, words))
     _lines(forget=True)
     if (old := hosts.get(name)) is not None and old.host != host:
         log_out(old)
@@ -133,9 +133,9 @@ def connect(name: str) -> None:
     Later connections use this login for eight hours.
     """
     one = host_named(name)
-    folder = user_paths().runtime_dir
-    make_private(folder)
-    command = login(one.host, str(login_socket(folder, one.host)), PERSIST_S)
+    socket = login_socket(user_paths().runtime_dir, one.host)
+    make_private(socket.parent)
+    command = login(one.host, str(socket), PERSIST_S)
     if command is None:
         raise Failure(f"{one.host} needs no login of ours", f"check it with: lmtb remote status {name}")
     code = subprocess.run(command, check=False).returncode

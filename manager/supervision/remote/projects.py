@@ -15,7 +15,7 @@ from manager.supervision.environment import for_line
 from manager.supervision.refusals import not_added
 from manager.supervision.remote.link import Link
 from manager.supervision.remote.remote_supervisor import RemoteSupervisor
-from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, login_socket, read_known_hosts
+from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, login_at, read_known_hosts
 from protocol.errors import Reason, Refusal
 
 
@@ -105,8 +105,8 @@ class RemoteProjects:
     def _login_of(self, host: Host) -> str | None:
         if self._runtime_dir is None:
             return None
-        path = login_socket(self._runtime_dir, host)
-        return str(path) if path.exists() else None
+        path = login_at(self._runtime_dir, host)
+        return None if path is None else str(path)
 
     async def _hosts(self) -> Mapping[str, KnownHost] | Refusal:
         if self._config_dir is None:

@@ -95,9 +95,9 @@ class ScreenSession:
         """The terminal's settings."""
         return list(termios.tcgetattr(self._theirs))
 
-    def ended(self) -> int:
+    def ended(self, seconds: float = SHOWN_S) -> int:
         """The exit code, once it has ended and all was read."""
-        deadline = time.monotonic() + within(SHOWN_S)
+        deadline = time.monotonic() + within(seconds)
         while self.process.poll() is None:
             assert time.monotonic() < deadline, self.lines
             self._read(0.05)

@@ -19,8 +19,8 @@ def pip(*arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def build_wheel(folder: Path) -> Path:
-    """Build the wheel into a folder that has none yet."""
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
+def build_wheel(folder: Path, sources: Path = ROOT) -> Path:
+    """Build the wheel of these or other sources into a folder that has none yet."""
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(sources))
     (wheel,) = folder.glob("*.whl")
     return wheel

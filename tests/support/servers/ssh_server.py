@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,17 +22,37 @@ START_S: Final = 15.0
 class SshServer:
     """An ssh server for the user who runs the tests, and a client configuration that leads to it.
 
+    Args:
+        environ: what the programs of its sessions run with, HOME included: another user's folders.
+        passphrase: of the user's key; ssh asks for it unless it is empty.
+        address: where it listens.
+        prefix: a program that is to start it, such as `ip netns exec NAME`.
+
     Attributes:
-        port: on 127.0.0.1; the same over restarts.
+        port: the same over restarts.
+        through: the port of a proxy before it that clients are led to, if there is one.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        environ: Mapping[str, str] | None = None,
+        passphrase: str = "",
+        address: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
+        self.address = address
+        self.through: int | None = None
+        self._environ = dict(environ or {})
+        self._prefix = tuple(prefix)
         folder.mkdir(parents=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
-        for name in ("host", "other_host", "user"):
+        for name in ("host", "other_host"):
             self._keygen(name)
+        self._keygen("user", passphrase)
         self._process: asyncio.subprocess.Process | None = None
         (folder / "authorized_keys").write_bytes((folder / "user.pub").read_bytes())
         self.trust_host_key()
@@ -40,7 +61,7 @@ class SshServer:
         """Put an `ssh` into a folder of programs that reads a configuration of ours, as a user's own would be."""
         config = self.folder / "ssh_config"
         config.write_text(
-            f"Host build\n  HostName 127.0.0.1\n  Port {self.port}\n  User {getpass.getuser()}\n"
+            f"Host build\n  HostName {self.address}\n  Port {self.through or self.port}\n  User {getpass.getuser()}\n"
             f"  IdentityFile {self.folder}/user\n  IdentitiesOnly yes\n  UserKnownHostsFile {self.folder}/known_hosts\n"
             "  GlobalKnownHostsFile /dev/null\n"
         )
@@ -51,7 +72,9 @@ class SshServer:
     def trust_host_key(self, name: str = "host") -> None:
         """Write the host key that clients expect."""
         kind, key, *_ = (self.folder / f"{name}.pub").read_text().split()
-        (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {kind} {key}\n")
+        (self.folder / "known_hosts").write_text(
+            f"[{self.address}]:{self.through or self.port} {kind} {key}\n"
+        )
 
     def forget_host_key(self) -> None:
         """Let clients know no host key."""
@@ -64,18 +87,26 @@ class SshServer:
         keys = "authorized_keys" if authorized else "nobody"
         config = self.folder / "sshd_config"
         config.write_text(
-            f"ListenAddress 127.0.0.1\nPort {self.port}\nHostKey {self.folder}/{host_key}\nPidFile none\n"
+            f"ListenAddress {self.address}\nPort {self.port}\nHostKey {self.folder}/{host_key}\nPidFile none\n"
             f"AuthorizedKeysFile {self.folder}/{keys}\nStrictModes no\nUsePAM no\nPasswordAuthentication yes\n"
-            "PermitRootLogin yes\nLogLevel ERROR\nPrintMotd no\n"
+            f"PermitRootLogin yes\nLogLevel ERROR\nPrintMotd no\n{self._set_env()}"
         )
-        self._process = await asyncio.create_subprocess_exec(SSHD, "-D", "-e", "-f", str(config))
+        self._process = await asyncio.create_subprocess_exec(
+            *self._prefix, SSHD, "-D", "-e", "-f", str(config)
+        )
         async with asyncio.timeout(START_S):
             while True:
                 with contextlib.suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                    _, writer = await asyncio.open_connection(self.address, self.port)
                     writer.close()
                     return
                 await asyncio.sleep(0.02)
+
+    async def restart(self, **environ: str) -> None:
+        """Cut all connections and listen again, with further variables for its sessions."""
+        await self.stop()
+        self._environ |= environ
+        await self.start()
 
     def sessions(self) -> list[psutil.Process]:
         """The processes of open connections."""
@@ -92,6 +123,10 @@ class SshServer:
         self._process.send_signal(signal.SIGTERM)
         await self._process.wait()
 
-    def _keygen(self, name: str) -> None:
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / name)]
+    def _set_env(self) -> str:
+        variables = " ".join(f'"{name}={value}"' for name, value in self._environ.items())
+        return f"SetEnv {variables}\n" if variables else ""
+
+    def _keygen(self, name: str, passphrase: str = "") -> None:
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", str(self.folder / name)]
         subprocess.run(command, check=True, stdin=subprocess.DEVNULL)

@@ -32,8 +32,8 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def logged_in(paths: Paths, host: Host) -> Path:
-    make_private(paths.runtime_dir)
     login = login_socket(paths.runtime_dir, host)
+    make_private(login.parent)
     login.touch()
     return login
 
@@ -64,6 +64,14 @@ def test_a_removed_host_loses_its_line_and_its_login(run: Any, control: Any, pat
 def test_a_host_is_added_without_a_manager(run: Any, ssh: Path) -> None:
     assert run("remote", "add", "build", "ssh://build/").exit_code == 0
     assert not ssh.exists()
+
+
+@pytest.mark.parametrize("command", ["", "--help", "lmtb '"])
+def test_words_that_are_no_command_are_refused(run: Any, paths: Paths, command: str) -> None:
+    result = run("remote", "add", "build", "ssh://build/", "--command", command)
+    assert result.exit_code != 0
+    assert "is no command" in result.output
+    assert not (paths.config_dir / "remote.toml").exists()
 
 
 def test_serving_a_line_loads_nothing_of_the_near_end() -> None:

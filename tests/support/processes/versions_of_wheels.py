@@ -1,0 +1,37 @@
+"""Builds the wheel of these sources, and of an older version of them; fetches the wheels that it needs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import manager
+from support.processes.wheel import ROOT, build_wheel, pip
+
+OLD: Final = "0.0.1"
+_LEFT_OUT: Final = (".*", "tests", "scripts", "__pycache__", "*.png", "*.svg")
+
+
+def needed_wheels(wheel: Path, folder: Path) -> None:
+    """Fetch everything that the wheel needs to serve lines, from the package index."""
+    pip("download", "--dest", str(folder), f"{wheel}[remote]")
+
+
+def old_wheel(folder: Path) -> Path:
+    """The wheel of an older version, which speaks another protocol over lines."""
+    sources = folder / "old-sources"
+    shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(*_LEFT_OUT))
+    _replace(sources / "manager" / "__init__.py", manager.__version__, OLD)
+    _replace(
+        sources / "manager" / "routing" / "remote" / "greeting.py",
+        "PROTOCOL: Final = 1",
+        "PROTOCOL: Final = 0",
+    )
+    return build_wheel(folder / "old", sources)
+
+
+def _replace(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text, file
+    file.write_text(text.replace(old, new))

@@ -67,11 +67,21 @@ class ControlPlane:
             raise OSError("there are no such sockets on this system")
         return await self.open_tunnel()
 
-    async def lines(self, *, connect: str | None, forget: bool) -> list[dict[str, Any]]:
-        """The lines to other hosts."""
-        if connect is not None or forget:
+    async def lines(
+        self, *, connect: str | None = None, renew: str | None = None, forget: bool = False
+    ) -> list[dict[str, Any]]:
+        """The lines to other hosts.
+
+        Args:
+            connect: the name of a host to which a line is made first.
+            renew: the name of a host whose line ends, unless calls are in flight there.
+            forget: whether lines end whose host the user has removed or described anew.
+        """
+        if connect is not None or renew is not None or forget:
             elsewhere = self.workspaces.other_hosts()
             await elsewhere.forget_removed()
+            if renew is not None:
+                await elsewhere.renew(renew)
             if connect is not None:
                 await elsewhere.connect(connect)
         return self.workspaces.lines()

@@ -188,10 +188,10 @@ class _Control:
         payload = await _read_object(request)
         if isinstance(payload, web.Response):
             return payload
-        name = payload.get("connect")
-        found = await self._services.lines(
-            connect=name if isinstance(name, str) else None, forget=payload.get("forget") is True
+        connect, renew = (
+            name if isinstance(name, str) else None for name in map(payload.get, ("connect", "renew"))
         )
+        found = await self._services.lines(connect=connect, renew=renew, forget=payload.get("forget") is True)
         return _success(lines=found)
 
     async def shutdown(self, message: Shutdown) -> web.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -106,6 +107,8 @@ async def test_carried_wheels_upgrade_an_older_version_without_an_index(
     assert done.code == 0, done.out + done.err
     line = await hosts.status()
     assert (line["state"], line["version"]) == ("connected", __version__)
+    there = await asyncio.to_thread(hosts.far.control.get, "/status")
+    assert (there["version"], there["address"]) == (__version__, None)
     assert "app of the far host" in await first_read(hosts)
     assert not list(Path("/tmp").glob("tmp.*/wheels.tar")), "wheels were left there"
 

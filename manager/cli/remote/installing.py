@@ -33,6 +33,8 @@ _FROM_WHEELS: Final = (
     'tar -C "$folder" -xf "$folder/wheels.tar" && '
     'uv tool install --force --no-index --find-links "$folder" "lm-tools-bridge[remote]==$1"'
 )
+_RESTART: Final = '"$@" status >/dev/null 2>&1 || exit 0; exec "$@" restart'
+"""Only a manager that runs: `restart` would start one, with a port."""
 _UNINSTALL: Final = f"{_FIND_UV}; exec uv tool uninstall lm-tools-bridge"
 
 
@@ -54,6 +56,12 @@ def install_there(one: KnownHost, login: str | None, version: str, wheels: Path 
     digest = hashlib.sha256(packed).hexdigest()
     command = background(one.host, ["sh", "-c", _FROM_WHEELS, "sh", version, digest], login)
     _judge(one, subprocess.run(command, input=packed, check=False).returncode)
+
+
+def restart_there(one: KnownHost, login: str | None) -> bool:
+    """Let the manager on a host become the installed version, if one runs; returns whether that is done."""
+    command = interactive(one.host, ["sh", "-c", _RESTART, "sh", *one.command], login)
+    return subprocess.run(command, check=False).returncode == 0
 
 
 def uninstall_there(one: KnownHost, login: str | None) -> None:

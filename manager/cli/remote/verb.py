@@ -151,13 +151,16 @@ def connect(name: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def install(name: str, wheels: Path | None, yes: bool) -> None:
     """Install this version of the program on a host, with uv, or upgrade it there."""
-    from manager.cli.remote.installing import install_there  # noqa: PLC0415  not for serve
+    from manager.cli.remote.installing import install_there, restart_there  # noqa: PLC0415  not for serve
 
     one = host_named(name)
     what = f"lm-tools-bridge[remote] {__version__} on {one.host}, for your user there"
     if not yes and not confirm(f"Install {what}?", "installs a program on another host"):
         raise Failure("nothing was installed", "run it again when you want that")
     install_there(one, login_of(one), __version__, wheels)
+    if not restart_there(one, login_of(one)):
+        raise Failure(f"installed {what}, but the manager there does not restart", "run there: lmtb restart")
+    _lines(renew=name)
     say(f"installed {what}; check it with: lmtb remote status {name}")
 
 

@@ -57,6 +57,13 @@ class RemoteWorkspaces:
         if isinstance(found, tuple):
             await found[1].ensure(urgent=True)
 
+    async def renew(self, name: str) -> None:
+        """End the line to the host of this name, unless calls are in flight: the next one is made anew."""
+        for link in [one for one in self.links() if one.name == name]:
+            users = (one for one in self._workspaces if one.remote is not None and one.remote.link is link)
+            if not any(one.supervisor.figures.in_flight for one in users):
+                await link.disconnect()
+
     async def forget_removed(self) -> None:
         """End the lines to hosts that the user has removed, and to those that were described anew."""
         await self._projects.forget_removed()

@@ -172,3 +172,16 @@ async def test_a_line_that_was_cut_is_let_go_with_its_project(scene: Scene) -> N
     scene.now += IDLE_S
     await stop_idle(scene.workspaces, (), IDLE_S, scene.now)
     assert not scene.lines.lines[1].carrier.is_open
+
+
+async def test_a_line_is_renewed_only_while_no_call_is_in_flight(scene: Scene) -> None:
+    session = await bound(scene)
+    session.supervisor.figures.in_flight = 1
+    await scene.hosts.renew("build")
+    assert scene.lines.lines[0].carrier.is_open
+    session.supervisor.figures.in_flight = 0
+    await scene.hosts.renew("other")
+    assert scene.lines.lines[0].carrier.is_open
+    await scene.hosts.renew("build")
+    assert not scene.lines.lines[0].carrier.is_open
+    assert isinstance(await session.supervisor.ready(), Instance)

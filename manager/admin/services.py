@@ -110,7 +110,9 @@ class Services(Protocol):
             OSError: that is impossible.
         """
 
-    async def lines(self, *, connect: str | None, forget: bool) -> list[dict[str, Any]]:
+    async def lines(
+        self, *, connect: str | None = None, renew: str | None = None, forget: bool = False
+    ) -> list[dict[str, Any]]:
         """The lines to other hosts, for people.
 
         Args:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from support.processes.manager_home import CommandResult, ManagerHome, manager_home
 from support.processes.screen_session import screen_session
+from support.servers.network_namespace import Network
 from support.servers.ssh_server import SshServer
 
 NAME: Final = "build"
@@ -87,13 +88,14 @@ def _at_terminal(
 
 @contextlib.asynccontextmanager
 async def ssh_hosts(
-    folder: Path, *, programs: Sequence[Path] = (), passphrase: str = ""
+    folder: Path, *, programs: Sequence[Path] = (), passphrase: str = "", network: Network | None = None
 ) -> AsyncIterator[SshHosts]:
     """Both hosts, whose server listens. Nothing of either may be left at the end.
 
     Args:
         programs: folders of programs that the far host has beside the system's.
         passphrase: of the near user's key.
+        network: of the far host; None for this machine's own.
     """
     tools = folder / "bin"
     tools.mkdir(parents=True)
@@ -104,7 +106,8 @@ async def ssh_hosts(
         manager_home(folder / "far", environ=there) as far,
         manager_home(folder / "near", environ=here) as near,
     ):
-        server = SshServer(folder / "sshd", environ=far.environ, passphrase=passphrase)
+        where = {} if network is None else {"address": network.address, "prefix": network.prefix}
+        server = SshServer(folder / "sshd", environ=far.environ, passphrase=passphrase, **where)
         server.install_client(tools)
         await server.start()
         try:

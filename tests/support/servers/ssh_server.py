@@ -91,9 +91,9 @@ class SshServer:
             f"AuthorizedKeysFile {self.folder}/{keys}\nStrictModes no\nUsePAM no\nPasswordAuthentication yes\n"
             f"PermitRootLogin yes\nLogLevel ERROR\nPrintMotd no\n{self._set_env()}"
         )
-        self._process = await asyncio.create_subprocess_exec(
-            *self._prefix, SSHD, "-D", "-e", "-f", str(config)
-        )
+        command = (*self._prefix, SSHD, "-D", "-e", "-f", str(config))
+        with (self.folder / "sshd.log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(*command, stderr=log)
         async with asyncio.timeout(START_S):
             while True:
                 with contextlib.suppress(OSError):

@@ -9,15 +9,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from nats.aio.client import Client
+from nats.errors import NoServersError
 
 from host.backoff import backoff
 from manager.log import logger
+from manager.team.connection_errors import PlainText, worded
 from manager.team.membership import Membership
 from manager.team.names import inbox_prefix
 
 CONNECT_S: Final = 5
 PING_S: Final = 10
 """Seconds between pings; a server that misses two is given up."""
+RECONNECT_S: Final = 1.0
 PENDING_BYTES: Final = 8 * 1024 * 1024
 Callback = Callable[[], Awaitable[None]]
 
@@ -34,6 +37,7 @@ class Connection:
         """`up` is awaited after each connect and reconnect, `down` after each loss."""
         self.client: Any = Client()
         self.error: str | None = None
+        self._logged: str | None = None
         self._membership = membership
         self._up, self._down = up, down
         self._closed = asyncio.Event()
@@ -62,7 +66,7 @@ class Connection:
                 await self._failed(error)
             else:
                 failures = 0
-                self.error = None
+                self.error = self._logged = None
                 await self._tell(self._up)
                 await self._closed.wait()
                 await self._tell(self._down)
@@ -77,7 +81,7 @@ class Connection:
                 async with asyncio.timeout(2.0):
                     await self.client.flush()
             except Exception as error:  # noqa: BLE001  it ends in any case
-                logger().debug("team.flush", why=_said(error))
+                logger().debug("team.flush", why=worded(error))
         await self.client.close()
         self._closed.set()
         for task in self._tasks:
@@ -91,15 +95,16 @@ class Connection:
             options["user_credentials"] = held.creds
         elif held.nkey is not None:
             options["nkeys_seed"] = held.nkey
-        if held.ca is not None or held.cert is not None or any(map(_wants_tls, held.servers)):
+        needs_tls = held.ca is not None or held.cert is not None or any(map(_wants_tls, held.servers))
+        if needs_tls:
             options["tls"] = await asyncio.to_thread(_tls, held)
-        self.client = Client()
+        self.client = _TlsClient() if needs_tls else Client()
         await self.client.connect(
             servers=list(held.servers),
             name=f"lmtb {held.name}",
             connect_timeout=CONNECT_S,
             # a cluster's clients come back one after the other
-            reconnect_time_wait=1.0 + random.random(),  # noqa: S311
+            reconnect_time_wait=RECONNECT_S * (1 + random.random()),  # noqa: S311
             max_reconnect_attempts=3,
             ping_interval=PING_S,
             max_outstanding_pings=2,
@@ -113,14 +118,15 @@ class Connection:
         )
 
     async def _failed(self, error: Exception) -> None:
-        said = _said(error)
-        if said != self.error:
+        # that no server is left says less than what each of them failed with
+        said = self.error if isinstance(error, NoServersError) and self.error else worded(error)
+        if said != self._logged:
             logger().warning("team.unreachable", why=said)
-        self.error = said
+        self.error = self._logged = said
         await self.client.close()
 
     async def _on_error(self, error: Exception) -> None:
-        self.error = _said(error)
+        self.error = worded(error)
         logger().debug("team.error", why=self.error)
 
     async def _on_lost(self) -> None:
@@ -138,7 +144,7 @@ class Connection:
         try:
             await callback()
         except Exception as error:  # noqa: BLE001  the connection outlives a fault of its users
-            logger().warning("team.callback_failed", why=_said(error), exc_info=error)
+            logger().warning("team.callback_failed", why=worded(error), exc_info=error)
 
     def _own(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -146,8 +152,19 @@ class Connection:
         task.add_done_callback(self._tasks.discard)
 
 
-def _said(error: BaseException) -> str:
-    return (str(error) or type(error).__name__)[:300]
+class _TlsClient(Client):  # type: ignore[misc]  # nats-py has no types
+    """A client that says nothing in plain text.
+
+    nats-py encrypts only if the first line of the server says so, which is in plain text itself. Anybody
+    between could take that away, also for a server that another one of the cluster names.
+    """
+
+    def _connect_command(self) -> bytes:
+        """The first message of this client; TLS was begun before it."""
+        server: Any = self._current_server
+        if server.uri.scheme != "wss" and not self._server_info.get("tls_required"):
+            raise PlainText
+        return bytes(super()._connect_command())
 
 
 def _wants_tls(url: str) -> bool:

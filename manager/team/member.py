@@ -150,8 +150,8 @@ class Member:
         await asyncio.gather(self._read(client), self.publisher.run(client))
 
     async def _read(self, client: Any) -> None:
-        await self.reader.read_all(client)
-        self.ready.set()
+        if await self.reader.read_all(client):
+            self.ready.set()
 
     # -- the entry ------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,8 @@ class OwnOffer(msgspec.Struct, frozen=True, rename="camel"):
         title: a line for people.
         digest: of its tools when it was offered.
         tools: how many these were.
+        include: patterns (`fnmatch`, case-sensitive) of the names that members use; empty for all.
+        exclude: patterns of those that are left out.
     """
 
     name: str
@@ -38,11 +41,13 @@ class OwnOffer(msgspec.Struct, frozen=True, rename="camel"):
     title: str = ""
     digest: str = ""
     tools: int = 0
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
     @property
     def scope(self) -> Scope:
         """What it exposes."""
-        return Scope(self.kind, self.policy, self.prefix)
+        return Scope(self.kind, self.policy, self.prefix, self.include, self.exclude)
 
 
 class Use(msgspec.Struct, frozen=True, rename="camel"):
@@ -122,12 +127,30 @@ def store(config_dir: Path, membership: Membership) -> None:
     private_files.write(config_dir / FILE_NAME, content + b"\n")
 
 
+def create(config_dir: Path, membership: Membership) -> bool:
+    """Write the first membership; whether there was none. One process at a time.
+
+    Raises:
+        UnreadableMembership: there is one that cannot be used.
+        OSError: it cannot be written.
+    """
+    config_dir.mkdir(parents=True, exist_ok=True)
+    with _locked(config_dir):
+        if load(config_dir) is not None:
+            return False
+        store(config_dir, membership)
+        return True
+
+
 def remove(config_dir: Path) -> bool:
-    """Forget the membership; whether there was one."""
+    """Forget the membership; whether there was one. One process at a time."""
     path = config_dir / FILE_NAME
-    existed = path.exists()
-    path.unlink(missing_ok=True)
-    return existed
+    if not path.exists():
+        return False
+    with _locked(config_dir):
+        existed = path.exists()
+        path.unlink(missing_ok=True)
+        return existed
 
 
 def change(config_dir: Path, edit: Callable[[Membership], Membership]) -> Membership:
@@ -137,10 +160,16 @@ def change(config_dir: Path, edit: Callable[[Membership], Membership]) -> Member
         UnreadableMembership: there is none, or it cannot be used.
         OSError: it cannot be written.
     """
-    with private_files.locked(config_dir / f".{FILE_NAME}.lock"):
+    if not (config_dir / FILE_NAME).exists():
+        raise UnreadableMembership("no team was joined")
+    with _locked(config_dir):
         held = load(config_dir)
         if held is None:
             raise UnreadableMembership("no team was joined")
         changed = edit(held)
         store(config_dir, changed)
         return changed
+
+
+def _locked(config_dir: Path) -> AbstractContextManager[None]:
+    return private_files.locked(config_dir / f".{FILE_NAME}.lock")

@@ -40,7 +40,8 @@ def status(member: Member) -> dict[str, Any]:
             "ignored": dict(list(view.ignored.items())[:20]),
         },
         "offers": [
-            {"name": one.name, "kind": one.kind, "policy": one.policy, "root": one.root}
+            {"name": one.name, "kind": one.kind, "policy": one.policy, "root": one.root,
+             "include": one.include, "exclude": one.exclude}
             for one in held.offers
         ],
         "uses": [_use(member, one) for one in held.uses],

@@ -9,9 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
+from manager.team import membership
+from manager.team.membership import OwnOffer
+from manager.team.registry.entry import MAX_OFFERS
 from support.processes.manager_home import ManagerHome, manager_home, until
 from support.processes.manager_in_process import make_project
 from support.servers.nats_servers import NatsServer, running_nats
@@ -54,7 +58,8 @@ async def alice(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def bob(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[User]:
     folder = tmp_path_factory.mktemp("bob")
-    async with manager_home(folder) as home:
+    required = {"LMTB_REQUIRE_TOKEN": "true"}  # offers are used with a token then
+    async with manager_home(folder, environ=required) as home:
         await home.start()
         yield User(home, make_project(folder / "mine", **{"b.txt": "b\n"}))
 
@@ -135,6 +140,55 @@ async def test_an_offer_that_is_not_used_cannot_be_called(bob: User, alice: User
     )
     assert done.code != 0
     await bob.lmtb("team", "use", "pages", "--yes")
+
+
+async def test_an_offer_is_narrowed_to_tools(alice: User, bob: User) -> None:
+    offered = await alice.lmtb("team", "offer", "--yes", "--name", "narrow", "--tools", "lm_read*, lm_find*",
+                               "--without", "lm_findText*")  # fmt: skip
+    assert "lm_readFile" in offered["tools"]
+    assert all(one.startswith(("lm_read", "lm_find")) for one in offered["tools"])
+    assert "lm_findTextInFiles" not in offered["tools"]
+    shown = {one["name"]: (one["include"], one["exclude"]) for one in (await alice.state())["offers"]}
+    assert shown == {"pages": ([], []), "narrow": (["lm_read*", "lm_find*"], ["lm_findText*"])}
+    await until_offered(bob, "narrow")
+    await bob.lmtb("team", "use", "narrow", "--yes")
+    answer = await bob.lmtb("call", "narrow__lm_readFile", '{"filePath": "a.txt"}')
+    assert "a page of alice" in json.dumps(answer)
+    done = await bob.home.lmtb("call", "narrow__lm_findTextInFiles", '{"query": "page"}', cwd=bob.project)
+    assert done.code != 0
+    done = await alice.home.lmtb("team", "offer", "--yes", "--tools", "lm_edit*", "--json", cwd=alice.project)
+    failure = json.loads(done.out)["error"]
+    assert (failure["reason"], "--tools" in failure["message"]) == ("nothing_to_offer", True)
+
+
+async def test_an_offer_is_used_again_as_it_was_first(bob: User) -> None:
+    """To accept hosts that came later."""
+    file = bob.home.paths.config_dir / "workspace.toml"
+    before = file.read_text()
+    again = await bob.lmtb("team", "use", "pages", "--yes")
+    assert (again["namespace"], again["written"]) == ("pages", False)
+    for words, reason in (
+        (("pages", "--as", "other"), "already_used"),
+        (("pages", "--project", str(bob.project)), "already_used"),
+        (("narrow", "--as", "pages"), "already_used"),
+    ):
+        done = await bob.home.lmtb("team", "use", *words, "--yes", "--json", cwd=bob.project)
+        failure = json.loads(done.out)["error"]
+        assert (failure["reason"], str(file) in failure["nextStep"]) == (reason, True)
+    assert file.read_text() == before
+    uses = {one["offer"]: one["namespace"] for one in (await bob.state())["uses"]}
+    assert uses == {"pages": "pages", "narrow": "narrow"}
+
+
+async def test_no_more_is_offered_than_others_read(bob: User) -> None:
+    folder = bob.home.paths.config_dir
+    many = tuple(OwnOffer(f"o{number}", str(bob.project)) for number in range(MAX_OFFERS))
+    held = membership.change(folder, lambda now: msgspec.structs.replace(now, offers=many))
+    done = await bob.home.lmtb("team", "offer", "--yes", "--name", "last", "--json", cwd=bob.project)
+    membership.change(folder, lambda now: msgspec.structs.replace(now, offers=()))
+    failure = json.loads(done.out)["error"]
+    assert (failure["reason"], "withdraw" in failure["nextStep"]) == ("too_many_offers", True)
+    assert len(held.offers) == MAX_OFFERS
 
 
 async def test_a_manager_that_is_restarted_is_in_the_team_again(alice: User, bob: User) -> None:

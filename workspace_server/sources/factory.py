@@ -189,6 +189,7 @@ class SourceFactory:
             dependencies.variables,
             self._secrets.get,
             authorize=self._authorize,
+            own_manager=self._own_manager,
         )
         return RemoteSource(entry, shared, self._list_cache())
 
@@ -215,6 +216,16 @@ class SourceFactory:
 
         self._cache = self._cache or ListCache(self._dependencies.state_dir / "lists")
         return self._cache
+
+    def _own_manager(self, server: RemoteServer) -> Authorization | None:
+        from workspace_server.sources.mcp.remote.authorization import (  # noqa: PLC0415
+            OwnManagerToken,
+            is_team_offer,
+        )
+
+        dependencies = self._dependencies
+        is_own = is_team_offer(server, dependencies.manager_port)
+        return OwnManagerToken(dependencies.runtime_dir) if is_own else None
 
     async def _authorize(self, server: RemoteServer) -> Authorization:
         from workspace_server.sources.mcp.remote.oauth import authorizer  # noqa: PLC0415

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from host.command_line import Failure
 from host.disk_errors import worded
@@ -18,6 +19,9 @@ from manager.team.membership import Membership, UnreadableMembership
 
 RELOAD_S = 60.0
 """Longest wait for a manager that leaves a team: calls of others may end first."""
+SETTLE_S: Final = 8.0
+"""Longest wait for the connection to a team that was just joined; it is tried on afterwards, too."""
+_POLL_S: Final = 0.1
 
 
 def config_dir() -> Path:
@@ -61,6 +65,23 @@ def reloaded() -> dict[str, Any] | None:
             return Control(user_paths().control_socket, RELOAD_S).post("/team/reload", {})
     except NoManager:
         return None
+
+
+def settled(state: dict[str, Any] | None, within_s: float = SETTLE_S) -> dict[str, Any] | None:
+    """The state once the team is reached, or it is known why not."""
+    ends = time.monotonic() + within_s
+    with waiting("connecting to the team"):
+        while state is not None and not _is_settled(state) and time.monotonic() < ends:
+            time.sleep(_POLL_S)
+            try:
+                state = Control(user_paths().control_socket, RELOAD_S).get("/team")
+            except NoManager:
+                return None
+    return state
+
+
+def _is_settled(state: dict[str, Any]) -> bool:
+    return bool(not state.get("joined") or state.get("error") or (state.get("registry") or {}).get("listed"))
 
 
 def posted(target: str, payload: dict[str, object]) -> dict[str, Any]:

@@ -16,9 +16,12 @@ from manager.cli.output.manager_access import current_folder, unmatched
 from manager.cli.team.files import edited, joined, posted
 from manager.team.membership import Membership, OwnOffer
 from manager.team.names import is_token
+from manager.team.registry.entry import MAX_OFFERS
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _SHOWN: Final = 40
+_MOST_PATTERNS: Final = 50
+_LONGEST: Final = 200
 
 
 @click.command()
@@ -32,11 +35,16 @@ _SHOWN: Final = 40
     default="read-only",
     help="Which tools can be called: those that say they change nothing (default), or all.",
 )
+@click.option("--tools", multiple=True, metavar="PATTERN", help="Only tools of such names, as 'lm_read*'.")
+@click.option("--without", multiple=True, metavar="PATTERN", help="Not the tools of such names.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def offer(folder: Path | None, server: str | None, name: str | None, title: str, policy: str, *, yes: bool,
-          as_json: bool) -> None:  # fmt: skip
-    """Offer a workspace, or one of its MCP servers, to the team. FOLDER defaults to the current one."""
+def offer(folder: Path | None, server: str | None, name: str | None, title: str, *, policy: str,
+          tools: tuple[str, ...], without: tuple[str, ...], yes: bool, as_json: bool) -> None:  # fmt: skip
+    """Offer a workspace, or one of its MCP servers, to the team. FOLDER defaults to the current one.
+
+    Members see and call only what passes all of it: --policy, --tools and --without.
+    """
     held = joined()
     root = _root(current_folder(folder))
     chosen = name or _OTHER.sub("-", server or Path(root).name).strip("-")
@@ -50,17 +58,20 @@ def offer(folder: Path | None, server: str | None, name: str | None, title: str,
         "all" if policy == "all" else "read-only",
         f"{server}__" if server else "",
         title[:200],
+        include=_patterns(tools),
+        exclude=_patterns(without),
     )
-    tools, digest = _preview(made)
+    _check_number(held, made)
+    offered, digest = _preview(made)
     if not as_json:
-        _show(made, tools)
-    changes = f"this lets members of the team call {len(tools)} tools of {root}"
+        _show(made, offered)
+    changes = f"this lets members of the team call {len(offered)} tools of {root}"
     if not yes and not confirm(f"Offer it as {chosen}?", changes):
         raise Failure("nothing was offered", "answer y, or give --yes", reason="declined")
-    made = msgspec.structs.replace(made, digest=digest, tools=len(tools))
+    made = msgspec.structs.replace(made, digest=digest, tools=len(offered))
     edited(lambda now: _with(now, made))
     if as_json:
-        print_json({"offer": chosen, "tools": tools, "policy": policy, "root": root})
+        print_json({"offer": chosen, "tools": offered, "policy": policy, "root": root})
     else:
         say(f"{chosen} is offered to the team as {held.name}; take it back with: lmtb team withdraw {chosen}")
 
@@ -99,7 +110,10 @@ def _preview(made: OwnOffer) -> tuple[list[str], str]:
     if not tools:
         what = f"the server {made.prefix.removesuffix('__')}" if made.prefix else made.root
         step = "see: lmtb tools; with --policy all also tools that change something are offered"
-        raise Failure(f"{what} has no tool to offer under {made.policy}", step, reason="nothing_to_offer")
+        under = (
+            f"under {made.policy}{' that --tools and --without let through' if _is_narrowed(made) else ''}"
+        )
+        raise Failure(f"{what} has no tool to offer {under}", step, reason="nothing_to_offer")
     return tools, str(answer.get("digest", ""))
 
 
@@ -112,6 +126,26 @@ def _show(made: OwnOffer, tools: list[str]) -> None:
         say(Note("Tools that change files or run programs are among them."))
 
 
+def _patterns(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Patterns as they are kept; several can be given at once, with commas."""
+    found = tuple(word.strip() for text in given for word in text.split(",") if word.strip())
+    if len(found) > _MOST_PATTERNS or any(len(one) > _LONGEST for one in found):
+        step = f"use at most {_MOST_PATTERNS}, of at most {_LONGEST} characters each; * stands for anything"
+        raise Failure("these are too many patterns", step, reason="invalid_pattern")
+    return found
+
+
+def _is_narrowed(made: OwnOffer) -> bool:
+    return bool(made.include or made.exclude)
+
+
+def _check_number(now: Membership, made: OwnOffer) -> None:
+    if now.offer(made.name) is None and len(now.offers) >= MAX_OFFERS:
+        step = "take one back: lmtb team withdraw NAME"
+        raise Failure(f"a host has at most {MAX_OFFERS} offers", step, reason="too_many_offers")
+
+
 def _with(now: Membership, made: OwnOffer) -> Membership:
+    _check_number(now, made)  # again: another command may have run
     others = tuple(one for one in now.offers if one.name != made.name)
     return msgspec.structs.replace(now, offers=(*others, made))

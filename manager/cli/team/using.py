@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -22,6 +24,7 @@ from manager.team.names import is_token
 
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_]{1,40}")
 _ARRAY: Final = ("mcp", "remote_servers")
+_SERVERS: Final = (_ARRAY, ("mcp", "stdio_servers"))
 
 
 @click.command()
@@ -40,23 +43,33 @@ def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path
     """
     joined()
     found = _offered(offer)
-    prefix = namespace or re.sub(r"[^A-Za-z0-9_]", "_", offer)[:40]
+    entry = _entry_of(offer)
+    prefix = namespace or str(entry.get("namespace", "")) or re.sub(r"[^A-Za-z0-9_]", "_", offer)[:40]
     if not _NAMESPACE.fullmatch(prefix):
         step = "use letters, digits and _, at most 40"
         raise Failure(f"{printable(prefix)!r} cannot be a prefix", step, reason="invalid_name")
     present = [str(one.get("host")) for one in found.get("hosts", ()) if not one.get("own")]
     accepted = None if any_host else tuple(hosts or present)
+    url = f"{mcp_address().removesuffix('/mcp')}/team/{offer}"
+    folders = entry.get("projects") if project is None else [current_folder(project)]
+    is_there = bool(entry)
+    if is_there:
+        _check_same(entry, {"namespace": prefix, "url": url, "projects": folders})
+    elif any(one.get("namespace") == prefix for one in _entries()):
+        step = "choose another one: --as PREFIX"
+        raise Failure(f"another server has the prefix {prefix}", step, reason="invalid_name")
     if not as_json:
         _show(found, accepted)
     if not yes and not confirm(f"Use {offer}?", "this sends calls of your agents to these hosts"):
         raise Failure("nothing was changed", "answer y, or give --yes", reason="declined")
-    url = f"{mcp_address().removesuffix('/mcp')}/team/{offer}"
-    folders = None if project is None else [current_folder(project)]
-    written = _written(prefix, url, folders)
+    if not is_there:
+        _write(prefix, url, folders)
     edited(lambda now: _with(now, Use(offer, prefix, accepted)))
     if as_json:
         hosts_said = None if accepted is None else list(accepted)
-        print_json({"offer": offer, "namespace": prefix, "hosts": hosts_said, "url": url, "written": written})
+        print_json(
+            {"offer": offer, "namespace": prefix, "hosts": hosts_said, "url": url, "written": not is_there}
+        )
     else:
         say(f"{offer} is used as {prefix}; its tools: lmtb tools")
 
@@ -100,14 +113,47 @@ def _show(found: dict[str, Any], accepted: tuple[str, ...] | None) -> None:
         say(Note("Every member who may offer something can get your calls by using this name."))
 
 
-def _written(prefix: str, url: str, folders: list[str] | None) -> bool:
-    """Add the server to the user's workspace.toml, unless it is there; whether the file was changed."""
+def _check_same(entry: dict[str, Any], wanted: dict[str, Any]) -> None:
+    """An entry of the user is not changed; it has to be what was asked for."""
+    other = [key for key, value in wanted.items() if entry.get(key) != value]
+    if other:
+        step = f"change {' and '.join(other)} of its entry in {_file()}, or delete the entry and try again"
+        said = printable(str(entry.get("namespace")))
+        raise Failure(f"it is used already, otherwise: as {said}", step, reason="already_used")
+
+
+def _entry_of(offer: str) -> dict[str, Any]:
+    """The server of workspace.toml that uses an offer; {} if there is none."""
+    for one in _entries():
+        with contextlib.suppress(ValueError):
+            parts = urlsplit(str(one.get("url")))
+            if (parts.hostname, parts.path) == ("127.0.0.1", f"/team/{offer}"):
+                return one
+    return {}
+
+
+def _entries() -> list[dict[str, Any]]:
+    """The servers of workspace.toml; a damaged file is reported when it is changed."""
+    text = _content(_state())
+    listed = [toml_edit.value_at(text, path) for path in _SERVERS]
+    return [one for many in listed if isinstance(many, list) for one in many if isinstance(one, dict)]
+
+
+def _state() -> FileState:
     state = file_access.read(_file())
     if not isinstance(state, FileState):
         raise Failure(state.message, state.next_step, reason="unusable")
-    text = (state.content or b"").decode("utf-8", "replace")
-    if f'"{url}"' in text:
-        return False
+    return state
+
+
+def _content(state: FileState) -> str:
+    return (state.content or b"").decode("utf-8", "replace")
+
+
+def _write(prefix: str, url: str, folders: list[str] | None) -> None:
+    """Add the server to the user's workspace.toml."""
+    state = _state()
+    text = _content(state)
     table: dict[str, Any] = {"namespace": prefix, "url": url}
     if folders is not None:
         table["projects"] = folders
@@ -118,7 +164,6 @@ def _written(prefix: str, url: str, folders: list[str] | None) -> bool:
     replaced = file_access.replace(state, Change(state.content, changed.encode()))
     if not isinstance(replaced, list):
         raise Failure(replaced.message, replaced.next_step, reason=replaced.reason)
-    return True
 
 
 def _with(now: Membership, used: Use) -> Membership:

@@ -13,7 +13,7 @@ from host.command_line import Failure, json_option, print_json, say
 from host.terminal.views import Note
 from manager.cli.output.manager_access import ask
 from manager.cli.team import views
-from manager.cli.team.files import config_dir, explained_file, reloaded
+from manager.cli.team.files import config_dir, explained_file, reloaded, settled
 from manager.cli.team.nats_context import target_of
 from manager.cli.team.offering import offer, withdraw
 from manager.cli.team.using import unuse, use
@@ -58,12 +58,11 @@ def join(
         raise Failure(f"{zone!r} cannot name a zone", "use letters, digits, - and _", reason="invalid_name")
     found = target_of(target, {option: path for option, path in files.items() if path is not None})
     with explained_file():
-        if membership.load(config_dir()) is not None:
+        joined = Membership(**found, name=host, zone=zone, capacity=capacity)
+        if not membership.create(config_dir(), joined):
             step = "leave it first: lmtb team leave"
             raise Failure("a team was joined already", step, reason="already_joined")
-        joined = Membership(**found, name=host, zone=zone, capacity=capacity)
-        membership.store(config_dir(), joined)
-    _print(reloaded(), as_json=as_json)
+    _print(settled(reloaded()), as_json=as_json)
 
 
 @team.command()

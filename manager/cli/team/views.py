@@ -10,7 +10,8 @@ from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
 from manager.status_reading.responses import objects
 
 _OWN: Final = (
-    Column("OFFERED", Kind.NAME), Column("KIND"), Column("POLICY"), Column("FOLDER", Kind.FOLDER)
+    Column("OFFERED", Kind.NAME), Column("KIND"), Column("POLICY"), Column("TOOLS"),
+    Column("FOLDER", Kind.FOLDER),
 )  # fmt: skip
 _USED: Final = (Column("USED", Kind.NAME), Column("AS", Kind.NAME), Column("HOSTS"), Column("NOT ACCEPTED"))
 _OFFERS: Final = (
@@ -72,7 +73,7 @@ def offers(answer: Mapping[str, Any]) -> Iterator[View]:
 
 def _lists(answer: Mapping[str, Any]) -> Iterator[View]:
     own = [
-        (one.get("name"), one.get("kind"), one.get("policy"), one.get("root"))
+        (one.get("name"), one.get("kind"), one.get("policy"), _patterns(one), one.get("root"))
         for one in objects(answer, "offers")
     ]
     if own:
@@ -90,3 +91,9 @@ def _lists(answer: Mapping[str, Any]) -> Iterator[View]:
     if used:
         yield ""
         yield Table(_USED, used)
+
+
+def _patterns(own: Mapping[str, Any]) -> str:
+    """Which tools of an own offer its patterns let through, as they are given."""
+    but = " ".join(f"not {one}" for one in own.get("exclude") or ())
+    return " ".join((*(own.get("include") or ("all",)), but)).strip()

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from manager.log import logger
 from manager.team.calls import parts
-from manager.team.calls.remote_call import Head, RemoteCall, Undelivered, Unknown
+from manager.team.calls.remote_call import TIMED_OUT, Head, RemoteCall, Undelivered, Unknown
 from manager.team.membership import Membership, Use
 from manager.team.names import CallSubject
 from manager.team.registry.bucket import RegistryFault
@@ -30,7 +30,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class NoHost:
-    """No host took the call; it did not run. `reason` is a word, see `_LACKS`."""
+    """No host took the call; it did not run. `reason` is a word, which `refusals.py` explains."""
 
     reason: str
 
@@ -64,7 +64,7 @@ class Calls:
 
     @asynccontextmanager
     async def call(
-        self, client: Any, use: Use, body: bytes, *, may_repeat: bool, deadline_s: float
+        self, client: Any, use: Use, body: bytes, *, repeats: Callable[[str], bool], deadline_s: float
     ) -> AsyncIterator[tuple[RemoteCall, Head] | NoHost | Unknown]:
         """Call an offer. Leaving the block cancels the call unless its answer is complete.
 
@@ -72,7 +72,8 @@ class Calls:
             client: of the connection, which is up.
             use: which offer, and which hosts may get it.
             body: the JSON-RPC request.
-            may_repeat: whether a second call does no harm, so that it goes to another host after a loss, too.
+            repeats: whether a host says that a second call does no harm there. It then goes to another host
+                after a loss, too. What one host says does not count for another.
             deadline_s: seconds for the whole call.
         """
         call: RemoteCall | None = None
@@ -82,6 +83,7 @@ class Calls:
             lost: Unknown | None = None
             hosts = await self._hosts(client, use)
             for host in hosts if isinstance(hosts, list) else ():
+                may_repeat = repeats(host)
                 call = self._opened(client, host, use, may_repeat, max(1.0, ends - self._now()))
                 outcome = await call.begin(body, f"{self._inbox}.{call.identity}")
                 if isinstance(outcome, Head):
@@ -93,7 +95,7 @@ class Calls:
                               why=outcome.reason)  # fmt: skip
                 if isinstance(outcome, Unknown):
                     lost = outcome
-                    if not may_repeat or outcome.reason == "timed_out":
+                    if not may_repeat or outcome.reason == TIMED_OUT:
                         break
             if isinstance(hosts, str):
                 outcome = NoHost(hosts)
@@ -111,7 +113,10 @@ class Calls:
         if len(self._calls) >= MOST_CALLS:
             return "too_many"
         me = Me(self._membership.name, self._membership.zone)
-        found = candidates(self._reader.view.providers(use.offer), use.hosts, me)
+        providers = self._reader.view.providers(use.offer)
+        found = candidates(providers, use.hosts, me)
+        if providers and not found:
+            return "not_accepted"
         try:
             alive = await self._reader.alive(client, [one.host.host for one in found])
         except RegistryFault:

@@ -15,7 +15,7 @@ from protocol.jsonrpc import members_of
 META_TEAM: Final = "lm-tools-bridge/team"
 """Member of `_meta` of everything that came over a team. It is not offered on: lists would grow for ever."""
 _INDIRECT: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
-"""Tools by which others can be called or found; they would evade the policy."""
+"""Tools by which others can be called or found, also those of a server; they would evade the policy."""
 _NONE: Final = msgspec.Raw(b"{}")
 _array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -116,8 +116,10 @@ def _exposed_tools(items: list[msgspec.Raw], scope: Scope) -> Iterator[dict[str,
 def _is_exposed(tool: ListedTool, item: msgspec.Raw, scope: Scope) -> bool:
     if not tool.name.startswith(scope.prefix) or META_TEAM in (tool.meta or {}):
         return False
+    if not scope.names(tool.name.removeprefix(scope.prefix)):
+        return False
     # headers that repeat a parameter do not travel
-    if tool.name in _INDIRECT or b'"x-mcp-header"' in bytes(item):
+    if tool.name.rpartition("__")[2] in _INDIRECT or b'"x-mcp-header"' in bytes(item):
         return False
     return scope.policy == "all" or tool.is_read_only
 

@@ -7,6 +7,7 @@ question of the server, such as whether a call is approved, must not be answered
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import msgspec
@@ -31,11 +32,25 @@ class Scope:
         kind: the whole workspace, or one server.
         policy: `read-only` exposes tools that say so; `all` everything that the workspace's list has.
         prefix: of the names of the server's tools; "" for a workspace.
+        include: patterns (`fnmatch`, case-sensitive) of the names that members use; empty for all.
+        exclude: patterns of those that are left out.
     """
 
     kind: Kind
     policy: Policy
     prefix: str = ""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def names(self, tool: str) -> bool:
+        """Whether its patterns let a tool through.
+
+        Args:
+            tool: its name as members use it.
+        """
+        if any(fnmatchcase(tool, pattern) for pattern in self.exclude):
+            return False
+        return not self.include or any(fnmatchcase(tool, pattern) for pattern in self.include)
 
 
 def parameter(request: jsonrpc.Request, name: str) -> str:

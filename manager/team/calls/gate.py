@@ -6,13 +6,13 @@ from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from manager.team.calls.parts import CONFIRM_S, LONGEST_CALL_S, SILENCE_S
+from manager.team.calls.parts import CONFIRM_S, REMEMBERED_S, SILENCE_S
 from manager.team.names import is_call_id
 
 CALLS_OF_ONE: Final = 16
 """Calls of one caller at a time."""
 MOST_IDS: Final = 100_000
-"""Ids of past calls that are remembered; each for `LONGEST_CALL_S` at most."""
+"""Ids of past calls that are remembered; each for `REMEMBERED_S` at most."""
 Rejection = Literal["invalid", "repeated", "draining", "busy", "too_many"]
 
 
@@ -98,6 +98,6 @@ class Gate:
     def _forget(self, now: float) -> None:
         while self._past:
             identity, at = next(iter(self._past.items()))
-            if len(self._past) < MOST_IDS and now - at < LONGEST_CALL_S:
+            if len(self._past) < MOST_IDS and now - at < REMEMBERED_S:
                 return
             del self._past[identity]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -11,18 +12,23 @@ from typing import Any, Final
 from host.redaction import redacted
 from manager.log import logger
 from manager.team.calls import parts
-from manager.team.calls.answer_sender import AnswerSender, CallerGone
+from manager.team.calls.answer_sender import AnswerSender, AnswerTooLarge, CallerGone
 from manager.team.calls.exposed_lists import ListedTool
 from manager.team.calls.exposure import METHODS, parameter
 from manager.team.calls.gate import Gate
 from manager.team.calls.parts import Control, Part
 from manager.team.membership import Membership, OwnOffer
 from manager.team.names import CallSubject, controlling_caller, inbox_prefix, parsed_call
-from manager.team.own_manager import OwnManager
+from manager.team.own_manager import OwnManager, Unusable
 from protocol import jsonrpc, names
 
 TOOLS_S: Final = 20.0
 """Seconds for which a list of exposed tools decides which calls are let through."""
+MOST_LISTS: Final = 128
+"""Lists of tools that are kept: of each offer, one for each caller."""
+MOST_CALLERS: Final = 1000
+"""Callers that are counted by name: without permissions at the server a member may take many names."""
+_OTHERS: Final = "(others)"
 Clock = Callable[[], float]
 
 
@@ -31,7 +37,7 @@ class HostCalls:
 
     Attributes:
         gate: which of them are admitted.
-        answered: how many ended, by caller.
+        answered: how many ended, by caller; of at most `MOST_CALLERS`.
     """
 
     def __init__(self, membership: Membership, own: OwnManager, now: Clock = time.monotonic) -> None:
@@ -43,7 +49,7 @@ class HostCalls:
         self._senders: dict[str, AnswerSender] = {}
         self._waiting: dict[str, tuple[CallSubject, jsonrpc.Request, OwnOffer, float]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._tools: dict[str, tuple[float, dict[str, ListedTool]]] = {}
+        self._tools: OrderedDict[tuple[OwnOffer, str], tuple[float, dict[str, ListedTool]]] = OrderedDict()
 
     async def on_call(self, request: Any) -> None:
         """A call, as a request to the micro service.
@@ -105,10 +111,14 @@ class HostCalls:
             await asyncio.wait(list(self._tasks.values()), timeout=wait_s)
 
     async def close(self) -> None:
-        """Cancel all calls, and take no more."""
+        """Cancel all calls, tell their callers, and take no more."""
         self.gate.is_draining = True
         tasks = list(self._tasks.values())
-        for identity in [*self._waiting, *self._tasks]:
+        for identity in [one for one in self._waiting if one not in self._tasks]:
+            sender = self._senders[identity]
+            self._cancel(identity)  # first: a confirmation that comes now must not make it run
+            await sender.refuse("draining")
+        for identity in list(self._tasks):
             self._cancel(identity)
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -162,9 +172,9 @@ class HostCalls:
             raise
         except Exception as error:  # noqa: BLE001  the caller waits for an answer in any case
             outcome = redacted(f"{type(error).__name__}: {error}")[:300]
-            await sender.fail("no_answer")
+            await sender.fail(_word_of(error))
         finally:
-            self.answered[subject.caller] = self.answered.get(subject.caller, 0) + 1
+            self._count(subject.caller)
             tell = logger().debug if outcome == "answered" else logger().info
             tell(
                 "team.call_answered",
@@ -196,14 +206,23 @@ class HostCalls:
 
     async def _is_exposed(self, request: jsonrpc.Request, offer: OwnOffer, caller: str) -> bool:
         """Whether a tool is in the list of what is offered; the list is read again if it is old."""
-        known = self._tools.get(offer.name)
+        of = (offer, caller)  # policies of the workspace may differ by client
+        known = self._tools.get(of)
         name = parameter(request, "name")
         now = self._now()
         age = now - known[0] if known is not None else TOOLS_S
         if known is None or age >= TOOLS_S or (name not in known[1] and age >= 1.0):
             known = (now, await self._own.tools(offer, caller))
-            self._tools[offer.name] = known
+            self._tools[of] = known
+            self._tools.move_to_end(of)
+            if len(self._tools) > MOST_LISTS:
+                self._tools.popitem(last=False)
         return name in known[1]
+
+    def _count(self, caller: str) -> None:
+        if caller not in self.answered and len(self.answered) >= MOST_CALLERS:
+            caller = _OTHERS
+        self.answered[caller] = self.answered.get(caller, 0) + 1
 
     def forget_tools(self) -> None:
         """Offers changed: their tools are listed anew."""
@@ -214,3 +233,10 @@ def _answers_to(request: Any, caller: str) -> bool:
     """Whether the answer of a call goes to the inbox of its caller."""
     reply = request._msg.reply  # the request itself does not say it
     return isinstance(reply, str) and reply.startswith(f"{inbox_prefix(caller)}.")
+
+
+def _word_of(error: Exception) -> str:
+    """What the caller is told of a failure. Texts of errors stay here: they name folders."""
+    if isinstance(error, AnswerTooLarge):
+        return "too_large"
+    return "unusable" if isinstance(error, Unusable) else "no_answer"

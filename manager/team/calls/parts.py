@@ -39,7 +39,10 @@ WINDOW: Final = 32
 """Parts of a body that a host sends ahead of what the caller has taken."""
 PART_BYTES: Final = 64 * 1024
 MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-LONGEST_CALL_S: Final = 3600.0
+LONGEST_CALL_S: Final = 600.0
+"""Seconds that a call may take, whatever its caller asks for."""
+REMEMBERED_S: Final = 3600.0
+"""Seconds for which the id of a call stays known after its end."""
 
 
 class Part(Enum):
@@ -106,13 +109,16 @@ class Received:
 
     def _begin(self, headers: Mapping[str, str]) -> None:
         status = headers.get(STATUS, "")
-        if self.has_head or not status.isascii() or not status.isdigit() or not 200 <= int(status) <= 599:
+        is_number = len(status) == 3 and status.isascii() and status.isdigit()
+        if self.has_head or not is_number or not 200 <= int(status) <= 599:
             raise Broken("the answer has an invalid head")
         self.has_head = True
 
     def _continue(self, headers: Mapping[str, str], payload: bytes) -> None:
         if not self.has_head or headers.get(SEQUENCE) != str(self.parts):
             raise Broken("a part of the answer was lost")
+        if len(payload) > PART_BYTES:
+            raise Broken(f"a part of the answer is larger than {PART_BYTES} bytes")
         self.parts += 1
         self.size += len(payload)
         if self.size > MAX_ANSWER_BYTES:

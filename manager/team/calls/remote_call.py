@@ -14,6 +14,14 @@ from manager.team.names import CallSubject, call_subject, control_subject
 
 _QUEUE: Final = 4 * parts.WINDOW
 _ACKNOWLEDGE: Final = parts.WINDOW // 4
+TIMED_OUT: Final = "timed_out"
+_FAILURES: Final[Mapping[str, str]] = {
+    "stopped": "its host stopped",
+    "no_answer": "its host got no answer from its own workspace",
+    "too_large": f"its answer is larger than {parts.MAX_ANSWER_BYTES} bytes",
+    "unusable": "the workspace of its host gave no list",
+}
+"""What hosts say of failures; texts of hosts themselves are not shown."""
 Clock = Callable[[], float]
 Message = tuple[Mapping[str, str], bytes]
 
@@ -66,16 +74,18 @@ class RemoteCall:
         self._client, self._to = client, to
         self._at_once, self._deadline_s = at_once, deadline_s
         self._now = now
-        self._heard = now()
+        self._heard = self._begun = now()
         self._received = Received()
         self._queue: asyncio.Queue[Message | None] = asyncio.Queue(_QUEUE)
-        self._is_over = self._is_flooded = False
+        self._is_over = self._is_flooded = self._is_late = False
 
     def take(self, headers: Mapping[str, str], payload: bytes) -> None:
         """A message of the host arrived."""
         self._heard = self._now()
         if headers.get(parts.PART) == Part.ALIVE.value:
             return
+        if len(payload) > parts.PART_BYTES:  # not kept: a server may let messages of many megabytes through
+            payload = payload[: parts.PART_BYTES + 1]
         try:
             self._queue.put_nowait((headers, payload))
         except asyncio.QueueFull:  # more than it was allowed to send
@@ -83,7 +93,9 @@ class RemoteCall:
 
     async def beat(self) -> None:
         """Tell the host that the caller is there, and notice a host that is silent."""
-        if self._now() - self._heard > parts.SILENCE_S:
+        now = self._now()
+        self._is_late = now - self._begun > self._deadline_s
+        if self._is_late or now - self._heard > parts.SILENCE_S:
             if self._queue.empty():
                 self._queue.put_nowait(None)
         elif self._received.is_accepted:
@@ -117,13 +129,13 @@ class RemoteCall:
             AnswerLost: the rest does not come.
         """
         while True:
-            part, _, payload = await self._next()
+            part, headers, payload = await self._next()
             if part is Part.END:
                 self._is_over = True
                 return
             if part is Part.FAILED:
                 self._is_over = True
-                raise AnswerLost("the host could not complete the answer")
+                raise AnswerLost(failed(headers))
             if part is Part.BODY:
                 if self._received.parts % _ACKNOWLEDGE == 0:
                     await self._control(Control.SEEN)
@@ -149,7 +161,7 @@ class RemoteCall:
                     part = self._received.take(headers, payload)
                     if part is Part.REFUSED:
                         self._is_over = True
-                        return Undelivered(headers.get(parts.REASON, "")[:100])
+                        return Undelivered(_reason(headers))
                     if part is Part.ACCEPTED:
                         return None
                     raise Broken("the host answered before it accepted the call")
@@ -161,25 +173,31 @@ class RemoteCall:
             # what needs no confirmation may run without an acceptance that arrives
             return Unknown(str(fault)) if self._at_once else Undelivered(str(fault))
 
-    async def _head(self) -> Head | Unknown:
+    async def _head(self) -> Head | Undelivered | Unknown:
         try:
             async with asyncio.timeout(self._deadline_s):
                 while True:
                     part, headers, _ = await self._next()
                     if part is Part.HEAD:
-                        return Head(int(headers[parts.STATUS]), headers.get(parts.CONTENT_TYPE, ""))
+                        return Head(int(headers[parts.STATUS]), headers.get(parts.CONTENT_TYPE, "")[:100])
+                    if part is Part.REFUSED:  # it stops, and the confirmation came too late
+                        self._is_over = True
+                        return Unknown(failed(headers)) if self._at_once else Undelivered(_reason(headers))
                     if part is Part.FAILED:
                         self._is_over = True
-                        return Unknown(headers.get(parts.REASON, "")[:100])
+                        reason = _reason(headers)
+                        return Unknown(reason if reason == TIMED_OUT else failed(headers))
         except TimeoutError:
             await self.cancel()
-            return Unknown("timed_out")
+            return Unknown(TIMED_OUT)
         except AnswerLost as lost:
             return Unknown(str(lost))
 
     async def _next(self) -> tuple[Part, Mapping[str, str], bytes]:
         message = await self._queue.get()
         try:
+            if self._is_late:
+                raise Broken("it was not complete in time")
             if message is None:
                 raise Broken("the host no longer answers")
             if self._is_flooded:
@@ -200,3 +218,12 @@ class RemoteCall:
             await self._client.publish(subject, b"", headers=headers)
         except Exception:  # noqa: BLE001, S110  the silence of the other end is noticed anyway
             pass
+
+
+def failed(headers: Mapping[str, str]) -> str:
+    """Why a host has no answer, for people."""
+    return _FAILURES.get(_reason(headers), "its host could not complete the answer")
+
+
+def _reason(headers: Mapping[str, str]) -> str:
+    return headers.get(parts.REASON, "")[:100]

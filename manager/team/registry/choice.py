@@ -12,7 +12,8 @@ from manager.team.registry.view import Provider
 
 MOST_CANDIDATES: Final = 16
 """Hosts of one offer whose heartbeats are looked at; others are not needed to find a free one."""
-Lack = Literal["unknown", "not_accepted", "dead", "draining", "full"]
+Lack = Literal["unknown", "dead", "draining", "full"]
+"""Why no host can take a call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,12 @@ class Reader:
         """Hear changes on this connection from now on; to be called once for each client."""
         await client.subscribe(key_subject(HOSTS_BUCKET, "*"), cb=self._changed)
 
-    async def read_all(self, client: Any) -> None:
-        """Read the complete list, again and again with pauses until it succeeds or the connection is lost."""
+    async def read_all(self, client: Any) -> bool:
+        """Read the complete list, again and again with pauses until it succeeds or the connection is lost.
+
+        Returns:
+            Whether it was read.
+        """
         failures = 0
         while client.is_connected:
             try:
@@ -71,7 +75,8 @@ class Reader:
                 await asyncio.sleep(backoff(failures, random.random()))  # noqa: S311  spreads members
             else:
                 self.error = None
-                return
+                return True
+        return False
 
     def lost(self) -> None:
         """The connection is lost: the view stays, and is stale from now on."""

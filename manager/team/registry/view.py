@@ -11,6 +11,10 @@ from manager.team.registry.entry import HostEntry, OfferEntry
 ENTRY_TTL_S: Final = 3 * 3600.0
 """Seconds after which the entry of a host that did not leave properly disappears."""
 
+MOST_HOSTS: Final = 50_000
+"""Hosts that are kept; a member without permissions at the server could add any number."""
+_MOST_IGNORED: Final = 1000
+
 
 class Provider(NamedTuple):
     """A host that has an offer."""
@@ -41,7 +45,7 @@ class TeamView:
     """The last good list of the team. It stays as it is while the registry cannot be reached.
 
     Attributes:
-        ignored: hosts whose entries cannot be used -> why.
+        ignored: hosts whose entries cannot be used -> why; not all, if there are very many.
     """
 
     def __init__(self) -> None:
@@ -81,8 +85,11 @@ class TeamView:
     def put(self, host: str, entry: HostEntry | str, now: float) -> None:
         """Take the entry of a host, or the reason why it is ignored."""
         self._forget(host)
+        if not isinstance(entry, str) and len(self._hosts) >= MOST_HOSTS:
+            entry = f"there are more than {MOST_HOSTS} hosts"
         if isinstance(entry, str):
-            self.ignored[host] = entry
+            if len(self.ignored) < _MOST_IGNORED:
+                self.ignored[host] = entry
             return
         self.ignored.pop(host, None)
         self._hosts[host], self._seen[host] = entry, now

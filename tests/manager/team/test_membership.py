@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from manager.team.membership import (
     UnreadableMembership,
     Use,
     change,
+    create,
     load,
     remove,
     store,
@@ -56,3 +59,37 @@ def test_a_file_that_others_can_read_or_that_is_damaged_is_not_used(tmp_path: Pa
     os.chmod(tmp_path / FILE_NAME, 0o600)
     with pytest.raises(UnreadableMembership):
         load(tmp_path)
+
+
+def test_of_two_that_join_at_once_one_does(tmp_path: Path) -> None:
+    others = [msgspec.structs.replace(HELD, name=f"m{number}") for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(lambda one: create(tmp_path, one), others))
+    assert done.count(True) == 1
+    assert load(tmp_path) == others[done.index(True)]
+
+
+def test_a_change_does_not_bring_back_what_was_left(tmp_path: Path) -> None:
+    store(tmp_path, HELD)
+    assert remove(tmp_path)
+    with pytest.raises(UnreadableMembership, match="no team was joined"):
+        change(tmp_path, lambda held: held)
+    assert load(tmp_path) is None
+
+
+def test_leaving_waits_for_a_change(tmp_path: Path) -> None:
+    """Otherwise the change would write the membership again."""
+    store(tmp_path, HELD)
+    changing, left = threading.Event(), threading.Event()
+
+    def edit(held: Membership) -> Membership:
+        changing.set()
+        left.wait(0.3)
+        return held
+
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(change, tmp_path, edit)
+        assert changing.wait(5)
+        assert remove(tmp_path)
+        left.set()
+    assert load(tmp_path) is None

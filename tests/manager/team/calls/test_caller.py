@@ -15,6 +15,7 @@ from manager.team.membership import Membership, Use
 from manager.team.registry.entry import AliveEntry, HostEntry, OfferEntry
 from manager.team.registry.view import TeamView
 
+DOCS = Use("docs", "docs")
 HEAD = {parts.PART: "head", parts.STATUS: "200", parts.CONTENT_TYPE: "application/json"}
 ACCEPTED = {parts.PART: "accepted"}
 LOST = {parts.PART: "failed", parts.REASON: "no_answer"}
@@ -66,11 +67,16 @@ class Client:
                 await self.receive(Message(reply, said))
 
 
-async def outcome(*script: list[Mapping[str, str]], may_repeat: bool) -> tuple[Any, list[str]]:
+async def outcome(
+    *script: list[Mapping[str, str]], may_repeat: bool | str, use: Use = DOCS
+) -> tuple[Any, list[str]]:
+    """`may_repeat` is a host where it may, or whether it may at all of them."""
     client = Client(*script)
     calls = Calls(Membership(servers=(), name="me"), Registry("a", "b", "c"))  # type: ignore[arg-type]
     await calls.listen(client)
-    async with calls.call(client, Use("docs", "docs"), b"{}", may_repeat=may_repeat, deadline_s=60) as answer:
+    async with calls.call(
+        client, use, b"{}", repeats=lambda host: may_repeat in (True, host), deadline_s=60
+    ) as answer:
         pass
     assert not calls.in_flight
     return answer, client.asked
@@ -79,7 +85,7 @@ async def outcome(*script: list[Mapping[str, str]], may_repeat: bool) -> tuple[A
 @pytest.mark.parametrize("later", [[GONE], [{parts.PART: "refused", parts.REASON: "busy"}]])
 async def test_a_call_that_an_earlier_host_may_have_run_is_unknown(later: list[Mapping[str, str]]) -> None:
     answer, asked = await outcome([ACCEPTED, LOST], later, later, may_repeat=True)
-    assert (answer, len(asked)) == (Unknown("no_answer"), 3)
+    assert (answer, len(asked)) == (Unknown("its host got no answer from its own workspace"), 3)
 
 
 async def test_an_answer_of_a_later_host_is_the_answer() -> None:
@@ -95,4 +101,19 @@ async def test_a_call_that_no_host_took_did_not_run() -> None:
 
 async def test_a_call_that_may_not_repeat_is_not_sent_again_after_a_loss() -> None:
     answer, asked = await outcome([ACCEPTED, LOST], may_repeat=False)
-    assert (answer, len(asked)) == (Unknown("no_answer"), 1)
+    assert (answer, len(asked)) == (Unknown("its host got no answer from its own workspace"), 1)
+
+
+async def test_what_one_host_says_of_a_tool_does_not_count_for_another() -> None:
+    """Otherwise a hostile host could have a tool of another one called twice."""
+    first = (await outcome([GONE], [GONE], [GONE], may_repeat=False))[1][0]
+    for says_so in {"a", "b", "c"} - {first}:
+        assert len((await outcome([ACCEPTED, LOST], [ACCEPTED, LOST], may_repeat=says_so))[1]) == 1
+    assert len((await outcome([ACCEPTED, LOST], [ACCEPTED, LOST], may_repeat=first))[1]) == 2
+
+
+async def test_hosts_that_are_not_accepted_are_told_apart_from_none() -> None:
+    answer, asked = await outcome(may_repeat=False, use=Use("docs", "docs", ("other",)))
+    assert (answer, asked) == (NoHost("not_accepted"), [])
+    answer, _ = await outcome(may_repeat=False, use=Use("nothing", "docs"))
+    assert answer == NoHost("unknown")

@@ -66,6 +66,40 @@ def test_all_exposes_every_tool_but_those_that_call_others() -> None:
     assert exposed(ALL, *every) == ["read"]
 
 
+def test_tools_by_which_a_server_calls_its_hidden_ones_are_not_exposed() -> None:
+    every = [tool("docs__find"), tool("docs__execute_tool"), tool("docs__tool_search")]
+    assert exposed(SERVER, *every) == ["find"]
+    assert exposed(ALL, *every) == ["docs__find"]
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "found"),
+    [
+        (("lm_read*",), (), ["lm_readFile"]),
+        ((), ("*File",), ["lm_listFiles"]),
+        (("lm_*",), ("lm_edit*",), ["lm_listFiles", "lm_readFile"]),
+        (("LM_*",), (), []),
+        (("lm_readFile", "lm_list*"), (), ["lm_listFiles", "lm_readFile"]),
+    ],
+)
+def test_patterns_narrow_an_offer(
+    include: tuple[str, ...], exclude: tuple[str, ...], found: list[str]
+) -> None:
+    every = [tool("lm_listFiles"), tool("lm_readFile"), tool("lm_editFile")]
+    scope = Scope("workspace", "all", include=include, exclude=exclude)
+    assert exposed(scope, *every) == found
+
+
+def test_patterns_are_about_the_names_that_members_use() -> None:
+    scope = Scope("server", "all", "docs__", include=("find*",))
+    assert exposed(scope, tool("docs__find"), tool("docs__other"), tool("find")) == ["find"]
+
+
+def test_patterns_let_nothing_through_that_the_policy_does_not() -> None:
+    scope = Scope("workspace", "read-only", include=("*",))
+    assert exposed(scope, tool("read", read_only=True), tool("write")) == ["read"]
+
+
 def test_a_server_is_exposed_under_its_own_names() -> None:
     assert exposed(SERVER, tool("docs__find"), tool("other__find"), tool("docs_find")) == ["find"]
     assert sent(SERVER, names.TOOLS_CALL, {"name": "find"})["params"]["name"] == "docs__find"

@@ -67,17 +67,22 @@ class Workspace:
     def __init__(self) -> None:
         self.calls = 0
         self.chunks = [b"{}"]
+        self.listed: list[str] = []
+        self.fault: Exception | None = None
         self.may_end = asyncio.Event()
         self.may_end.set()
 
     @contextlib.asynccontextmanager
     async def call(self, request: jsonrpc.Request, offer: OwnOffer, caller: str) -> AsyncIterator[Response]:
         self.calls += 1
+        if self.fault is not None:
+            raise self.fault
         await self.may_end.wait()
         yield Response(self.chunks)
 
     async def tools(self, offer: OwnOffer, caller: str) -> dict[str, object]:
-        return {"write": object()}
+        self.listed.append(caller)
+        return {"write": object()} if caller != "mallory" else {}
 
 
 @dataclass
@@ -266,4 +271,56 @@ async def test_an_answer_that_never_ends_is_cut_off(host: Host, monkeypatch: pyt
     host.workspace.chunks = [b"x" * 6] * 3
     message = await host.call(**{parts.AT_ONCE: "1"})
     await until(lambda: not host.calls.gate.in_flight)
-    assert (message.parts, message.reason) == (["accepted", "head", "body", "failed"], "no_answer")
+    assert (message.parts, message.reason) == (["accepted", "head", "body", "failed"], "too_large")
+
+
+async def test_a_host_that_stops_frees_calls_that_are_not_confirmed(host: Host) -> None:
+    message = await host.call()
+    await host.calls.close()
+    assert (message.parts, message.reason) == (["accepted", "refused"], "draining")
+    await host.control("go")
+    assert (host.workspace.calls, host.calls.gate.in_flight) == (0, 0)
+
+
+async def test_tools_are_listed_for_each_caller(host: Host) -> None:
+    """Rules of a workspace may hide tools from some clients."""
+    for number, caller in enumerate(("bob", "mallory", "bob")):
+        body = json.dumps({**CALL, "params": {"name": "write"}}).encode()
+        headers = {parts.CALL: f"{number:032x}", parts.AT_ONCE: "1"}
+        reply = f"_INBOX_{caller}.x"
+        await host.calls.on_call(Message(f"lmtb.call.alice.docs.{caller}", headers, body, reply))
+        await until(lambda: not host.calls.gate.in_flight)
+    assert host.workspace.listed == ["bob", "mallory"]
+    assert host.workspace.calls == 2
+
+
+async def test_a_list_of_a_narrower_offer_is_read_anew(host: Host) -> None:
+    """Also if the old one is read while the offer changes."""
+    await host.call(**{parts.AT_ONCE: "1"})
+    await until(lambda: not host.calls.gate.in_flight)
+    narrower = OwnOffer("docs", "/nowhere", policy="all", exclude=("write",))
+    host.calls.membership = Membership(servers=(), name="alice", offers=(narrower,))
+    await host.call(identity="cd" * 16, **{parts.AT_ONCE: "1"})
+    await until(lambda: not host.calls.gate.in_flight)
+    assert len(host.workspace.listed) == 2
+
+
+async def test_callers_that_make_up_names_are_counted_together(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manager.team.calls.host_calls.MOST_CALLERS", 2)
+    for number in range(5):
+        body = json.dumps(CALL).encode()
+        headers = {parts.CALL: f"{number:032x}", parts.AT_ONCE: "1"}
+        message = Message(f"lmtb.call.alice.docs.c{number}", headers, body, f"_INBOX_c{number}.x")
+        await host.calls.on_call(message)
+        await until(lambda: not host.calls.gate.in_flight)
+    assert host.calls.answered == {"c0": 1, "c1": 1, "(others)": 3}
+
+
+async def test_the_text_of_an_error_stays_at_the_host(host: Host) -> None:
+    host.workspace.fault = OSError("/home/alice/secret is gone")
+    message = await host.call(**{parts.AT_ONCE: "1"})
+    await until(lambda: not host.calls.gate.in_flight)
+    assert message.reason == "no_answer"
+    assert "secret" not in str(message.answered)

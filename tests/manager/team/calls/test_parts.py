@@ -43,6 +43,7 @@ def test_a_whole_answer_is_taken() -> None:
         [head(), head()],
         [head("100")],
         [head("1e3")],
+        [head("2" * 5000)],
         [head("²00")],
         [{parts.PART: "more"}],
         [{}],
@@ -79,3 +80,15 @@ def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_deadlines_of_others_are_limited(text: str | None, value: float) -> None:
     assert seconds(text, 60.0) == value
+
+
+def test_a_part_larger_than_hosts_send_is_not_taken() -> None:
+    received = Received()
+    received.take(head(), b"")
+    with pytest.raises(Broken, match="larger than"):
+        received.take(body(0), b"x" * (parts.PART_BYTES + 1))
+
+
+@pytest.mark.parametrize("asked", ["3600", "1e9", "inf"])
+def test_no_call_takes_longer_than_ten_minutes(asked: str) -> None:
+    assert seconds(asked, parts.LONGEST_CALL_S) == 600

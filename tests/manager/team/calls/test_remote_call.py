@@ -126,7 +126,7 @@ async def test_a_failure_after_acceptance_means_unknown() -> None:
     scene = Scene()
     scene.says("accepted")
     scene.says("failed", Lmtb_Reason="no_answer")
-    assert await scene.begin() == Unknown("no_answer")
+    assert await scene.begin() == Unknown("its host got no answer from its own workspace")
 
 
 async def test_silence_after_acceptance_means_unknown() -> None:
@@ -195,3 +195,55 @@ async def test_what_was_taken_is_acknowledged() -> None:
     await scene.begin()
     assert len(await scene.body()) == parts.WINDOW
     assert scene.client.controls == ["seen"] * 4
+
+
+async def test_a_host_that_stops_before_the_confirmation_did_not_run_it() -> None:
+    scene = Scene()
+    scene.says("accepted")
+    scene.says("refused", Lmtb_Reason="draining")
+    assert await scene.begin() == Undelivered("draining")
+    at_once = Scene(at_once=True)
+    at_once.says("accepted")
+    at_once.says("refused", Lmtb_Reason="draining")
+    assert isinstance(await at_once.begin(), Unknown)
+
+
+async def test_an_answer_that_never_ends_is_cut_off_at_the_deadline() -> None:
+    """Its host says again and again that it is there."""
+    scene = Scene(at_once=True, deadline_s=20.0)
+    scene.says("accepted")
+    scene.says("head", **HEAD)
+    await scene.begin()
+    task = asyncio.create_task(scene.body())
+    for _ in range(12):
+        scene.time += 2.0
+        scene.says("alive")
+        await scene.call.beat()
+        await asyncio.sleep(0)
+    with pytest.raises(AnswerLost, match="in time"):
+        await asyncio.wait_for(task, 5)
+    assert scene.client.controls[-1] == "cancel"
+
+
+async def test_of_a_huge_message_little_is_kept() -> None:
+    scene = Scene(at_once=True)
+    scene.says("accepted")
+    scene.says("head", **HEAD)
+    scene.says("body", b"x" * 8_000_000, Lmtb_Seq="0")
+    assert max(len(message[1]) for message in scene.call._queue._queue if message) <= parts.PART_BYTES + 1  # type: ignore[attr-defined]
+    await scene.begin()
+    with pytest.raises(AnswerLost, match="larger than"):
+        await scene.body()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [("stopped", "stopped"), ("too_large", "larger than"), ("unusable", "no list"),
+                       ("\x1b[31m<b>", "could not complete")]
+)  # fmt: skip
+async def test_the_cause_of_a_failure_reaches_the_caller(said: str, told: str) -> None:
+    scene = Scene()
+    scene.says("accepted")
+    scene.says("failed", Lmtb_Reason=said)
+    outcome = await scene.begin()
+    assert isinstance(outcome, Unknown)
+    assert told in outcome.reason

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from manager.team.registry.entry import HostEntry, OfferEntry
 from manager.team.registry.view import ENTRY_TTL_S, TeamView
 
@@ -91,3 +93,18 @@ def test_twenty_thousand_offers_are_found_quickly() -> None:
     begun = time.process_time()
     assert hosts_of(view, "w500-7") == ["h500"]
     assert time.process_time() - begun < 0.05
+
+
+def test_more_hosts_than_any_team_has_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manager.team.registry.view.MOST_HOSTS", 2)
+    monkeypatch.setattr("manager.team.registry.view._MOST_IGNORED", 3)
+    view = TeamView()
+    for number in range(9):
+        view.put(f"h{number}", host(f"h{number}", "docs"), 0)
+    assert hosts_of(view, "docs") == ["h0", "h1"]
+    assert list(view.ignored) == ["h2", "h3", "h4"]
+    view.put("h0", host("h0", "db"), 1)
+    assert hosts_of(view, "db") == ["h0"]
+    view.remove("h1")
+    view.put("h5", host("h5", "docs"), 2)
+    assert hosts_of(view, "docs") == ["h5"]

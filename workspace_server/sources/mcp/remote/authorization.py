@@ -6,12 +6,18 @@ to one origin only. `oauth.py` has the OAuth variant.
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 from host import redaction
+from host.own_token import read_own_token
 from workspace_server.config.model import RemoteServer
 
+_TEAM_OFFER: Final = re.compile(r"/team/[A-Za-z0-9_-]{1,64}")
 ReadSecret = Callable[[str], Awaitable[str | None]]
 """Reads one secret of the store by its key."""
 
@@ -91,3 +97,50 @@ class ConfiguredToken:
     async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
         """A secret may have been replaced since it was read; nothing else can be renewed."""
         return bool(self._server.token_secret) and await self.header() != refused
+
+
+class OwnManagerToken:
+    """The token of the user's own programs, for offers of a team: the user's manager serves them itself."""
+
+    next_step = "restart the manager: lmtb restart"
+
+    def __init__(self, runtime_dir: Path) -> None:
+        """`runtime_dir` has the file of the token."""
+        self._runtime_dir = runtime_dir
+
+    async def header(self) -> str | None:
+        """`Bearer` and the current token; None where the manager requires none."""
+        token = await asyncio.to_thread(read_own_token, self._runtime_dir)
+        if token is None:
+            return None
+        redaction.hide(token)
+        return f"Bearer {token}"
+
+    async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
+        """The manager may have been restarted with a new one."""
+        return await self.header() != refused
+
+
+def is_team_offer(server: RemoteServer, manager_port: int) -> bool:
+    """Whether an entry of the user's own file is an offer of the user's team, as `lmtb team use` writes it.
+
+    Args:
+        server: the entry.
+        manager_port: of the user's manager.
+    """
+    if (
+        server.origin.scope != "user"
+        or server.token
+        or server.token_env
+        or server.token_secret
+        or server.auth
+    ):
+        return False
+    if any(name.lower() == "authorization" for name in server.headers):
+        return False
+    try:
+        parts = urlsplit(server.url)
+        place = (parts.scheme, parts.netloc)
+    except ValueError:
+        return False
+    return place == ("http", f"127.0.0.1:{manager_port}") and _TEAM_OFFER.fullmatch(parts.path) is not None

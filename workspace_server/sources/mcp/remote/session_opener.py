@@ -40,6 +40,7 @@ class RemoteDependencies:
         environ: where `token_env` is looked up.
         secrets: where `token_secret` is, None for nowhere.
         authorize: makes the authorization of a server with `auth = "oauth"`; None where that is not offered.
+        own_manager: makes the authorization of an offer of the user's team, None for any other server.
         resolver: resolves names.
         handshake_s: how long opening a session may take.
         side_s: how long messages nobody waits for may take.
@@ -51,6 +52,7 @@ class RemoteDependencies:
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: ReadSecret | None = None
     authorize: Callable[[RemoteServer], Awaitable[Authorization]] | None = None
+    own_manager: Callable[[RemoteServer], Authorization | None] = lambda _: None
     resolver: Resolver = system_resolver
     handshake_s: float = HANDSHAKE_S
     side_s: float = 5.0
@@ -168,6 +170,9 @@ class SessionOpener:
             raise
 
     async def _authorize(self) -> Authorization:
+        own = self._dependencies.own_manager(self._server)
+        if own is not None:
+            return own
         if self._server.auth == "oauth" and self._dependencies.authorize is not None:
             return await self._dependencies.authorize(self._server)
         return ConfiguredToken(self._server, self._dependencies.environ, self._dependencies.secrets)

@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from host import private_files
 from workspace_server.config.model import EntryOrigin, RemoteServer
-from workspace_server.sources.mcp.remote.authorization import ConfiguredToken
+from workspace_server.sources.mcp.remote.authorization import (
+    ConfiguredToken,
+    OwnManagerToken,
+    is_team_offer,
+)
 
 SERVER = RemoteServer("docs", "https://example.com/mcp", EntryOrigin(Path("/p/.mcp.json"), "workspace"))
 
@@ -29,3 +34,42 @@ async def test_the_authorization_header_follows_the_entry(
 ) -> None:
     server = replace(SERVER, **members)
     assert await ConfiguredToken(server, {"TOKEN": "from the environment"}, None).header() == shown
+
+
+OFFER = replace(
+    SERVER, url="http://127.0.0.1:47100/team/docs", origin=EntryOrigin(Path("/u/workspace.toml"), "user")
+)
+
+
+@pytest.mark.parametrize(
+    ("members", "is_own"),
+    [
+        ({}, True),
+        ({"origin": SERVER.origin}, False),
+        ({"url": "http://127.0.0.1:47101/team/docs"}, False),
+        ({"url": "http://127.0.0.1:47100/mcp"}, False),
+        ({"url": "http://127.0.0.1:47100/team/../status"}, False),
+        ({"url": "http://127.0.0.1:47100/team/docs/x"}, False),
+        ({"url": "http://localhost:47100/team/docs"}, False),
+        ({"url": "http://127.0.0.1:47100@example.com/team/docs"}, False),
+        ({"url": "https://example.com/team/docs"}, False),
+        ({"token": "t"}, False),
+        ({"headers": {"Authorization": "Bearer t"}}, False),
+        ({"auth": "oauth"}, False),
+    ],
+)
+def test_only_an_offer_of_the_users_own_team_gets_the_own_token(
+    members: dict[str, object], is_own: bool
+) -> None:
+    assert is_team_offer(replace(OFFER, **members), 47100) is is_own
+
+
+async def test_the_own_token_is_read_when_it_is_needed(tmp_path: Path) -> None:
+    own = OwnManagerToken(tmp_path)
+    assert await own.header() is None
+    private_files.write(tmp_path / "own-token", b"lmtb_first\n")
+    first = await own.header()
+    assert first == "Bearer lmtb_first"
+    assert not await own.renew(first, {})
+    private_files.write(tmp_path / "own-token", b"lmtb_second\n")
+    assert await own.renew(first, {})

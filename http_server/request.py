@@ -109,13 +109,19 @@ class BaseRequest:
         body: bytes = b"",
         fields: Mapping[str, str] = _NO_FIELDS,
         kind: str = JSON,
+        last_line: bytes = b"",
     ) -> None:
         """Write a whole response; does nothing if the client has disconnected.
+
+        Args:
+            last_line: a whole field that differs in each response, without line end; the others are cached.
 
         Raises:
             ValueError: a field has CR, LF or NUL in it; nothing was written.
         """
-        head = self._head(status, kind if body else None, fields, None if status == 204 else len(body))
+        head = self._head(
+            status, kind if body else None, fields, None if status == 204 else len(body), last_line
+        )
         if self._framing.is_head_only:
             body = b""
         connection, self._connection = self._connection, None
@@ -177,11 +183,16 @@ class BaseRequest:
         """Call `call` when the client keeps up again or has disconnected."""
         self._open().backpressure.call_when_resumed(call)
 
-    def finish(self, last: bytes = b"") -> None:
-        """End the body, with its last bytes where some are left."""
+    def finish(self, last: bytes = b"", trailer: bytes = b"") -> None:
+        """End the body, with its last bytes where some are left.
+
+        Args:
+            trailer: a whole field behind a chunked body, without line end.
+        """
         connection, self._connection = self._open(), None
         if self._is_chunked:
-            last = b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last) if last else b"0\r\n\r\n"
+            end = b"0\r\n%b\r\n\r\n" % trailer if trailer else b"0\r\n\r\n"
+            last = b"%x\r\n%b\r\n%b" % (len(last), last, end) if last else end
         if last:
             connection.send((last,))
         connection.answered(is_last=self._framing.is_last)
@@ -197,9 +208,18 @@ class BaseRequest:
             raise ConnectionResetError("the client is gone")
         return self._connection
 
-    def _head(self, status: int, kind: str | None, fields: Mapping[str, str], length: int | None) -> bytes:
+    def _head(
+        self,
+        status: int,
+        kind: str | None,
+        fields: Mapping[str, str],
+        length: int | None,
+        last_line: bytes = b"",
+    ) -> bytes:
         fixed = self.fixed_lines(status, kind, tuple(fields.items()), is_last=self._framing.is_last)
         measured = b"" if length is None else b"\r\nContent-Length: %d" % length
+        if last_line:
+            measured += b"\r\n" + last_line
         if not self.has_date:
             return b"%b%b\r\n\r\n" % (fixed, measured)
         return b"%b%b\r\nDate: %b\r\n\r\n" % (fixed, measured, http_date(int(time.time())))

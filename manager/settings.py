@@ -201,8 +201,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     make_trace_context: Annotated[
         bool,
-        Meta(description="Give calls a W3C traceparent if the client sends none; such calls cost more."),
-    ] = False
+        Meta(description="Give recorded calls a W3C traceparent if the client sends none."),
+    ] = True
 
     body_limit: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 16 * _MIB
     response_limit: Annotated[
@@ -237,6 +237,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     workspace_in_flight_limit: Annotated[
         int, Meta(ge=1, description="Most calls in flight at a time in one workspace.")
     ] = 256
+
+    @property
+    def makes_traces(self) -> bool:
+        """Whether calls without a trace context get one: only if the record says which call got which."""
+        return self.record_calls and self.make_trace_context
 
 
 def by_client(settings: Settings) -> dict[str, dict[str, object]]:

@@ -25,6 +25,8 @@ sent
 it, or it is a nested call."""
 RESULT_TRIM: Final = "Lm-Tools-Bridge-Trim"
 """Tells the manager how to trim a tool's result for session clients (`internal/result_trim.py`)."""
+TOOK: Final = "Lm-Tools-Bridge-Took"
+"""Tells the manager which source a call used and how long it took (`internal/call_timing.py`)."""
 PASS_THROUGH: Final = "Lm-Tools-Bridge-As-Is"  # noqa: S105  the header's name
 """Tells a workspace server that the client's URL names this workspace. If the workspace consists of a single
 MCP

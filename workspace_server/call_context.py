@@ -64,6 +64,7 @@ class CallContext(msgspec.Struct, frozen=True):
         caller: identifies the caller where that is known: the same text for all calls of one session.
         client: name of the calling program, from its `clientInfo`; may be empty.
         capabilities: what the calling client declared.
+        trace: the W3C trace context outside its `_meta`; empty for none.
         toolbox: the tools a script may call; None at the maximum nesting depth.
     """
 
@@ -75,6 +76,7 @@ class CallContext(msgspec.Struct, frozen=True):
     caller: str = ""
     client: str = ""
     capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    trace: str = ""
     toolbox: Toolbox | None = None
 
     @property

@@ -49,6 +49,7 @@ def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = Non
         None if session is None else session.id,
         exchange.begun or time.monotonic(),
         sent,
-        exchange.traceparent or trace_context.given(exchange),
+        "" if exchange.made_trace else trace_context.given(exchange),
         exchange.asked_s,
+        made_trace=exchange.made_trace,
     )

@@ -70,7 +70,7 @@ class Exchange:
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
         recorded_as: Who sent it, for the recorder; None if it is not recorded.
         asked_s: Seconds that the client took for the input that this request is repeated with.
-        traceparent: The W3C trace context that was made for it; empty if it brought one, or none is made.
+        made_trace: The number of the trace context that was made for it (`trace_context.made`); 0 for none.
         is_forwarded: Whether it was sent to a workspace server, so that its `ForwardedCall` is recorded.
     """
 
@@ -89,7 +89,7 @@ class Exchange:
     begun: float | None = None
     recorded_as: Client | None = None
     asked_s: float = 0.0
-    traceparent: str = ""
+    made_trace: int = 0
     is_forwarded: bool = False
 
     @property

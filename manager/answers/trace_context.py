@@ -1,16 +1,18 @@
-"""Finds and makes the W3C trace context of a call (Trace Context, Level 1: `traceparent`)."""
+"""Finds the W3C trace context of a call, or begins one (Trace Context, Level 1: `traceparent`)."""
 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from typing import Final
 
 from manager.answers.exchange import Exchange
 from protocol import jsonrpc
+from protocol.trace_context import BITS, NAME
 
-NAME: Final = "traceparent"
 _HEADER: Final = NAME.encode()
+_random_bits: Final = random.Random(os.urandom(32)).getrandbits  # noqa: S311  unique, not secret
 
 
 def given(exchange: Exchange) -> str:
@@ -22,6 +24,6 @@ def given(exchange: Exchange) -> str:
     return next(sent, b"").decode("latin-1")
 
 
-def made(chance: Callable[[int], bytes] = os.urandom) -> str:
-    """A new `traceparent`, sampled. `chance` returns so many random bytes."""
-    return f"00-{chance(16).hex()}-{chance(8).hex()}-01"
+def made_number(chance: Callable[[int], int] = _random_bits) -> int:
+    """The number of a new trace context (`trace_context.made`). `chance` returns so many random bits."""
+    return chance(BITS) or 1

@@ -14,7 +14,6 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from manager.answers import trace_context
 from manager.answers.call_origin import origin_of
 from manager.answers.exchange import Exchange
 from manager.forwarding.forward import Outgoing
@@ -45,8 +44,6 @@ def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | 
     if exchange.is_modern:
         body = exchange.message.body
         passed = exchange.passed_headers
-        if exchange.traceparent:  # the body is forwarded as it is
-            passed = (*passed, (trace_context.NAME.encode(), exchange.traceparent.encode()))
         if rewritten is not None:
             body = jsonrpc.request(exchange.message.id, method, rewritten)
             passed = (*_renamed(passed, _name(method, rewritten)), _UNMIRRORED)
@@ -67,7 +64,8 @@ def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | 
     timed, is_pure = method != names.LISTEN, exchange.is_pure
     exchange.is_forwarded = True
     origin = origin_of(exchange, rewritten)
-    return Outgoing(method, fields, body, exchange.message.id, target, timed, is_pure, begun, origin)
+    made = exchange.made_trace
+    return Outgoing(method, fields, body, exchange.message.id, target, timed, is_pure, begun, origin, made)
 
 
 def manager_request(
@@ -109,8 +107,6 @@ def _legacy_body(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None
     """The client's body, or one with other parameters, with the stateless `_meta`; its own keys stay."""
     message = exchange.message
     own = exchange.inbound.meta
-    if exchange.traceparent:
-        own = {**own, trace_context.NAME: jsonrpc.raw(exchange.traceparent)}
     meta = jsonrpc.dumps({**own, **_meta(exchange)}) if own else _meta_text(exchange)
     if rewritten is not None:
         return jsonrpc.request(message.id, message.method, {**rewritten, "_meta": msgspec.Raw(meta)})

@@ -76,6 +76,7 @@ class McpRoutes:
         self._legacy = legacy
         self._modern = modern
         self.settings = settings
+        self._makes_traces = settings.makes_traces
         self._profiles = profiles
         self._own_task = own_task
         self._clients = clients
@@ -209,8 +210,8 @@ class McpRoutes:
         exchange.begun = came
         exchange.recorded_as, exchange.seen = client_record(exchange, came)
         self._clients.record(exchange.recorded_as, exchange.seen)
-        if self.settings.make_trace_context and exchange.message.method in RECORDED:
-            exchange.traceparent = "" if trace_context.given(exchange) else trace_context.made()
+        if self._makes_traces and exchange.message.method in RECORDED and not trace_context.given(exchange):
+            exchange.made_trace = trace_context.made_number()
 
     # -- with and without a task --------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from manager.settings import Settings
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
+from manager.upstream import request_head
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from protocol import names
 from protocol.errors import Reason, Refusal
@@ -41,6 +42,7 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
         is_pure: Whether the URL or a header names the workspace alone (`Workspaces.ready`).
         begun: Monotonic time when the work for a client's call began; None if it is not timed.
         origin: What the recorder stores of it; None if it is not recorded.
+        made_trace: The number of the trace context to send with it (`protocol/trace_context.py`); 0 for none.
     """
 
     method: str
@@ -52,6 +54,12 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     is_pure: bool = False
     begun: float | None = None
     origin: CallOrigin | None = None
+    made_trace: int = 0
+
+    @property
+    def last_line(self) -> bytes:
+        """The line of its head that no other request has; empty for none."""
+        return request_head.trace_line(self.made_trace) if self.made_trace else b""
 
 
 class Forwarder:
@@ -107,7 +115,8 @@ class Forwarder:
         if instance is None:
             return None
         head = (*outgoing.headers, instance.credentials())
-        response = instance.pool.request_now(b"POST", outgoing.target, head, outgoing.body)
+        request = (b"POST", outgoing.target, head, outgoing.body, outgoing.last_line)
+        response = instance.pool.request_now(*request)
         if response is None:
             return None
         call = self._call(figures, outgoing)
@@ -182,7 +191,7 @@ class Forwarder:
 
     async def _request(self, instance: Instance, outgoing: Outgoing, call: ForwardedCall) -> None:
         head = (*outgoing.headers, instance.credentials())
-        request = (b"POST", outgoing.target, head, outgoing.body)
+        request = (b"POST", outgoing.target, head, outgoing.body, outgoing.last_line)
         response = instance.pool.request_now(*request)
         if response is None:
             started = time.monotonic()

@@ -27,8 +27,8 @@ from manager.recorder.tables import (
     LABEL_COLUMNS,
     SLOW,
 )
+from protocol import trace_context
 
-_CALL: Final = ",".join(("id", *CALL_COLUMNS))
 _LABEL: Final = ",".join(("id", *LABEL_COLUMNS))
 _STEPS: Final = 20_000
 """Instructions of SQLite, a millisecond or so, between two looks at the clock."""
@@ -40,6 +40,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         took: from its arrival to the end of its response.
         queue, start, asked: waits for a connection, for the start of the server, for input of the client.
+        approval: the part of `server` in which it waited for a person to approve it.
         manager, server, source_took: the time in the manager, in the workspace server with everything behind
             it, and in the source.
         sent, received: bytes of the arguments and of the answer.
@@ -69,6 +70,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     queue: int | None
     start: int | None
     asked: int | None
+    approval: int | None
     retries: int
     more: int
     trace: str | None
@@ -101,6 +103,7 @@ class CallLog:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
+        self._columns = ",".join(("id", *_present(database)))
 
     @classmethod
     def open(cls, path: Path) -> CallLog | None:
@@ -179,7 +182,7 @@ class CallLog:
         numbers, after = set(matching(wanted, labels)), self._first_id(wanted)
         while numbers and after is not None:
             where, values = conditions(wanted, after)
-            sql = f"SELECT {_CALL} FROM calls WHERE {where} ORDER BY id LIMIT {page}"  # noqa: S608  no text of others
+            sql = f"SELECT {self._columns} FROM calls WHERE {where} ORDER BY id LIMIT {page}"  # noqa: S608  no text of others
             rows = self._database.execute(sql, values).fetchall()
             yield from (_call(row, labels) for row in rows if row[1] in numbers)
             after = rows[-1][0] + 1 if len(rows) == page else None
@@ -211,7 +214,7 @@ class CallLog:
     # -- parts of a search ----------------------------------------------------------------------------------
 
     def _select(self, where: str, values: Sequence[object], limit: int) -> list[tuple[Any, ...]]:
-        sql = f"SELECT {_CALL} FROM calls WHERE {where} ORDER BY id DESC LIMIT {limit}"  # noqa: S608  no text of others
+        sql = f"SELECT {self._columns} FROM calls WHERE {where} ORDER BY id DESC LIMIT {limit}"  # noqa: S608  no text of others
         return self._database.execute(sql, values).fetchall()
 
     def _in_blocks(
@@ -256,10 +259,18 @@ class CallLog:
         return int(low)
 
 
+def _present(database: sqlite3.Connection) -> Iterator[str]:
+    """The columns of a call; NULL for those that the file of an older version does not have."""
+    found = {row[1] for row in database.execute("PRAGMA table_info(calls)")}
+    return (name if name in found else "NULL" for name in CALL_COLUMNS)
+
+
 def _call(row: Sequence[Any], labels: dict[int, tuple[Any, ...]]) -> Call:
     values = dict(zip(("id", *CALL_COLUMNS), row, strict=True))
     label = dict(zip(LABEL_COLUMNS, labels.get(values.pop("label"), _UNKNOWN), strict=True))
     values["source_took"] = values.pop("source")
+    if made := values.pop("made_trace"):
+        values["trace"] = trace_context.made(made).decode()
     values["outcome"] = values["outcome"] or "ok"
     values["retries"], values["more"] = values["retries"] or 0, values["more"] or 0
     values["manager"] = _own_time(values)

@@ -41,6 +41,7 @@ class CallOrigin(msgspec.Struct, frozen=True, gc=False):
         trace: the client's `traceparent`, or a text that contains it; empty for none.
         asked_s: seconds that the client took for the input that this call answers.
         arguments: the arguments as JSON text, if the contents of the call are recorded.
+        made_trace: the number of the trace context that was made for it (`trace_context.made`); 0 for none.
     """
 
     label: CallLabel
@@ -50,6 +51,7 @@ class CallOrigin(msgspec.Struct, frozen=True, gc=False):
     trace: str = ""
     asked_s: float = 0.0
     arguments: bytes | None = None
+    made_trace: int = 0
 
 
 class CallDetails(msgspec.Struct, gc=False):
@@ -60,7 +62,7 @@ class CallDetails(msgspec.Struct, gc=False):
         retries: how often the call was sent again because it had not been delivered.
         code: the code of a JSON-RPC error.
         source: id of the source that answered.
-        source_ms: milliseconds that the source took.
+        source_s, approval_s: seconds that the source took, and before it a person to approve the call.
         result: the beginning of the answer, if the contents of the call are recorded.
         is_cut: whether `result` lacks a part.
     """
@@ -70,7 +72,8 @@ class CallDetails(msgspec.Struct, gc=False):
     retries: int = 0
     code: int | None = None
     source: str = ""
-    source_ms: float | None = None
+    source_s: float | None = None
+    approval_s: float = 0.0
     result: bytearray | None = None
     is_cut: bool = False
 

@@ -167,6 +167,7 @@ class _Rows:
                 origin.sent,
                 received,
                 None if session is None else _digest(session),
+                origin.made_trace,
             )
         blocks = {first // BLOCK, (first + len(calls) - 1) // BLOCK}
         used = set(plain[_LABEL_AT :: len(_PLAIN)])
@@ -195,15 +196,17 @@ class _Rows:
             origin.sent,
             received,
             None if origin.session is None else _digest(origin.session),
+            origin.made_trace or None,
             None if outcome == "ok" else outcome,
             details.code,
-            None if details.source_ms is None else round(details.source_ms * 1000),
+            _microseconds(details.source_s),
             _microseconds(details.queue_s or None),
             _microseconds(details.start_s or None),
             _microseconds(origin.asked_s or None),
             details.retries or None,
             more,
             _trace(origin.trace) if origin.trace else None,
+            _microseconds(details.approval_s or None),
         )
 
     def _note(self, label: int, number: int, failed: bool, slow: bool) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Mapping
 from typing import Final
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 SLOW_US: Final = 1_000_000
 """Microseconds from which a call counts as slow in `blocks`."""
 BLOCK: Final = 1024
@@ -24,9 +24,9 @@ CREATE TABLE labels(
     project TEXT, method TEXT NOT NULL, tool TEXT, source TEXT, decided_by TEXT NOT NULL) STRICT;
 CREATE TABLE calls(
     id INTEGER PRIMARY KEY, label INTEGER NOT NULL, at INTEGER NOT NULL, took INTEGER NOT NULL,
-    server INTEGER, sent INTEGER NOT NULL, received INTEGER, session TEXT, outcome TEXT, code INTEGER,
+    server INTEGER, sent INTEGER NOT NULL, received INTEGER, session TEXT, made_trace INTEGER, outcome TEXT, code INTEGER,
     source INTEGER, queue INTEGER, start INTEGER, asked INTEGER, retries INTEGER, more INTEGER,
-    trace TEXT) STRICT;
+    trace TEXT, approval INTEGER) STRICT;
 CREATE TABLE blocks(
     kind INTEGER NOT NULL, label INTEGER NOT NULL, block INTEGER NOT NULL,
     PRIMARY KEY(kind, label, block)) STRICT, WITHOUT ROWID;
@@ -40,15 +40,19 @@ ID_RANGE: Final = "SELECT (SELECT min(id) FROM calls),(SELECT max(id) FROM calls
 """The lowest and the highest id; with both in one SELECT, SQLite would read every row."""
 _CHECKPOINT_PAGES: Final = 4096
 """Pages (16 MiB) of the log of changes after which they move to the database itself."""
-UPGRADES: Final[Mapping[int, str]] = {}
+UPGRADES: Final[Mapping[int, str]] = {
+    1: "ALTER TABLE calls ADD COLUMN made_trace INTEGER;ALTER TABLE calls ADD COLUMN approval INTEGER;",
+}
 """Schema version -> SQL that upgrades a file of this version to the next."""
-PLAIN_COLUMNS: Final = ("label", "at", "took", "server", "sent", "received", "session")
+PLAIN_COLUMNS: Final = ("label", "at", "took", "server", "sent", "received", "session", "made_trace")
 """The columns that nearly all calls have, after the id."""
 CALL_COLUMNS: Final = (
     *PLAIN_COLUMNS, "outcome", "code", "source", "queue", "start", "asked", "retries", "more", "trace",
+    "approval",
 )  # fmt: skip
 """The columns of a call after its id. Times are microseconds, but `at` milliseconds since 1970. `outcome` is
-NULL for `ok`; `more` counts calls like it that have no row of their own."""
+NULL for `ok`; `more` counts calls like it that have no row of their own; `trace` is NULL where the number
+`made_trace` says it (`protocol/trace_context.py`)."""
 LABEL_COLUMNS: Final = (
     "client", "client_version", "era", "revision", "project", "method", "tool", "source", "decided_by",
 )  # fmt: skip

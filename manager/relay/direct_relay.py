@@ -25,7 +25,8 @@ from manager.relay.relay_plan import sink_for
 from manager.sessions import round_trips
 from manager.settings import Settings
 from manager.upstream.failures import UpstreamFailure
-from manager.upstream.response import ResponseHead, UpstreamResponse
+from manager.upstream.response import UpstreamResponse
+from manager.upstream.response_head import ResponseHead
 from protocol.errors import Refusal
 
 PATIENCE_S: Final = 1.0

@@ -8,7 +8,9 @@ from __future__ import annotations
 from manager.route_cache.cached_route import CachedRoute
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.state.session_table import Session
+from manager.upstream.request_head import TRACE_BEGIN
 from protocol.call_pattern import PatternValues
+from protocol.trace_context import made
 
 
 class BoundRoute:
@@ -60,18 +62,21 @@ class BoundRoute:
         """Remember the head and size of a request whose body begins at `start`."""
         self._last_head, self._last_size = data[:start], len(data)
 
-    def request(self, body: bytes, values: PatternValues) -> bytes:
+    def request(self, body: bytes, values: PatternValues, made_trace: int = 0) -> bytes:
         """Build the request to the workspace server.
 
         Args:
             body: the client's body.
             values: the values that the route's `match` returned for it.
+            made_trace: the number of the trace context to send with it; 0 for none.
         """
         sent = body if self._request_pattern is None else self._request_pattern.fill(values)
         if len(sent) != self._request_length:
             self._request_length = len(sent)
-            self._request_head = b"%b%d\r\n\r\n" % (self._request_begin, len(sent))
-        return self._request_head + sent
+            self._request_head = b"%b%d\r\n" % (self._request_begin, len(sent))
+        if made_trace:
+            return b"%b%b%b\r\n\r\n%b" % (self._request_head, TRACE_BEGIN, made(made_trace), sent)
+        return b"%b\r\n%b" % (self._request_head, sent)
 
     def answer(self, data: bytes, identity: bytes, date: bytes) -> bytes | None:
         """Build the response to the client; None if the direct relay has to process the server's response.

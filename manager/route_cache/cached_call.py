@@ -11,6 +11,7 @@ import time
 from typing import Protocol
 
 from http_server.deadline import Deadline
+from manager.answers.trace_context import made_number
 from manager.forwarding.answer_facts import has_tool_error
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.request import HttpRequest
@@ -152,9 +153,10 @@ class CachedCall:
             route.mark(session)
         self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
-        self._call = cache.begin(route, values, bound.session_id, now)
+        made_trace = made_number() if route.makes_traces else 0
+        self._call = cache.begin(route, values, bound.session_id, now, made_trace)
         self._connection.deadline.set_at(now + direct_relay.PATIENCE_S, self._on_late)
-        connection.send_for(self, bound.request(body, values))
+        connection.send_for(self, bound.request(body, values, made_trace))
         self._call.sent(_monotonic())
         return True
 
@@ -176,7 +178,7 @@ class CachedCall:
         self._transport.write(answer)
         self._connection.cached_call_answered(now)
         call = self._call
-        call.received = len(data) - bound.route.body_start
+        call.received, call.timing = len(data) - bound.route.body_start, bound.route.timing
         if has_tool_error(data):
             call.answer_outcome = "error"
         cache.end(call, now)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
-
 from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import sent_cwd
 from manager.answers.upstream_request import caller_header
@@ -19,6 +17,7 @@ from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import fixed_head_lines
 from manager.recorder.ended_call import CallLabel, CallOrigin
+from manager.route_cache.session_profile import SessionProfile
 from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, RequestRecord
@@ -27,6 +26,7 @@ from manager.supervision.instance import Instance
 from manager.upstream import header_cache
 from protocol import headers, sse
 from protocol.call_pattern import Pattern, PatternValues
+from protocol.internal.call_timing import CallTiming
 from protocol.internal.result_trim import ResultTrim
 
 RECORD_INTERVAL_S: Final = 0.01
@@ -38,44 +38,6 @@ _LAST: Final = b"\r\n0\r\n\r\n"
 _EVENT_END: Final = sse.EVENT_END + _LAST
 _LONGEST_SIZE: Final = 10
 """Longest line with the size of a chunk, in bytes."""
-
-
-class SessionProfile(msgspec.Struct, frozen=True, gc=False):
-    """The state of a session that decides where its calls go, and how they are written for the server.
-
-    Only the first three members can change (`is_current`).
-    """
-
-    workspace: str | None
-    roots: tuple[str, ...] | None
-    log_level: str | None
-    revision: str
-    client_name: str | None
-    client_version: str | None
-    capabilities: bytes
-    mode: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, session: Session) -> SessionProfile:
-        """The current profile of a session."""
-        return cls(
-            session.workspace,
-            session.roots,
-            session.log_level,
-            session.revision,
-            session.client_name,
-            session.client_version,
-            session.capabilities,
-            session.mode,
-        )
-
-    def is_current(self, session: Session) -> bool:
-        """Whether a session that once had this profile still has it."""
-        return (
-            session.workspace == self.workspace
-            and session.roots == self.roots
-            and session.log_level == self.log_level
-        )
 
 
 class CachedRoute:
@@ -92,7 +54,10 @@ class CachedRoute:
         written: the pattern of the bodies for the server; None if these are sent unchanged.
         figures, timings: the counters and timings of the workspace.
         recorded_at: when a call was last recorded in the table of clients (monotonic).
-        label, trace: what is recorded of each call. body_start: offset of the message in the last response.
+        label, trace: what is recorded of each call.
+        makes_traces: whether its calls get a trace context, because they bring none.
+        timing: where the time of the last call went in the server; None if it did not say.
+        body_start: offset of the message in the last response.
         is_streamed: whether the last body from `response_body` was an event stream.
         stream_begin: the head of such a response, up to the `Date` line.
     """
@@ -118,11 +83,13 @@ class CachedRoute:
         "is_streamed",
         "label",
         "located",
+        "makes_traces",
         "match",
         "metadata",
         "profile",
         "recorded_at",
         "stream_begin",
+        "timing",
         "timings",
         "trace",
         "written",
@@ -140,6 +107,7 @@ class CachedRoute:
         client: Client,
         folder: str | None,
         origin: CallOrigin | None = None,
+        makes_traces: bool = False,
     ) -> None:
         """Args:
         exchange: the call that the route is made from.
@@ -149,6 +117,8 @@ class CachedRoute:
         """
         self.label: CallLabel | None = None if origin is None else origin.label
         self.trace = "" if origin is None else origin.trace
+        self.makes_traces = makes_traces
+        self.timing: CallTiming | None = None
         self.body_start = 0
         self.metadata = metadata
         self.located = located
@@ -241,6 +211,7 @@ class CachedRoute:
             head, body = found
             if head.content_type == b"application/json" and head.content_length is not None:
                 self._remember_prefix(data, len(data) - len(body), head.trim)
+                self.timing = head.timing
                 return True
             if head.content_type != b"text/event-stream" or head.content_length is not None:
                 return False
@@ -269,7 +240,7 @@ class CachedRoute:
             trim,
             stream_offset,
         )
-        self.body_start = start
+        self.body_start, self.timing = start, None
         self.is_streamed = bool(stream_offset) and self.profile is None
 
 

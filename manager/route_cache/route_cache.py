@@ -11,6 +11,7 @@ import time
 from typing import Any, Final, Protocol
 
 from http_server.date import DateLine
+from manager.answers import trace_context
 from manager.answers.client_record import client_record
 from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange, Located
@@ -25,8 +26,9 @@ from manager.http.request import HttpRequest
 from manager.recorder.ended_call import CallOrigin
 from manager.relay.direct_relay import DirectRelay
 from manager.route_cache.bound_route import BoundRoute
-from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute, SessionProfile
+from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute
 from manager.route_cache.route_group import RouteGroup
+from manager.route_cache.session_profile import SessionProfile
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.clients import RecentClients
@@ -89,6 +91,7 @@ class RouteCache:
         self._clients = clients
         self._forwarder = forwarder
         self._profiles = profiles
+        self._makes_traces = settings.makes_traces
 
     # -- a call --------------------------------------------------------------------------------------------
 
@@ -149,14 +152,16 @@ class RouteCache:
         return self._workspaces.ready_now(workspace, now, is_pure=route.is_pure) is route.instance
 
     def begin(
-        self, route: CachedRoute, values: PatternValues, session: str | None, now: float
+        self, route: CachedRoute, values: PatternValues, session: str | None, now: float, made_trace: int
     ) -> ForwardedCall:
-        """Count and record a call of this route, with these values, that begins at monotonic time `now`."""
+        """Count and record a call of this route, with these values and trace, that begins at time `now`."""
         self._host.open_requests.begin()
         origin = None
         if route.label is not None:
-            trace = route.trace if len(values) == PLAIN_VALUES else b" ".join(values[PLAIN_VALUES:]).decode()
-            origin = CallOrigin(route.label, session, now, len(values[1]), trace)
+            trace, sent = route.trace, len(values[1])
+            if len(values) != PLAIN_VALUES and not made_trace:
+                trace = b" ".join(values[PLAIN_VALUES:]).decode()
+            origin = CallOrigin(route.label, session, now, sent, trace, made_trace=made_trace)
         call = ForwardedCall(
             self._admission, route.figures, values[0], is_tool_call=True, began=now, origin=origin
         )
@@ -242,6 +247,7 @@ class RouteCache:
             client=client_record(exchange, time.monotonic())[0],
             folder=None if claim.is_id else str(claim.text),
             origin=request.origin,
+            makes_traces=self._makes_traces and not trace_context.given(exchange),
         )
 
 

@@ -16,7 +16,7 @@ from manager.routing.state.timings import Timings
 from manager.supervision.process import Process
 from manager.upstream.failures import Blame, UpstreamFailure
 from manager.upstream.pool import Dial, Pool
-from manager.upstream.response import ResponseHead
+from manager.upstream.response_head import ResponseHead
 from protocol import headers, names
 from protocol.errors import Refusal
 from protocol.internal import launch

@@ -19,8 +19,10 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from manager.upstream import header_cache
 from manager.upstream.failures import Blame, LineCut, UpstreamFailure
 from manager.upstream.read_buffer import SIZE, ReadBuffer
-from manager.upstream.response import FirstReadHandler, ResponseHead, UpstreamResponse
+from manager.upstream.response import FirstReadHandler, UpstreamResponse
+from manager.upstream.response_head import ResponseHead
 from protocol import headers
+from protocol.internal.call_timing import CallTiming
 from protocol.internal.result_trim import ResultTrim
 
 # Most bytes without any byte of the body: httptools limits neither the head nor the trailers.
@@ -35,6 +37,7 @@ _NOTHING = memoryview(b"")
 # What some servers send before they close an idle connection.
 _IDLE_TIMEOUT = b"HTTP/1.1 408 "
 _TRIM = headers.RESULT_TRIM.lower().encode()
+_TOOK = headers.TOOK.lower().encode()
 
 
 def _body_framing(status: int, fields: Sequence[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
@@ -301,8 +304,11 @@ class Connection(asyncio.Protocol):
             raise ValueError("unsolicited response")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect a field of the head. Trailers arrive here too, after the head, and are ignored."""
-        self._headers.append((name.lower(), value))
+        """Collect a field of the head. Trailers arrive here too, after the head; one of them is known."""
+        name = name.lower()
+        self._headers.append((name, value))
+        if self._has_head and name == _TOOK and self._response is not None:
+            self._response.timing = CallTiming.from_header(value)
 
     def on_headers_complete(self) -> None:
         """Build the head; drop an interim one (1xx)."""
@@ -320,7 +326,8 @@ class Connection(asyncio.Protocol):
         fields = dict(reversed(self._headers))  # the first of each name
         media_type = fields.get(b"content-type", b"").split(b";")[0].strip().lower()
         trim = ResultTrim.from_header(fields.get(_TRIM))
-        head = ResponseHead(status, tuple(self._headers), length, media_type, trim)
+        timing = CallTiming.from_header(fields.get(_TOOK))
+        head = ResponseHead(status, tuple(self._headers), length, media_type, trim, timing)
         if self._keep_alive and not self._until_eof:
             header_cache.remember(self._first, head)
         if self._response is not None:

@@ -1,6 +1,7 @@
 """Caches parsed response heads, since a server sends the same one again and again.
 
-Two heads that differ only in the digits of their single `Content-Length` share an entry. For a chunked body
+Two heads that differ only in the digits of their single `Content-Length`, and in where the time of the call
+went, share an entry. For a chunked body
 the head must be identical. The cache handles a whole response in one read, and the beginning of a response
 of known length. Everything else goes to the parser, which also adds the entries.
 """
@@ -13,11 +14,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from manager.budgets import MAX_ANSWER_HEADS
-from manager.upstream.response import ResponseHead
+from manager.upstream.response_head import ResponseHead
+from protocol import headers
+from protocol.internal.call_timing import CallTiming
 
 LONGEST: Final = 2048
 """Most bytes of a cached head."""
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})(?=\r\n)")
+_TOOK: Final = b"\r\n%b: " % headers.TOOK.encode()
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _LINE_END: Final = b"\r\n"
 _END: Final = b"\r\n\r\n"
@@ -62,7 +66,9 @@ def remember(data: bytes, head: ResponseHead) -> None:
         return
     if len(_heads) >= MAX_ANSWER_HEADS:
         _heads.clear()
-    _heads[_LENGTH.sub(_without_digits, data[:end], count=1)] = head
+    digits = _LENGTH.search(data, 0, end)
+    key = data[:end] if digits is None else _key(data, *digits.span(1), end)[0]
+    _heads[key] = head
 
 
 def whole_chunks(data: bytes, start: int) -> bytes | None:
@@ -79,22 +85,30 @@ def whole_chunks(data: bytes, start: int) -> bytes | None:
     return None
 
 
-def _without_digits(found: re.Match[bytes]) -> bytes:
-    whole_line, digits = found[0], found[1]
-    return whole_line.replace(digits, b"")
+def _key(data: bytes, begin: int, behind: int, end: int) -> tuple[bytes, bytes | None]:
+    """The head without the length in `data[begin:behind]` and without the timing behind it; the latter."""
+    took = data.find(_TOOK, behind, end)
+    if took < 0:
+        return data[:begin] + data[behind:end], None
+    took += len(_TOOK)
+    line_end = data.index(_LINE_END, took)
+    return data[:begin] + data[behind:took] + data[line_end:end], data[took:line_end]
 
 
 def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> ResponseHead | None:
     """The cached head of a response whose head ends at `end`, with the length that its digits say."""
     begin, behind = digits.span(1)
-    known = _heads.get(data[:begin] + data[behind:end])
-    return None if known is None else _with_length(known, int(digits[1]))
+    key, took = _key(data, begin, behind, end)
+    known = _heads.get(key)
+    return None if known is None else _completed(known, int(digits[1]), took)
 
 
-def _with_length(head: ResponseHead, length: int) -> ResponseHead:
-    if head.content_length == length:
+def _completed(head: ResponseHead, length: int, took: bytes | None) -> ResponseHead:
+    """The head with the length and the timing of this response."""
+    if head.content_length == length and took is None:
         return head
     fields = tuple(
         (name, b"%d" % length if name == b"content-length" else value) for name, value in head.headers
     )
-    return replace(head, headers=fields, content_length=length)
+    timing = CallTiming.from_header(took)
+    return replace(head, headers=fields, content_length=length, timing=timing)

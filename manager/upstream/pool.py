@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from host.peer_uid import Address, tcp_peer_uid
 from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
-from manager.upstream.request_head import head_before_length, request_head
-from manager.upstream.response import ResponseHead, UpstreamResponse
+from manager.upstream.request_head import Fields, head_before_length, request_head
+from manager.upstream.response import UpstreamResponse
+from manager.upstream.response_head import ResponseHead
 
 MAX_IDENTITY_BODY = 64 * 1024
 MAX_DESCRIPTION = 2 * 1024 * 1024
@@ -57,7 +58,7 @@ class Pool:
         max_idle: int = 256,
         owner_of: Callable[[Address, Address], int | None] = tcp_peer_uid,
         on_out_of_step: Callable[[], None] = lambda: None,
-        verify_headers: Sequence[tuple[bytes, bytes]] = (),
+        verify_headers: Fields = (),
         dial: Dial | None = None,
     ) -> None:
         self._host = host
@@ -88,9 +89,7 @@ class Pool:
         """The number of connections with a call in flight, in verification or about to close."""
         return len(self._live) - len(self._idle)
 
-    async def request(
-        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
-    ) -> UpstreamResponse:
+    async def request(self, method: bytes, target: bytes, headers: Fields, body: bytes) -> UpstreamResponse:
         """Send a request and wait for the head of its response.
 
         Host and Content-Length are added. The caller reads the response to its end or calls its `abandon()`;
@@ -108,9 +107,12 @@ class Pool:
         return response
 
     def request_now(
-        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+        self, method: bytes, target: bytes, headers: Fields, body: bytes, last_line: bytes = b""
     ) -> UpstreamResponse | None:
         """Send a request on an idle connection.
+
+        Args:
+            last_line: As of `request_head`.
 
         Returns:
             The response, for whose head `head_arrival` waits; None if no connection is idle.
@@ -118,11 +120,11 @@ class Pool:
         Raises:
             ValueError: As by `request_head`.
         """
-        head = request_head(method, target, self._host_field, headers, len(body))
+        head = request_head(method, target, self._host_field, headers, len(body), last_line=last_line)
         connection = self._take_idle()
         return None if connection is None else connection.begin(head, body)
 
-    def lasting_head(self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    def lasting_head(self, method: bytes, target: bytes, headers: Fields) -> bytes:
         """The head of such requests up to the digits of `Content-Length`.
 
         Raises:
@@ -143,7 +145,7 @@ class Pool:
         return self._take_idle()
 
     async def request_anew(
-        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+        self, method: bytes, target: bytes, headers: Fields, body: bytes, last_line: bytes = b""
     ) -> UpstreamResponse:
         """Send a request like `request_now`, on a new connection.
 
@@ -151,16 +153,14 @@ class Pool:
             ValueError: As by `request_head`.
             UpstreamFailure: NOT_DELIVERED; the connection was not opened or verified.
         """
-        head = request_head(method, target, self._host_field, headers, len(body))
+        head = request_head(method, target, self._host_field, headers, len(body), last_line=last_line)
         connection, _, _ = await self._open(self._connect_timeout)
         connection.on_idle = self._keep
         if not connection.is_open:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "connection_lost")
         return connection.begin(head, body)
 
-    async def probe(
-        self, deadline: float, headers: Sequence[tuple[bytes, bytes]] = ()
-    ) -> tuple[ResponseHead, bytes]:
+    async def probe(self, deadline: float, headers: Fields = ()) -> tuple[ResponseHead, bytes]:
         """Request `verify_path` on a new connection and return the verified answer.
 
         The connection replaces the oldest idle one, so that probes do not make the pool grow.
@@ -229,9 +229,7 @@ class Pool:
         while self._idle:
             self._idle.pop().close("connection_lost")
 
-    async def _open(
-        self, seconds: float, headers: Sequence[tuple[bytes, bytes]] = ()
-    ) -> tuple[Connection, ResponseHead, bytes]:
+    async def _open(self, seconds: float, headers: Fields = ()) -> tuple[Connection, ResponseHead, bytes]:
         """Open and verify a connection; return it with the answer that verified it, or that to `headers`."""
         try:
             async with asyncio.timeout(seconds):

@@ -7,22 +7,42 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from protocol import trace_context
+
+Fields = Sequence[tuple[bytes, bytes]]
+"""Names and values of header fields."""
 _FRAMING_FIELDS: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection"})
+TRACE_BEGIN: Final = f"{trace_context.NAME}: ".encode()
+"""The beginning of the line with the trace context."""
 _NAME_OCTETS: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
 
 
 def request_head(
-    method: bytes, target: bytes, host: bytes, headers: Sequence[tuple[bytes, bytes]], body_length: int
+    method: bytes,
+    target: bytes,
+    host: bytes,
+    headers: Fields,
+    body_length: int,
+    *,
+    last_line: bytes = b"",
 ) -> bytes:
     """The complete head of a request, with Host and Content-Length added.
+
+    Args:
+        last_line: a whole line that differs with each request, so that all else is cached.
 
     Raises:
         ValueError: As by `head_before_length`.
     """
     head = head_before_length(method, target, host, tuple(headers))
     if body_length or method != b"GET":
-        return b"%bContent-Length: %d\r\n\r\n" % (head, body_length)
+        return b"%bContent-Length: %d\r\n%b\r\n" % (head, body_length, last_line)
     return head + b"\r\n"
+
+
+def trace_line(number: int) -> bytes:
+    """The line with the trace context of this number. It is the last of a head, where servers cut it off."""
+    return b"%b%b\r\n" % (TRACE_BEGIN, trace_context.made(number))
 
 
 @lru_cache(maxsize=1024)  # a client's calls of one tool differ only in their bodies

@@ -9,39 +9,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-import msgspec
-
 from manager.upstream.collected_body import CollectedBody
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
-from protocol.internal.result_trim import ResultTrim
+from manager.upstream.response_head import ResponseHead
+from protocol.internal.call_timing import CallTiming
 
 # Bytes of unread body at which reading from the server pauses. One more read (300 KiB at most) can follow.
 HIGH_WATER = 256 * 1024
 
 
 Piece = bytes | memoryview
-
-
-class ResponseHead(msgspec.Struct, frozen=True, gc=False):
-    """Status and header fields of a response.
-
-    Attributes:
-        headers: Names in lower case.
-        content_length: Bytes of the body; None if only its end tells.
-        content_type: The media type without parameters, in lower case; empty if there is none.
-        trim: The part of the result that a session does not get, as the server states it.
-    """
-
-    status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-    content_length: int | None
-    content_type: bytes = b""
-    trim: ResultTrim | None = None
-
-    def header(self, name: bytes) -> bytes | None:
-        """The value of the first field of that name (in any case), or None."""
-        wanted = name.lower()
-        return next((value for key, value in self.headers if key == wanted), None)
 
 
 class Carrier(Protocol):
@@ -87,12 +64,23 @@ class UpstreamResponse:
     data is buffered, so the connection is free as soon as the last byte has arrived.
     """
 
-    __slots__ = ("_buffer", "_buffered", "_carrier", "_cause", "_connection", "_waiter", "head", "on_data")
+    __slots__ = (
+        "_buffer",
+        "_buffered",
+        "_carrier",
+        "_cause",
+        "_connection",
+        "_waiter",
+        "head",
+        "on_data",
+        "timing",
+    )
 
     head: ResponseHead  # set before the response is handed out
 
     def __init__(self, connection: Carrier) -> None:
         self._carrier = connection
+        self.timing: CallTiming | None = None  # from the head, or the trailer of a stream
         self._connection: Carrier | None = connection  # None once the response has ended or failed
         self._cause: str | None = None  # of its failure
         self._buffer: list[Piece] = []
@@ -242,12 +230,12 @@ class UpstreamResponse:
 
     def receive_head(self, head: ResponseHead) -> None:
         """Set the head; called by the connection."""
-        self.head = head
+        self.head, self.timing = head, head.timing
         self._wake()
 
     def receive_whole(self, head: ResponseHead, body: bytes) -> None:
         """Set head and whole body; called by the connection for a response in one read."""
-        self.head = head
+        self.head, self.timing = head, head.timing
         if body:
             self._buffer.append(body)
             self._buffered = len(body)

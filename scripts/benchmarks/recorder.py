@@ -100,7 +100,8 @@ def _calls(count: int) -> Iterator[EndedCall]:
     ]  # fmt: skip
     for number in range(count):
         session = f"session-{number % 7}" if number % 2 else None
-        origin = CallOrigin(labels[number * 7 % TOOLS], session, 100.0, 30)
+        trace = 2**62 + number
+        origin = CallOrigin(labels[number * 7 % TOOLS], session, 100.0, 30, made_trace=trace)
         yield origin, 100.001, 100.002, 100.003, "error" if number % 100 == 0 else "ok", 400, None
 
 

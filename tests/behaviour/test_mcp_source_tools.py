@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from manager.recorder.call_filter import Filter
 from protocol import names
 from support.clients.raw_clients import Answer, Client, StatelessClient
 from support.clients.stateless_requests import events
@@ -146,6 +148,24 @@ async def test_every_response_equals_the_servers_direct_one(setup: ThirdPartySet
             assert [(one["progressToken"], one["progress"], one["message"]) for one in told] == [
                 ("mine", step, f"step {step}") for step in (1, 2, 3)
             ]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_each_call_has_a_trace_context_and_the_time_of_its_source(
+    setup: ThirdPartySetup, source: str
+) -> None:
+    project, progress, began = setup.project, f"{source}__progress", int(time.time() * 1000)
+    seen = []
+    for way in await ways(project):
+        seen.append((await ask(project, way, f"{source}__echo", {"text": "x"})).payload["_meta"])
+        await ask(project, way, progress, {"steps": 2}, meta={"progressToken": 1})  # an event stream
+    kind = "remote" if source.startswith("http") else "stdio"
+    wanted = Filter(project="strange", source=f"{kind}:{source}", since_ms=began)
+    calls = await project.gateway.recorded(wanted, 2 * len(seen))
+    assert [call.trace for call in calls[::2]] == [meta["traceparent"] for meta in seen]
+    assert len({call.trace for call in calls}) == len(calls)
+    for call in calls:
+        assert 0 < (call.source_took or 0) <= call.took
 
 
 async def test_a_stateless_servers_input_request_reaches_the_client(setup: ThirdPartySetup) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol import headers, jsonrpc, names
+from protocol import headers, jsonrpc, names, trace_context
 from protocol.inbound import Rejection
 from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_suspended, refuse_request
 from workspace_server.calls.request import McpRequest
@@ -103,6 +103,7 @@ class Call(msgspec.Struct, frozen=True):
             caller=self.request.header.get(headers.CALLER, ""),
             client=name if isinstance(name, str) else "",
             capabilities=_decoded(meta.get(names.META_CAPABILITIES)),
+            trace=self.request.trace or self.request.header.get(trace_context.NAME, ""),
         )
 
 

@@ -165,8 +165,11 @@ class Calls:
             return checked
         if (missing := task_creation.missing_capability(call, offered)) is not None:
             return missing
-        context = checked.call.context()
-        match await self._gate.admit(offered, checked.arguments, context, call.view.configuration):
+        context, began = checked.call.context(), time.monotonic()
+        decision = await self._gate.admit(offered, checked.arguments, context, call.view.configuration)
+        if call.depth == 0 and (isinstance(decision, Refusal) or getattr(decision, "waited", False)):
+            call.request.clock.waited(offered.source.id, time.monotonic() - began)
+        match decision:
             case Refusal() as refusal:
                 return encode_result(refusal_result(offered.named_tool(), refusal))
             case InvalidAnswer() as invalid:
@@ -176,7 +179,10 @@ class Calls:
             case Admitted() as admitted:
                 if admitted.waited and (late := await self._refused_meanwhile(checked)) is not None:
                     return late
+                began = time.monotonic()
                 outcome = await self._run_admitted(checked, admitted.context)
+                if call.depth == 0:
+                    call.request.clock.add(offered.source.id, time.monotonic() - began)
                 answer = outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
                 return result_channels.for_model(answer, offered.definition, call.model_sees)
 

@@ -6,6 +6,7 @@ The callers choose the source and translate names. Results come back as the byte
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -63,12 +64,15 @@ async def forward(
         setting = source.limit_setting if source.timeout_s else view.configuration.call_timeout_setting
         return await run_limited(seconds, context, send, text, step_for(setting))
 
-    context = Call(request, view, name, msgspec.Raw(b"{}")).context()
+    context, began = Call(request, view, name, msgspec.Raw(b"{}")).context(), time.monotonic()
     if method not in _MAY_ASK:
-        return await work(context)
-    arguments: Any = {key: msgspec.json.decode(raw) for key, raw in given.items()}
-    binding = StateBinding(method, name, arguments, source.id, context.caller)
-    return await calls.suspended_calls.run(binding, context, work)
+        outcome = await work(context)
+    else:
+        arguments: Any = {key: msgspec.json.decode(raw) for key, raw in given.items()}
+        binding = StateBinding(method, name, arguments, source.id, context.caller)
+        outcome = await calls.suspended_calls.run(binding, context, work)
+    request.clock.add(source.id, time.monotonic() - began)
+    return outcome
 
 
 def answer(request: McpRequest, outcome: CallOutcome) -> Outcome:

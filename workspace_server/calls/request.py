@@ -14,6 +14,7 @@ from protocol.inbound import Inbound, Rejection
 from protocol.jsonrpc import Request
 from protocol.versions import LATEST_MODERN
 from workspace_server.call_context import Notify, ignore_notification
+from workspace_server.calls.call_clock import CallClock
 from workspace_server.catalog.view import View
 
 INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
@@ -34,6 +35,8 @@ class McpRequest(msgspec.Struct, frozen=True):
         notify: sends one notification to the client on this response, before the result.
         view: the callable tools when the request arrived; None if finding them out has to wait for a source.
         arrived: when it arrived, in monotonic seconds.
+        trace: the trace context that the manager made for it; empty for none.
+        clock: where its time goes.
     """
 
     message: Request
@@ -43,6 +46,8 @@ class McpRequest(msgspec.Struct, frozen=True):
     notify: Notify
     view: View | None = None
     arrived: float = msgspec.field(default_factory=time.monotonic)
+    trace: str = ""
+    clock: CallClock = msgspec.field(default_factory=CallClock)
 
     @property
     def id(self) -> bytes:

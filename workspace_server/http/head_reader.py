@@ -9,14 +9,18 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from http_server.head import Framing, RequestHead, framing
-from http_server.head_reader import HeadReader
+from http_server.head_reader import HeadReader, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
-from protocol import headers
+from protocol import headers, trace_context
 from workspace_server.http.admission import MAX_BODY, Admission
 
 MAX_HEAD: Final = 64 * 1024
 """Bytes; the manager admits smaller heads, and adds little."""
 _TOO_LARGE: Final = AdmissionRefusal(431, f"the head is larger than {MAX_HEAD} bytes")
+_TRACE: Final = b"\r\n%b: " % trace_context.NAME.encode()
+_TRACE_VALUE: Final = len(trace_context.made(1))
+_END: Final = b"\r\n\r\n"
+_TRACE_SIZE: Final = len(_TRACE) + _TRACE_VALUE + len(_END)
 _SINGLE: Final = frozenset({headers.VERSION.lower(), headers.METHOD.lower(), headers.NAME.lower()})
 
 
@@ -72,6 +76,17 @@ class ManagerHeadReader(HeadReader[ManagerHead]):
     def __init__(self, admission: Admission) -> None:
         super().__init__(MAX_HEAD, _TOO_LARGE, MAX_BODY)
         self._admission = admission
+
+    def read(self, raw: bytes) -> ReadHead[ManagerHead] | RefusedHead:
+        """See `HeadReader`. The trace context is new in each head, so it is cut off before: the manager
+        writes it last."""
+        if not raw.startswith(_TRACE, len(raw) - _TRACE_SIZE):
+            return super().read(raw)
+        read = super().read(raw[:-_TRACE_SIZE] + _END)
+        if isinstance(read, RefusedHead):
+            return read
+        trace = raw[len(_TRACE) - _TRACE_SIZE : -len(_END)].decode("latin-1")
+        return ReadHead(read.head, read.length, read.session, read.is_known, trace)
 
     def admit(self, raw: bytes, parsed: RequestHead) -> ManagerHead | AdmissionRefusal:
         """Apply the rules of admission, and decode the head."""

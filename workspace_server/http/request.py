@@ -19,9 +19,10 @@ class HttpRequest(BaseRequest):
     Attributes:
         head: of the request.
         is_known: whether an equal head was received before.
+        trace: the trace context that the manager made for it; empty for none.
     """
 
-    __slots__ = ("head", "is_known")
+    __slots__ = ("head", "is_known", "trace")
 
     fixed_lines = staticmethod(fixed_lines(()))
     has_date = False
@@ -30,6 +31,7 @@ class HttpRequest(BaseRequest):
         super().__init__(connection, read.head.framing, body)
         self.head = read.head
         self.is_known = read.is_known
+        self.trace = read.trace
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from protocol import jsonrpc, sse
+from protocol.internal.call_timing import CallTiming
 from protocol.internal.result_trim import ResultTrim
 from workspace_server.http.request import HttpRequest, trim_fields
 
@@ -30,15 +31,17 @@ class Stream:
         """Send a comment, so that no proxy closes the stream as idle."""
         await self._write(sse.KEEP_ALIVE)
 
-    async def finish(self, status: int, body: bytes, trim: ResultTrim | None = None) -> None:
+    async def finish(
+        self, status: int, body: bytes, trim: ResultTrim | None = None, timing: CallTiming | None = None
+    ) -> None:
         """Send the JSON-RPC response; `status` is used only if nothing was sent before."""
         self._is_finished = True
+        took = b"" if timing is None else timing.line
         if not self._http_request.is_begun:
-            self._http_request.respond(status, body, trim_fields(trim))
+            self._http_request.respond(status, body, trim_fields(trim), last_line=took)
             return
         comment = None if trim is None else trim.comment
-        await self._http_request.write(sse.encode(sse.single_line(body), comment=comment))
-        self._http_request.finish()
+        self._http_request.finish(sse.encode(sse.single_line(body), comment=comment), took)
 
     def close(self) -> None:
         """End a stream without a result."""

@@ -97,7 +97,9 @@ class Server:
         stream = Stream(http_request)
         head = http_request.head
         view = self._methods.view(message.method)
-        request = McpRequest(message, inbound_message, head.fields, head.query, stream.notify, view)
+        request = McpRequest(
+            message, inbound_message, head.fields, head.query, stream.notify, view, trace=http_request.trace
+        )
         answer = self._methods.answer_nowait(request)
         if answer is None:
             http_request.run(_answered(partial(self._answer_awaited, request, stream), http_request))
@@ -177,7 +179,7 @@ class Server:
             await listen.serve(request, stream, self._toolset, tasks, life, self._keep_alive_s)
             return
         answer = await self._answer(request)
-        await stream.finish(answer.status, answer.body, answer.trim)
+        await stream.finish(answer.status, answer.body, answer.trim, request.clock.timing)
 
     async def _answer(self, request: McpRequest) -> Answer:
         try:

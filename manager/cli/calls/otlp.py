@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from host.command_line import Failure
 from manager import __version__
 from manager.recorder.call_log import Call
+from protocol import trace_context
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -56,9 +57,9 @@ def span_of(call: Call) -> ReadableSpan:
     from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags  # noqa: PLC0415
 
-    trace, parent = _trace(call)
+    trace, span, parent = _ids(call)
     flags = TraceFlags(TraceFlags.SAMPLED)
-    own = SpanContext(trace, _number(call, "span") & (2**64 - 1) or 1, is_remote=False, trace_flags=flags)
+    own = SpanContext(trace, span, is_remote=False, trace_flags=flags)
     failed = call.outcome not in ("ok", "input_required")
     return ReadableSpan(
         name=f"{call.method} {call.tool}" if call.tool else call.method,
@@ -89,17 +90,25 @@ def _attributes(call: Call) -> Iterator[tuple[str, Any]]:
         "lmtb.received_bytes": call.received,
         "lmtb.manager_us": call.manager,
         "lmtb.server_us": call.server,
+        "lmtb.source_us": call.source_took,
         "lmtb.retries": call.retries,
     }
     return ((name, value) for name, value in values.items() if value is not None)
 
 
-def _trace(call: Call) -> tuple[int, int | None]:
-    """The trace id, and the id of the parent span; without a trace context, a trace of its own."""
+def _ids(call: Call) -> tuple[int, int, int | None]:
+    """The ids of trace, span and parent span.
+
+    A call without a trace context has a trace of its own. A context that the manager made names the call's
+    own span, whose children are the spans of the server behind it.
+    """
+    span = _number(call, "span") & (2**64 - 1) or 1
     if call.trace is None:
-        return _number(call, "trace") & (2**128 - 1) or 1, None
-    _, trace, parent, _ = call.trace.split("-")
-    return int(trace, 16) or 1, int(parent, 16) or None
+        return _number(call, "trace") & (2**128 - 1) or 1, span, None
+    _, trace, sent, _ = call.trace.split("-")
+    if trace_context.is_made(call.trace):
+        return int(trace, 16), int(sent, 16), None
+    return int(trace, 16) or 1, span, int(sent, 16) or None
 
 
 def _number(call: Call, what: str) -> int:

@@ -139,6 +139,7 @@ def _times(call: Call) -> str:
     parts = (
         ("server", call.server),
         ("of it in the source", call.source_took),
+        ("of it waiting for approval", call.approval),
         ("manager", call.manager),
         ("waited for a connection", call.queue),
         ("for the server's start", call.start),

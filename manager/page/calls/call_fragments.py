@@ -77,6 +77,7 @@ def _times(call: Call) -> Iterator[tuple[str, str]]:
         "Manager": call.manager,
         "Workspace server with all behind it": call.server,
         "Source": call.source_took,
+        "Waited for your approval": call.approval,
         "Waited for a connection": call.queue,
         "Waited for the server’s start": call.start,
         "The client’s input before it": call.asked,

@@ -29,6 +29,13 @@ def oldest(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_database_of_the_first_version_is_read_before_it_is_upgraded(oldest: Path) -> None:
+    with log_of(oldest) as log:
+        found = log.find(Filter(), 10)
+        assert [call.tool for call in found] == ["git__log", "search"]
+        assert [call.approval for call in found] == [None, None]
+
+
 def test_a_database_of_the_first_version_is_read_and_goes_on(oldest: Path) -> None:
     one = recorder(oldest)
     one.record(ended("new"))

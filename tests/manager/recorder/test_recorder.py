@@ -15,7 +15,7 @@ from manager.recorder.call_filter import Filter
 from manager.recorder.call_log import Call
 from manager.recorder.database import open_to_write
 from manager.recorder.ended_call import CallDetails
-from manager.recorder.tables import NewerFile, prepare
+from manager.recorder.tables import SCHEMA_VERSION, NewerFile, prepare
 from support.recorded_calls import DAY_S, WALL, Clock, ended, file, log_of, recorder
 
 
@@ -27,7 +27,9 @@ def all_calls(folder: Path) -> list[Call]:
 def test_a_call_is_recorded_with_all_that_is_known_of_it(tmp_path: Path) -> None:
     clock = Clock()
     one = recorder(tmp_path, clock)
-    details = CallDetails(queue_s=0.5, start_s=2.0, retries=1, code=-32000, source="stdio:git", source_ms=7.5)
+    details = CallDetails(
+        queue_s=0.5, start_s=2.0, retries=1, code=-32000, source="stdio:git", source_s=0.0075, approval_s=0.25
+    )
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     one.record(
         ended(outcome="error", begun=990.0, took=3.0, session="s" * 32, trace=f'"{trace}"', details=details)
@@ -49,6 +51,7 @@ def test_a_call_is_recorded_with_all_that_is_known_of_it(tmp_path: Path) -> None
     )
     assert (call.outcome, call.code, call.retries, call.sent, call.received) == ("error", -32000, 1, 30, 400)
     assert (call.queue, call.start, call.source_took, call.server) == (500_000, 2_000_000, 7_500, 2_998_000)
+    assert call.approval == 250_000
     assert call.trace == trace
     assert call.session is not None
     assert len(call.session) == 12
@@ -236,8 +239,9 @@ def test_a_database_of_an_older_version_is_upgraded(tmp_path: Path) -> None:
     one.flush()
     one.close()
     with contextlib.closing(sqlite3.connect(file(tmp_path), isolation_level=None)) as database:
-        prepare(database, 2, {1: "ALTER TABLE calls ADD COLUMN later TEXT;"})
-        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        version = SCHEMA_VERSION + 1
+        prepare(database, version, {SCHEMA_VERSION: "ALTER TABLE calls ADD COLUMN later TEXT;"})
+        assert database.execute("PRAGMA user_version").fetchone() == (version,)
         assert database.execute("SELECT later,took FROM calls").fetchall() == [(None, 20_000)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from manager.recorder.call_log import Call, CallLog, Contents
 from manager.recorder.content_rules import ALL, ContentRule
 from manager.recorder.database import open_to_write
 from protocol import headers, jsonrpc, names
+from protocol.internal.call_timing import CallTiming
 from support.clients.askable_client import AskableClient
 from support.clients.raw_clients import Client
 from support.http.client_connection import calls_known_again, connected
@@ -28,6 +30,7 @@ from support.servers.scripted_workspace_server import COMPLETE, result
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-01")
 OUTCOMES = {
     "plain": "ok",
     "trimmed": "ok",
@@ -194,21 +197,50 @@ async def test_a_trace_context_in_a_header_is_passed_on_and_recorded(setup: Regi
 
 
 @ERAS
-async def test_trace_contexts_are_made_where_the_settings_say_so(tmp_path: Path, era: str) -> None:
-    async with registered_setup(tmp_path, make_trace_context=True) as own:
+async def test_calls_without_a_trace_context_get_one_of_their_own(setup: RegisteredSetup, era: str) -> None:
+    name = f"untraced {era}"
+    setup.upstream.answers[name] = ANSWERS["plain"]
+    client = await connected(setup, era, name)
+    with calls_known_again() as known:
+        for number in range(8):
+            await client.call(name, 100 + number, {"number": number})
+    client.close()
+    assert len(known) >= 4  # of the route cache, the others not
+    calls = await recorded(setup, 8, tool=name)
+    received = setup.upstream.called(name)
+    assert all("traceparent" not in one.params.get("_meta", {}) for one in received)  # bodies as they were
+    sent = [one.header("traceparent") for one in received]
+    assert [call.trace for call in calls] == sent
+    assert len(set(sent)) == 8
+    assert all(TRACEPARENT.fullmatch(one or "") for one in sent)
+
+
+@ERAS
+async def test_source_its_time_and_the_wait_for_approval_are_recorded(
+    setup: RegisteredSetup, era: str
+) -> None:
+    name, timings = f"timed {era}", [CallTiming(1_500 + number, 0, "stdio:git") for number in range(6)]
+    timings.append(CallTiming(7, 20_000, "scripts"))
+    client = await connected(setup, era, name)
+    with calls_known_again() as known:
+        for number, timing in enumerate(timings):
+            value = timing.line.partition(b": ")[2].decode()
+            setup.upstream.answers[name] = result(COMPLETE, **{headers.TOOK: value})
+            await client.call(name, 100 + number, {"number": number})
+    client.close()
+    assert len(known) >= 3  # of the route cache, the others not
+    calls = await recorded(setup, len(timings), tool=name)
+    found = [(call.source_took, call.approval or 0, call.source) for call in calls]
+    assert found == [tuple(timing) for timing in timings]
+
+
+async def test_no_trace_context_is_made_where_the_settings_say_so(tmp_path: Path) -> None:
+    async with registered_setup(tmp_path, make_trace_context=False) as own:
         own.upstream.answers["t"] = ANSWERS["plain"]
-        client = await client_of(own, era)
-        for number in range(4):
-            await client.call("t", {"n": number})
-        calls = await recorded(own, 4, tool="t")
-        received = own.upstream.called("t")
-        if era == "modern":
-            sent = [one.header("traceparent") for one in received]
-            assert all("traceparent" not in one.params["_meta"] for one in received)
-        else:
-            sent = [one.params["_meta"]["traceparent"] for one in received]
-        assert [call.trace for call in calls] == sent
-        assert len(set(sent)) == 4
+        await own.modern().call("t")
+        (call,) = await recorded(own, 1, tool="t")
+        assert call.trace is None
+        assert own.upstream.called("t")[0].header("traceparent") is None
 
 
 async def test_nothing_is_recorded_if_the_settings_say_so(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 from manager.upstream.connection import MAX_HEAD, PIECE, Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import request_head
-from manager.upstream.response import HIGH_WATER, ResponseHead
+from manager.upstream.response import HIGH_WATER
+from manager.upstream.response_head import ResponseHead
+from protocol.internal.call_timing import CallTiming
 
 BOUND = 5.0
 LIMIT = 1024 * 1024
@@ -200,6 +202,44 @@ async def test_a_body_that_breaks_off_fails_after_the_received_data(serve, conne
     with pytest.raises(UpstreamFailure):
         await response.read(LIMIT)
     assert not connection.is_open
+
+
+TIMING = CallTiming(1_500_000, 20_000, "stdio:git")
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(OK + b"Content-Length: 5\r\n%b\r\n\r\nhello" % TIMING.line, id="head"),
+        pytest.param(CHUNKED + b"5\r\nhello\r\n0\r\n%b\r\n\r\n" % TIMING.line, id="trailer"),
+    ],
+)
+async def test_the_time_of_a_call_is_read_from_head_and_trailer(serve, connect, answer, pieces):
+    cut = len(answer) // pieces
+    server = await serve(answering(*filter(None, (answer[:cut], answer[cut:]))))
+    connection = await connect(server)
+    response = await connection.exchange(GET, b"")
+    assert await response.read(LIMIT) == b"hello"
+    assert response.timing == TIMING
+
+
+async def test_the_time_of_each_call_is_its_own_where_heads_are_cached(serve, connect):
+    timings = [CallTiming(number, 0, "stdio:git") for number in (1, 22, 333)] + [None, CallTiming(4, 0, "x")]
+
+    async def script(peer):
+        for timing in timings:
+            await peer.request()
+            line = b"" if timing is None else timing.line + b"\r\n"
+            await peer.send(OK + b"Content-Length: 2\r\n%b\r\nhi" % line)
+
+    connection = await connect(await serve(script))
+    found = []
+    for _ in timings:
+        response = await connection.exchange(GET, b"")
+        assert await response.read(LIMIT) == b"hi"
+        found.append(response.timing)
+    assert found == timings
 
 
 async def test_body_until_close_that_ends_with_a_reset_is_truncated(serve, connect):

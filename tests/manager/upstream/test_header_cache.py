@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.upstream import header_cache
-from manager.upstream.response import ResponseHead
+from manager.upstream.response_head import ResponseHead
 
 BEGIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 HEAD = ResponseHead(

@@ -8,7 +8,8 @@ from manager.forwarding.answer import Answer
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
 from manager.settings import Settings
 from manager.supervision.instance import Figures
-from manager.upstream.response import ResponseHead, UpstreamResponse
+from manager.upstream.response import UpstreamResponse
+from manager.upstream.response_head import ResponseHead
 
 
 class RecordingCarrier:

@@ -52,10 +52,15 @@ def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
     begin, end, is_valid = RouteCache.begin, RouteCache.end, RouteCache.is_valid
 
     def begun(
-        self: RouteCache, route: CachedRoute, values: PatternValues, session: str | None, now: float
+        self: RouteCache,
+        route: CachedRoute,
+        values: PatternValues,
+        session: str | None,
+        now: float,
+        made_trace: int,
     ) -> ForwardedCall:
         known.append(route)
-        return begin(self, route, values, session, now)
+        return begin(self, route, values, session, now, made_trace)
 
     def ended(self: RouteCache, call: ForwardedCall, answered_at: float) -> None:
         known.answered += 1

@@ -16,6 +16,8 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 
 from manager.client import Control
+from manager.recorder.call_filter import Filter
+from manager.recorder.call_log import Call, CallLog
 from protocol import headers, names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.clients.stateless_requests import events
@@ -52,6 +54,20 @@ class Gateway:
         """Write the user's configuration file."""
         self.config.mkdir(parents=True, exist_ok=True)
         (self.config / "workspace.toml").write_text(text)
+
+    async def recorded(self, wanted: Filter, count: int) -> list[Call]:
+        """The calls that match, oldest first, once so many are recorded."""
+
+        async def found() -> list[Call]:
+            log = CallLog.open(self.manager.paths.calls_file)
+            if log is None:
+                return []
+            with log:
+                calls = log.find(wanted, 1_000)[::-1]
+            return calls if len(calls) >= count else []
+
+        calls: list[Call] = await eventually(found)
+        return calls
 
     def project(self, name: str, **files: str) -> Project:
         """A new project."""

@@ -7,6 +7,7 @@ import pytest
 from http_server.head_reader import MAX_CACHED_HEADS, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
 from protocol import headers
+from protocol.trace_context import made
 from workspace_server.http.admission import MAX_BODY, Admission
 from workspace_server.http.head_reader import MAX_HEAD, ManagerHead, ManagerHeadReader
 
@@ -131,3 +132,25 @@ def test_what_can_never_become_a_head_is_seen_at_once() -> None:
     assert known.refuse_begin(b"\x16\x03\x01") is not None
     assert known.refuse_begin(raw("A: b" * MAX_HEAD)) is not None
     assert known.refuse_begin(b"POST /mc") is None
+
+
+def test_a_trace_context_at_the_end_makes_no_other_head() -> None:
+    known = heads()
+    plain = read(raw("Content-Length: 12"), known)
+    traced = [read(raw("Content-Length: 12", f"traceparent: {made(n).decode()}"), known) for n in (1, 2, 3)]
+    assert all(one.head is plain.head for one in traced)
+    assert [one.trace for one in traced] == [made(n).decode() for n in (1, 2, 3)]
+    assert [one.length for one in traced] == [12, 12, 12]
+    assert (plain.trace, traced[0].is_known) == ("", True)
+    assert "traceparent" not in plain.head.fields
+
+
+@pytest.mark.parametrize("value", ["00-1", made(1).decode() + "0", ""])
+def test_a_trace_context_of_another_length_is_an_ordinary_field(value: str) -> None:
+    found = read(raw("Content-Length: 12", f"traceparent: {value}"))
+    assert (found.trace, found.head.fields["traceparent"]) == ("", value)
+
+
+def test_a_head_with_a_trace_context_is_admitted_by_the_same_rules() -> None:
+    lines = [line for line in LINES if headers.SECRET not in line]
+    assert refusal(raw("Content-Length: 2", f"traceparent: {made(1).decode()}", lines=lines)).status == 401

@@ -20,6 +20,7 @@ from manager.recorder.call_filter import Filter
 from manager.recorder.call_log import Call, CallLog
 from manager.recorder.moments import seconds_of
 from manager.recorder.server_output import output_during
+from protocol import trace_context
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.recorded_calls import ended, recorder
 
@@ -185,7 +186,7 @@ def call_at(at: int, took: int, tool: str = "git__log", source: str | None = Non
     return Call(
         id=1, at=at, client="a", client_version=None, era="modern", revision="r", session=None, project="shop-1",
         decided_by="query", method="tools/call", tool=tool, source=source, outcome="ok", code=None, sent=1,
-        received=1, took=took, manager=None, server=None, source_took=None, queue=None, start=None, asked=None,
+        received=1, took=took, manager=None, server=None, source_took=None, queue=None, start=None, asked=None, approval=None,
         retries=0, more=0, trace=None,
     )  # fmt: skip
 
@@ -256,6 +257,9 @@ def test_calls_become_spans_of_their_clients_trace(tmp_path: Path) -> None:
     assert span.attributes["gen_ai.tool.name"] == "search"
     assert span_of(own).parent is None
     assert span_of(own).context == span_of(own).context
+    made = span_of(msgspec.structs.replace(own, trace=trace_context.made(7).decode()))
+    assert made.parent is None  # the server behind it got the span of the call as its parent
+    assert f"{made.context.span_id:016x}" == f"{7:016x}"
 
 
 def test_spans_reach_a_collector_and_a_refusal_is_told(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def call(name: str, **members: Any) -> Call:
         "id": 7, "at": round(NOW_MS), "client": name, "client_version": name, "era": "modern", "revision": name,
         "session": name, "project": name, "decided_by": name, "method": "tools/call", "tool": name, "source": name,
         "outcome": name, "code": 3, "sent": 1, "received": 2, "took": 1500, "manager": 1, "server": 2, "source_took": 3,
+        "approval": 5,
         "queue": 4, "start": 5, "asked": 6, "retries": 1, "more": 2, "trace": name, **members})  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names, skills
+from protocol import jsonrpc, names, skills, trace_context
 from protocol.versions import Era
 from workspace_server.sources.mcp.session.client import Client
 from workspace_server.sources.mcp.session.unreadable import ids_in
@@ -160,6 +160,8 @@ def forwarded_params(
         if key == wished or not (key.startswith(_HOP) or key == "progressToken")
     }
     meta: dict[str, Any] = {**kept, **own}
+    if client.context.trace:
+        meta.setdefault(trace_context.NAME, client.context.trace)
     if client.token is not None:
         meta["progressToken"] = number
     sent = {key: value for key, value in params.items() if key != "_meta" and key not in ANSWERS}

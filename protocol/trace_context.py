@@ -1,0 +1,29 @@
+"""Makes the W3C trace context (Trace Context, Level 1: `traceparent`) of calls whose clients sent none. Pure.
+
+A made context follows from one number, so that recording it takes eight bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAME: Final = "traceparent"
+"""Its name in `_meta` and as a header."""
+BITS: Final = 63
+"""Of the number, which must be random and not 0: the last seven bytes of a trace id should be random
+(Level 2), and a signed integer of SQLite has no more."""
+
+
+def made(number: int) -> bytes:
+    """The sampled `traceparent` that follows from a random number of `BITS` bits.
+
+    The span is its sixteen digits; the trace id is these, preceded by the same backwards.
+    """
+    digits = b"%016x" % number
+    return b"00-%b%b-%b-01" % (digits[::-1], digits, digits)
+
+
+def is_made(traceparent: str) -> bool:
+    """Whether `made` made it, so that its span is that of the call itself, and not of a client."""
+    span = traceparent[36:52]
+    return span.isalnum() and made(int(span, 16)).decode() == traceparent

@@ -1,0 +1,17 @@
+"""Trace contexts that the manager begins: each has a random number of its own."""
+
+from __future__ import annotations
+
+from manager.answers.trace_context import made_number
+from protocol.trace_context import made
+
+
+def test_numbers_are_never_zero_and_fit_into_a_column() -> None:
+    assert made_number(lambda bits: 0) == 1
+    assert made_number(lambda bits: (1 << bits) - 1) == (1 << 63) - 1
+
+
+def test_contexts_differ_from_call_to_call() -> None:
+    contexts = {made(made_number()) for _ in range(1000)}
+    halves = [{one[begin : begin + 16] for one in contexts} for begin in (3, 19)]
+    assert [len(one) for one in (contexts, *halves)] == [1000, 1000, 1000]

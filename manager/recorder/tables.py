@@ -24,9 +24,9 @@ CREATE TABLE labels(
     project TEXT, method TEXT NOT NULL, tool TEXT, source TEXT, decided_by TEXT NOT NULL) STRICT;
 CREATE TABLE calls(
     id INTEGER PRIMARY KEY, label INTEGER NOT NULL, at INTEGER NOT NULL, took INTEGER NOT NULL,
-    server INTEGER, sent INTEGER NOT NULL, received INTEGER, session TEXT, made_trace INTEGER, outcome TEXT, code INTEGER,
-    source INTEGER, queue INTEGER, start INTEGER, asked INTEGER, retries INTEGER, more INTEGER,
-    trace TEXT, approval INTEGER) STRICT;
+    server INTEGER, sent INTEGER NOT NULL, received INTEGER, session TEXT, made_trace INTEGER,
+    outcome TEXT, code INTEGER, source INTEGER, queue INTEGER, start INTEGER, asked INTEGER, retries INTEGER,
+    more INTEGER, trace TEXT, approval INTEGER) STRICT;
 CREATE TABLE blocks(
     kind INTEGER NOT NULL, label INTEGER NOT NULL, block INTEGER NOT NULL,
     PRIMARY KEY(kind, label, block)) STRICT, WITHOUT ROWID;

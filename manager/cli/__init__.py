@@ -26,6 +26,10 @@ def main() -> None:
 
         if quick_status.status():
             return
+    if sys.argv[1:] == ["remote", "serve"]:
+        from manager.cli.remote import serving  # noqa: PLC0415  each new line waits for this verb
+
+        sys.exit(serving.run())
     if sys.argv[1:] == ["agent"] and COMPLETE_VARIABLE not in os.environ:
         from manager.cli import agent_process  # noqa: PLC0415
 

@@ -47,6 +47,15 @@ def _agent(plan: Plan) -> Section:
     return agent.run(plan)
 
 
+def _remote(plan: Plan) -> Section:
+    """Measure projects on another host; needs what tests need, and a real sshd."""
+    try:
+        from scripts.benchmarks import remote  # noqa: PLC0415
+    except ImportError as gone:
+        raise RuntimeError(f"{gone.name} is not installed; next step: scripts/venv dev") from gone
+    return remote.run(plan)
+
+
 SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "hop": hop.run,
     "neighbour": neighbour.run,
@@ -62,9 +71,10 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "install": first_use.run,
     "stopped-readers": stopped_readers.run,
     "agent": _agent,
+    "remote": _remote,
 }
 """The sections, in the order in which they run."""
-WITHOUT_PEERS = ("search", "intelligence", "code-servers", "install", "stopped-readers", "agent")
+WITHOUT_PEERS = ("search", "intelligence", "code-servers", "install", "stopped-readers", "agent", "remote")
 """Sections that need neither nginx nor wrk, if they run alone."""
 
 

@@ -104,6 +104,11 @@ TARGETS = (
     Target(
         "memory after a reply with tools, MiB", "terminal agent, memory after a reply with tools", 60, " MiB"
     ),
+    Target("remote added ms", "call to another host, p50, beyond the line and the call there", 1, " ms"),
+    Target("remote added 1 ms ms", "the same, over a line of 1 ms", 1, " ms"),
+    Target("remote warm s", "first answer of another host whose manager runs", 0.3, " s"),
+    Target("remote cold s", "first answer of another host where nothing runs", 5, " s"),
+    Target("remote project KiB", "memory here of a further project on another host", 200, " KiB"),
     Target("refused calls", "calls that failed", 0),
 )
 

@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -90,6 +91,14 @@ class OwnManager:
             time.sleep(_PAUSE_S)
 
 
+def run() -> int:
+    """Serve a line, or say over it that the extra is missing; returns an exit code."""
+    try:
+        return serve_line()
+    except ImportError:
+        return refuse_line("the extra is missing there: install lm-tools-bridge[remote]")
+
+
 def serve_line() -> int:
     """Serve until the line ends; returns an exit code."""
     from manager.tunnel.far_end import private_pipes, serve  # noqa: PLC0415  needs the extra
@@ -101,8 +110,17 @@ def serve_line() -> int:
     except CannotServe as error:
         os.write(pipes[1], encode(_greeting(str(error))))
         return 1
-    asyncio.run(serve(pipes, _greeting(), manager.find_socket))
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(pipes, _greeting(), manager.find_socket))
     return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop  # noqa: PLC0415  not on every platform
+
+    return uvloop.new_event_loop
 
 
 def refuse_line(problem: str) -> int:

@@ -167,12 +167,9 @@ def install(name: str, wheels: Path | None, yes: bool) -> None:
 @remote.command()
 def serve() -> None:
     """Serve this user's manager over standard input and output. A manager on another host runs it."""
-    from manager.cli.remote.serving import refuse_line, serve_line  # noqa: PLC0415  needs the extra
+    from manager.cli.remote.serving import run  # noqa: PLC0415  needs the extra
 
-    try:
-        sys.exit(serve_line())
-    except ImportError:
-        sys.exit(refuse_line("the extra is missing there: install lm-tools-bridge[remote]"))
+    sys.exit(run())
 
 
 def _lines(**payload: object) -> list[dict[str, Any]]:

@@ -32,6 +32,12 @@ class SshHosts:
         self.far = far
         self.server = server
 
+    def lead_through(self, port: int | None) -> None:
+        """Lead ssh through a proxy on this port of this machine, or straight to the server again."""
+        self.server.through = port
+        self.server.trust_host_key()
+        self.server.install_client(self.near.folder.parent / "bin")
+
     @property
     def far_home(self) -> Path:
         """The home folder of the far user."""
@@ -88,7 +94,12 @@ def _at_terminal(
 
 @contextlib.asynccontextmanager
 async def ssh_hosts(
-    folder: Path, *, programs: Sequence[Path] = (), passphrase: str = "", network: Network | None = None
+    folder: Path,
+    *,
+    programs: Sequence[Path] = (),
+    passphrase: str = "",
+    network: Network | None = None,
+    forks: bool = False,
 ) -> AsyncIterator[SshHosts]:
     """Both hosts, whose server listens. Nothing of either may be left at the end.
 
@@ -96,6 +107,7 @@ async def ssh_hosts(
         programs: folders of programs that the far host has beside the system's.
         passphrase: of the near user's key.
         network: of the far host; None for this machine's own.
+        forks: whether servers there may be forked.
     """
     tools = folder / "bin"
     tools.mkdir(parents=True)
@@ -103,7 +115,7 @@ async def ssh_hosts(
     there = {**known, "PATH": ":".join([*map(str, programs), "/usr/bin", "/bin"])}
     here = {"PATH": f"{tools}:/usr/bin:/bin"}
     async with (
-        manager_home(folder / "far", environ=there) as far,
+        manager_home(folder / "far", environ=there, forks=forks) as far,
         manager_home(folder / "near", environ=here) as near,
     ):
         where = {} if network is None else {"address": network.address, "prefix": network.prefix}

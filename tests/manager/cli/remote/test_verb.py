@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from host.private_files import make_private
-from manager.cli.remote import installing
+from manager.cli.remote import installing, serving
 from manager.paths import Paths
 from manager.routing.remote.address import Host
 from manager.tunnel.known_hosts import login_socket
@@ -74,11 +74,21 @@ def test_words_that_are_no_command_are_refused(run: Any, paths: Paths, command: 
     assert not (paths.config_dir / "remote.toml").exists()
 
 
-def test_serving_a_line_loads_nothing_of_the_near_end() -> None:
-    program = "import sys, manager.cli.remote.verb, manager.cli.remote.serving; print(*sys.modules)"
+def test_serving_a_line_loads_neither_the_near_end_nor_a_command_line() -> None:
+    program = (
+        "import sys; sys.argv[1:] = 'remote', 'serve'\n"
+        "from manager.cli.remote import serving; serving.run = lambda: print(*sys.modules)\n"
+        "import manager.tunnel.far_end, manager.cli; manager.cli.main()"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"sqlite3", "tomlkit", "tarfile", "manager.supervision"}
+    assert "manager.tunnel.far_end" in loaded
+    assert not loaded & {"sqlite3", "tomlkit", "tarfile", "manager.supervision", "click"}
+
+
+def test_serving_a_line_needs_no_option(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "run", lambda: 7)
+    assert run("remote", "serve").exit_code == 7
 
 
 DIGESTS = {"sha256sum": "", "shasum": "-a 256", "openssl": "dgst -sha256 -r"}

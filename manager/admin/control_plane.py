@@ -166,6 +166,16 @@ class ControlPlane:
             return CwdProblem(CwdProblemKind(found.details["problem"]))
         return None
 
+    async def ready(self, cwd: str) -> Refusal | None:
+        """Start the server of a folder's workspace without a pause, and wait for it; None if it runs."""
+        found = await self.workspaces.find(cwd, ambient=False)
+        if found is None:
+            return Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
+        if isinstance(found, Refusal):
+            return found
+        ready = await self.workspaces.ready(found, urgent=True)
+        return ready if isinstance(ready, Refusal) else None
+
     async def ask_server(self, cwd: str, ask: ServerQuestion, subject: str | None) -> bytes | Refusal:
         """Send a request to the server of a folder's workspace; its JSON answer.
 

@@ -70,6 +70,7 @@ def control_routes(services: Services, renewals: Renewals) -> list[web.RouteDef]
         web.post("/heartbeat", control.heartbeat),
         web.post("/bye", _parsed(Bye.parse, control.bye)),
         web.post("/resolve", _parsed(Resolve.parse, control.resolve)),
+        web.post("/ready", _parsed(Resolve.parse, control.ready)),
         web.post("/inspect", _parsed(_ServerQuery.parse, control.inspect)),
         web.post("/refresh", _parsed(_ServerQuery.parse, control.refresh)),
         web.post("/calls", _parsed(_ServerQuery.parse, control.calls)),
@@ -155,6 +156,11 @@ class _Control:
             return _invalid(InvalidPayload("cwd", found.kind.value, "invalid_cwd"))
         return _success(match=msgspec.to_builtins(found))
 
+    async def ready(self, message: Resolve) -> web.Response:
+        """Start the server of a folder's workspace now, as a handshake does, and wait for it."""
+        unready = await self._services.ready(message.cwd)
+        return _success() if unready is None else _unanswered(unready)
+
     async def inspect(self, query: _ServerQuery) -> web.Response:
         """All tools of a folder's workspace, also hidden ones, with sources and issues."""
         return await self._ask_server(query, "inspect")
@@ -170,8 +176,7 @@ class _Control:
     async def _ask_server(self, query: _ServerQuery, ask: ServerQuestion) -> web.Response:
         answer = await self._services.ask_server(query.cwd, ask, query.source)
         if isinstance(answer, Refusal):
-            status = 503 if answer.reason is Reason.WORKSPACE_SERVER_OFFLINE else 404
-            return _json(status, {"ok": False, "message": answer.message, **answer.data()})
+            return _unanswered(answer)
         if ask == "refresh" and not json.loads(answer)["ok"]:
             return refusal(404, "unknown_source")
         return web.Response(body=answer, content_type="application/json")
@@ -240,6 +245,12 @@ def method_not_allowed(allowed: Iterable[str]) -> web.Response:
 
 def _success(**members: object) -> web.Response:
     return _json(200, {"ok": True, **members})
+
+
+def _unanswered(refused: Refusal) -> web.Response:
+    """The response for a folder whose server cannot be used, or that is in no workspace."""
+    status = 503 if refused.reason is Reason.WORKSPACE_SERVER_OFFLINE else 404
+    return _json(status, {"ok": False, "message": refused.message, **refused.data()})
 
 
 def _invalid(message: InvalidPayload) -> web.Response:

@@ -117,11 +117,15 @@ class Services(Protocol):
 
         Args:
             connect: the name of a host to which a line is made first.
+            renew: the name of a host whose line ends, unless calls are in flight on it.
             forget: whether lines to hosts that the user has removed are ended first.
         """
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
         """Find the workspace of a folder, None where there is none. Starts nothing and waits for nothing."""
+
+    async def ready(self, cwd: str) -> Refusal | None:
+        """Start the server of a folder's workspace without a pause, and wait for it; None if it runs."""
 
     async def ask_server(self, cwd: str, ask: ServerQuestion, subject: str | None) -> bytes | Refusal:
         """Send a request to the server of a folder's workspace: about one source, or the number of a call.

@@ -10,18 +10,15 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from host.printable import printable
 from manager.log import logger
 from manager.routing.remote.address import RemoteAddress
 from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.state.lifecycle import Lifecycle, State
-from manager.routing.workspace.cwd import MAX_BYTES
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.refusals import not_added, server_offline
+from manager.supervision.remote.far_manager import line_refusal, make_ready, resolve
 from manager.supervision.remote.link import HOST_FIELD, Link
 from manager.upstream.failures import UpstreamFailure
 from protocol.errors import Reason, Refusal
@@ -31,19 +28,6 @@ if TYPE_CHECKING:
 
 HEALTH_S: Final = 20.0
 """The manager there may be starting."""
-MAX_ID: Final = 64
-"""Longest id of a workspace, in characters, that another host may name."""
-
-
-class Match(msgspec.Struct, rename="camel"):
-    """A workspace as the manager there sees it."""
-
-    workspace: str
-    workspace_folders: tuple[str, ...]
-
-
-class _Resolved(msgspec.Struct):
-    match: Match
 
 
 @dataclass(slots=True)
@@ -54,59 +38,6 @@ class NoOutput:
 
     async def refresh(self) -> None:
         """There is nothing to read."""
-
-
-async def resolve(link: Link, address: RemoteAddress) -> Match | Refusal:
-    """Ask the manager on the host for the workspace of a folder.
-
-    Returns:
-        The refusal if the folder is in no workspace or cannot be used, or the manager did not answer.
-    """
-    try:
-        status, body = await link.ask("/resolve", {"cwd": address.path})
-    except UpstreamFailure as failure:
-        return line_refusal(link, LineFailure(FailureKind.CUT), cause=failure.cause)
-    if status == 200:
-        try:
-            match = msgspec.json.decode(body, type=_Resolved).match
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE))
-        if _is_usable(match):
-            return match
-    if status == 404:
-        text = f"workspace not matched: {address}"
-        return Refusal(Reason.WORKSPACE_NOT_MATCHED, text, delivered="no", details={"cwd": str(address)})
-    if status == 400:
-        text = f"cwd cannot be used on {link.host}: {address.path[:200]}"
-        step = "pass a folder that exists on that host"
-        return Refusal(Reason.INVALID_CWD, text, step, delivered="no", details={"cwd": str(address)})
-    return line_refusal(link, LineFailure(FailureKind.CANNOT_SERVE))
-
-
-def _is_usable(match: Match) -> bool:
-    """Whether the texts of the other host can stand in ours: people and models read them as our words."""
-    root = match.workspace_folders[0] if match.workspace_folders else ""
-    is_plain = all(printable(text) == text for text in (root, match.workspace))
-    return (
-        is_plain
-        and root.startswith("/")
-        and len(root.encode()) <= MAX_BYTES
-        and len(match.workspace) <= MAX_ID
-    )
-
-
-def line_refusal(link: Link, failure: LineFailure, *, cause: str | None = None) -> Refusal:
-    """The refusal 47102 for a host without a line. It contains nothing that the host wrote."""
-    names = {"host": str(link.host), "name": link.name}
-    kind = failure.kind
-    return Refusal(
-        Reason.WORKSPACE_SERVER_OFFLINE,
-        f"resolved MCP server is offline: {kind.text.format(**names)}",
-        kind.next_step.format(**names),
-        delivered="no",
-        retry_after_ms=max(1000, int(link.retry_after_s() * 1000)),
-        details={"host": str(link.host), "cause": cause or kind.word},
-    )
 
 
 class RemoteSupervisor:
@@ -150,14 +81,15 @@ class RemoteSupervisor:
         """The server; the line is made and the manager there started if needed.
 
         Args:
-            urgent: for a handshake: does not wait for the pause after a failure.
+            urgent: for a handshake: no manager waits for the pause after a failure.
         """
         if isinstance(self.link, Refusal):
             return self.link
         if self.link.is_closed:
             return not_added(self.link.host)
         if (now := self.ready_now()) is not None:
-            return now
+            unready = await make_ready(self.link, self.address, self.workspace) if urgent else None
+            return unready or now
         line = await self.link.ensure(urgent=urgent)
         if isinstance(line, LineFailure):
             self.figures.last_error = line.kind.text.format(host=self.link.host, name=self.link.name)
@@ -168,6 +100,8 @@ class RemoteSupervisor:
             )
             self._beginning.add_done_callback(lambda _: setattr(self, "_beginning", None))
         problem = await asyncio.shield(self._beginning)
+        if problem is None and urgent:
+            problem = await make_ready(self.link, self.address, self.workspace)
         return problem or self.ready_now() or line_refusal(self.link, LineFailure(FailureKind.CUT))
 
     def ready_now(self) -> Instance | None:

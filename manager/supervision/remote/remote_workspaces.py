@@ -12,9 +12,10 @@ from manager.routing.remote.line_failures import LineFailure
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.state_file.tables import WorkspaceRow
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.remote.far_manager import line_refusal, resolve
 from manager.supervision.remote.link import Link
 from manager.supervision.remote.projects import RemoteProjects
-from manager.supervision.remote.remote_supervisor import RemoteSupervisor, line_refusal, resolve
+from manager.supervision.remote.remote_supervisor import RemoteSupervisor
 from manager.supervision.workspace import Workspace
 from protocol.errors import Refusal
 

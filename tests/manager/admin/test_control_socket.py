@@ -136,6 +136,9 @@ class Daemon:
             state=record.state.value,
         )
 
+    async def ready(self, cwd: str) -> Refusal | None:
+        return self.answer if isinstance(self.answer, Refusal) else None
+
     async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
         self.asked.append((cwd, ask, source))
         return self.answer
@@ -376,13 +379,17 @@ async def test_questions_to_a_server_are_passed_on_with_the_source(
     assert daemon.asked == [("/ws/a", ask, source)]
 
 
+async def test_a_server_that_runs_is_ready(control: Socket, daemon: Daemon) -> None:
+    assert await control.post("/ready", {"cwd": "/ws/a"}) == (200, {"ok": True})
+
+
 async def test_an_unknown_source_is_not_found(control: Socket, daemon: Daemon) -> None:
     daemon.answer = b'{"ok": false}'
     answer = await control.post("/refresh", {"cwd": "/ws/a", "source": "stdio:gone"})
     assert answer == (404, {"ok": False, "reason": "unknown_source"})
 
 
-@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls"])
+@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls", "ready"])
 @pytest.mark.parametrize(
     ("reason", "status"),
     [(Reason.WORKSPACE_SERVER_OFFLINE, 503), (Reason.WORKSPACE_NOT_MATCHED, 404), (Reason.INVALID_CWD, 404)],
@@ -395,7 +402,7 @@ async def test_a_server_that_cannot_be_asked_is_refused_with_why(
     assert (answered, body["reason"], body["message"]) == (status, reason.word, "so it is")
 
 
-@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls"])
+@pytest.mark.parametrize("ask", ["inspect", "refresh", "calls", "ready"])
 @pytest.mark.parametrize(("cwd", "reason"), [(7, "invalid_cwd"), (" ", "missing_cwd")])
 async def test_a_question_without_a_folder_is_refused(
     control: Socket, daemon: Daemon, ask: str, cwd: object, reason: str
@@ -462,7 +469,8 @@ async def test_anything_else_is_refused_in_the_same_shape(
 
 
 @pytest.mark.parametrize(
-    "path", ["/allocate", "/heartbeat", "/bye", "/resolve", "/inspect", "/refresh", "/calls", "/shutdown"]
+    "path",
+    ["/allocate", "/heartbeat", "/bye", "/resolve", "/ready", "/inspect", "/refresh", "/calls", "/shutdown"],
 )
 @pytest.mark.parametrize(
     "body",

@@ -37,6 +37,7 @@ class Scene:
         self.file = folder / "remote.toml"
         self.lines = ScriptedLines()
         self.now = 1000.0
+        self.asked: list[str] = []
         self.answer: dict[str, Any] = {"workspace": "app-1", "workspaceFolders": ["/srv/app"]}
         folders = Folders(config=str(folder), runtime=str(folder), state=str(folder))
         dependencies = Dependencies(Settings(), store, folder, {}, folders, now=lambda: self.now)
@@ -52,6 +53,7 @@ class Scene:
         return found
 
     async def ask(self, target: str, payload: Mapping[str, object]) -> tuple[int, bytes]:
+        self.asked.append(target)
         return 200, json.dumps({"match": self.answer}).encode()
 
 
@@ -185,3 +187,13 @@ async def test_a_line_is_renewed_only_while_no_call_is_in_flight(scene: Scene) -
     await scene.hosts.renew("build")
     assert not scene.lines.lines[0].carrier.is_open
     assert isinstance(await session.supervisor.ready(), Instance)
+
+
+async def test_a_handshake_lets_the_manager_there_start_the_server_too(scene: Scene) -> None:
+    session = await bound(scene)
+    assert "/ready" not in scene.asked
+    await session.supervisor.ready(urgent=True)
+    assert scene.asked.count("/ready") == 1
+    scene.lines.lines[0].close()
+    await session.supervisor.ready(urgent=True)
+    assert scene.asked.count("/ready") == 2

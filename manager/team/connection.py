@@ -13,7 +13,7 @@ from nats.errors import NoServersError
 
 from host.backoff import backoff
 from manager.log import logger
-from manager.team.connection_errors import PlainText, worded
+from manager.team.connection_errors import PlainText, is_hangup, worded
 from manager.team.membership import Membership
 from manager.team.names import inbox_prefix
 
@@ -126,7 +126,8 @@ class Connection:
         await self.client.close()
 
     async def _on_error(self, error: Exception) -> None:
-        self.error = worded(error)
+        if self.error is None or not is_hangup(error):  # says less than what is known
+            self.error = worded(error)
         logger().debug("team.error", why=self.error)
 
     async def _on_lost(self) -> None:

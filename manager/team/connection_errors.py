@@ -35,9 +35,16 @@ def worded(error: BaseException) -> str:
             "authorization: the server does not accept the credentials. They may be revoked, expired or of "
             "another server; get new ones from its administrator"
         )
+    if is_hangup(error):
+        return f"the server closed the connection ({said}); it may not accept the credentials"
     if isinstance(error, TimeoutError):
         return "the server does not answer"
     return said
+
+
+def is_hangup(error: BaseException) -> bool:
+    """Whether the other end closed the connection without a word, or its word was lost by that."""
+    return isinstance(error, BrokenPipeError | ConnectionResetError)
 
 
 def _certificate(error: ssl.SSLCertVerificationError) -> str:

@@ -25,6 +25,7 @@ def untrusted(message: str) -> ssl.SSLCertVerificationError:
         (Exception("nats: 'User Authentication Revoked'"), "does not accept", "administrator"),
         (Exception("nats: 'Authentication Timeout'"), "Authentication Timeout", ""),
         (PlainText(), "nothing was sent", "ask who runs the server"),
+        (BrokenPipeError(32, "Broken pipe"), "closed the connection", "may not accept the credentials"),
         (TimeoutError(), "does not answer", ""),
         (ConnectionRefusedError(111, "Connection refused"), "Connection refused", ""),
     ],

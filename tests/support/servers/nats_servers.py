@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator
@@ -42,11 +43,7 @@ class NatsServer:
     async def start(self) -> None:
         """Start it, and wait until it answers."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        file = self.folder / f"{self.name}.conf"
-        file.write_text(
-            f"listen: 127.0.0.1:{self.port}\nserver_name: {self.name}\nlog_file: '{self.folder / self.name}.log'\n"
-            f"jetstream {{ store_dir: '{self.folder / self.name}' }}\n{self.config}\n"
-        )
+        file = self._write()
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
         self._process = await asyncio.create_subprocess_exec(
             self.program, "-c", str(file), stdout=DEVNULL, stderr=DEVNULL, env=environ
@@ -55,6 +52,20 @@ class NatsServer:
             while not await self._answers():
                 assert self._process.returncode is None, (self.folder / f"{self.name}.log").read_text()
                 await asyncio.sleep(0.05)
+
+    def reload(self) -> None:
+        """Have it follow its configuration as it is now, as an administrator does."""
+        self._write()
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
+    def _write(self) -> Path:
+        file = self.folder / f"{self.name}.conf"
+        file.write_text(
+            f"listen: 127.0.0.1:{self.port}\nserver_name: {self.name}\nlog_file: '{self.folder / self.name}.log'\n"
+            f"jetstream {{ store_dir: '{self.folder / self.name}' }}\n{self.config}\n"
+        )
+        return file
 
     async def kill(self) -> None:
         """As a crash or a loss of power."""

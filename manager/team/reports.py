@@ -17,7 +17,7 @@ from manager.team.registry.bucket import RegistryFault
 from manager.team.registry.entry import AliveEntry
 from manager.team.registry.view import Offered
 
-MOST_SHOWN: Final = 1000
+MOST_SHOWN: Final = 200
 """Offers in one answer; a narrower pattern shows the others."""
 
 

@@ -122,12 +122,12 @@ class Reader:
         self._changes = []
         try:
             values = await bucket.listed(client, HOSTS_BUCKET)
-            entries: dict[str, HostEntry | str] = {}
+            listed, now = TeamView(), self._now()
             for number, (host, payload) in enumerate(values.items()):
-                entries[host] = read_host(host, payload)
+                listed.put(host, read_host(host, payload), now)
                 if number % _AT_ONCE == 0:
                     await asyncio.sleep(0)
-            self.view.listed(entries, self._now())
+            self.view.replace(listed)
             for host, entry in self._changes:
                 self._apply(host, entry)
         finally:

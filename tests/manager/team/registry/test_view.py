@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import pytest
 
@@ -18,10 +19,19 @@ def hosts_of(view: TeamView, offer: str) -> list[str]:
     return [one.host.host for one in view.providers(offer)]
 
 
+def listed(entries: Mapping[str, HostEntry | str], now: float) -> TeamView:
+    view = TeamView()
+    for name, entry in entries.items():
+        view.put(name, entry, now)
+    return view
+
+
 def test_a_list_replaces_what_was_known() -> None:
     view = TeamView()
     view.put("old", host("old", "docs"), 0)
-    view.listed({"a": host("a", "docs", "db"), "b": host("b", "docs"), "bad": "it cannot be read"}, 1)
+    view.replace(
+        listed({"a": host("a", "docs", "db"), "b": host("b", "docs"), "bad": "it cannot be read"}, 1)
+    )
     assert hosts_of(view, "docs") == ["a", "b"]
     assert view.names() == ["db", "docs"]
     assert view.ignored == {"bad": "it cannot be read"}
@@ -47,7 +57,7 @@ def test_an_entry_that_becomes_unusable_takes_the_host_away() -> None:
 
 def test_hosts_with_different_tools_under_one_name_are_told_apart() -> None:
     view = TeamView()
-    view.listed({"a": host("a", "docs", digest="1"), "b": host("b", "docs", digest="2")}, 0)
+    view.replace(listed({"a": host("a", "docs", digest="1"), "b": host("b", "docs", digest="2")}, 0))
     assert not view.offers(view.names())[0].is_uniform
     view.put("b", host("b", "docs", digest="1"), 1)
     assert view.offers(view.names())[0].is_uniform
@@ -55,14 +65,14 @@ def test_hosts_with_different_tools_under_one_name_are_told_apart() -> None:
 
 def test_in_a_partition_the_last_list_stays_and_has_an_age() -> None:
     view = TeamView()
-    view.listed({"a": host("a", "docs")}, 0)
+    view.replace(listed({"a": host("a", "docs")}, 0))
     assert view.stale_for(10) is None
     view.lost(10)
     view.lost(20)  # lost again while lost
     view.expire(10 + 2 * ENTRY_TTL_S)
     assert hosts_of(view, "docs") == ["a"]
     assert view.stale_for(70) == 60
-    view.listed({"a": host("a", "docs")}, 80)
+    view.replace(listed({"a": host("a", "docs")}, 80))
     assert view.stale_for(90) is None
 
 
@@ -89,7 +99,7 @@ def test_offers_are_found_by_name_title_and_repository() -> None:
 def test_twenty_thousand_offers_are_found_quickly() -> None:
     view = TeamView()
     offers = [[f"w{number}-{one}" for one in range(20)] for number in range(1000)]
-    view.listed({f"h{number}": host(f"h{number}", *names) for number, names in enumerate(offers)}, 0)
+    view.replace(listed({f"h{number}": host(f"h{number}", *names) for number, names in enumerate(offers)}, 0))
     begun = time.process_time()
     assert hosts_of(view, "w500-7") == ["h500"]
     assert time.process_time() - begun < 0.05

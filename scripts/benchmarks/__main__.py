@@ -33,6 +33,7 @@ from scripts.benchmarks import (
     starting,
     stopped_readers,
     targets,
+    team,
 )
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.section import Section
@@ -70,11 +71,14 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "code-servers": code_servers.run,
     "install": first_use.run,
     "stopped-readers": stopped_readers.run,
+    "team": team.run,
     "agent": _agent,
     "remote": _remote,
 }
 """The sections, in the order in which they run."""
-WITHOUT_PEERS = ("search", "intelligence", "code-servers", "install", "stopped-readers", "agent", "remote")
+WITHOUT_PEERS = (
+    "search", "intelligence", "code-servers", "install", "stopped-readers", "team", "agent", "remote",
+)  # fmt: skip
 """Sections that need neither nginx nor wrk, if they run alone."""
 
 

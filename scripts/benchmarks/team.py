@@ -148,7 +148,7 @@ def _section(ways: list[Way]) -> Section:
     ]  # fmt: skip
     text = table(("way", "p50 ms", "p99 ms", "added p50 ms", f"calls/s, {AT_ONCE} at once"), rows)
     data = {one.name: {"p50": one.at(0.5), "p99": one.at(0.99), "rate": one.rate} for one in ways}
-    return Section("team", text, data)
+    return Section("team", text, data, is_single=True)
 
 
 async def _call(http: ClientSession, way: Way) -> float:

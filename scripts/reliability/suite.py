@@ -13,6 +13,8 @@ from scripts.reliability.table import Outcome
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"
 WORKERS = "2"
+OPTIONS = {"team": "--nats", "remote_hosts": "--remote"}
+"""Folders whose tests run only if an option asks for them; without what they need they are skipped."""
 
 
 def run(tests: Iterable[str], folder: Path) -> dict[str, tuple[Outcome, str]]:
@@ -26,9 +28,14 @@ def run(tests: Iterable[str], folder: Path) -> dict[str, tuple[Outcome, str]]:
     chosen = [f"tests/{one}" for one in sorted(set(tests), key=place)]
     if not chosen:
         return {}  # pytest would run everything
-    command = [sys.executable, "-m", "pytest", "-q", "-n", WORKERS, f"--junitxml={report}", *chosen]
+    options = [option for folder, option in OPTIONS.items() if any(_is_in(folder, one) for one in chosen)]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", WORKERS, *options, f"--junitxml={report}", *chosen]
     subprocess.run(command, cwd=ROOT, check=False)
     return read(report.read_text("utf-8")) if report.exists() else {}
+
+
+def _is_in(folder: str, test: str) -> bool:
+    return test.startswith(f"tests/{folder}/")
 
 
 def place(test: str) -> tuple[str, int]:

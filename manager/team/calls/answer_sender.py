@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -12,6 +12,7 @@ from manager.team.calls.parts import MAX_ANSWER_BYTES, PART_BYTES, WINDOW, Part
 
 STALLED_S: Final = 120.0
 """Seconds that a caller may take nothing of an answer that waits for it."""
+JSON: Final = "application/json"
 Respond = Callable[..., Awaitable[None]]
 """`respond(payload, headers)` sends one message to the caller."""
 
@@ -79,8 +80,27 @@ class AnswerSender:
 
     async def whole(self, answer: bytes) -> None:
         """Send a JSON answer."""
-        await self.head(200, "application/json")
-        await self.body(answer)
+        await self.relay(200, JSON, _once(answer))
+
+    async def relay(self, status: int, content_type: str, chunks: AsyncIterator[bytes]) -> None:
+        """Send an answer as it arrives. A small one of JSON, of no use before its end, is one part.
+
+        Raises:
+            CallerGone, AnswerTooLarge: as `body`.
+        """
+        begun = b""
+        if content_type == JSON:
+            async for chunk in chunks:
+                begun += chunk
+                if len(begun) > PART_BYTES:
+                    break
+            else:
+                await self.send(Part.WHOLE, begun, Lmtb_Status=str(status), Lmtb_Type=content_type)
+                return
+        await self.head(status, content_type)
+        await self.body(begun)
+        async for chunk in chunks:
+            await self.body(chunk)
         await self.end()
 
     def seen(self, count: str) -> None:
@@ -97,3 +117,7 @@ class AnswerSender:
                     await self._moved.wait()
             except TimeoutError:
                 raise CallerGone from None
+
+
+async def _once(chunk: bytes) -> AsyncIterator[bytes]:
+    yield chunk

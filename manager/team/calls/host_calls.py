@@ -199,10 +199,7 @@ class HostCalls:
             await sender.whole(jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, text))
         else:
             async with self._own.call(request, offer, caller) as response:
-                await sender.head(response.status, response.content_type)
-                async for chunk in response.content.iter_any():
-                    await sender.body(chunk)
-                await sender.end()
+                await sender.relay(response.status, response.content_type, response.content.iter_any())
 
     async def _is_exposed(self, request: jsonrpc.Request, offer: OwnOffer, caller: str) -> bool:
         """Whether a tool is in the list of what is offered; the list is read again if it is old."""

@@ -53,6 +53,8 @@ class Part(Enum):
     HEAD = "head"
     BODY = "body"
     END = "end"
+    WHOLE = "whole"
+    """An answer that fits into one part: its head, its body and its end."""
     REFUSED = "refused"
     """The call did not run."""
     FAILED = "failed"
@@ -103,6 +105,9 @@ class Received:
             self._begin(headers)
         elif part is Part.BODY:
             self._continue(headers, payload)
+        elif part is Part.WHOLE:
+            self._begin(headers)
+            _check_size(payload)
         elif part is Part.END and (not self.has_head or headers.get(SEQUENCE) != str(self.parts)):
             raise Broken("a part of the answer was lost")
         return part
@@ -117,12 +122,16 @@ class Received:
     def _continue(self, headers: Mapping[str, str], payload: bytes) -> None:
         if not self.has_head or headers.get(SEQUENCE) != str(self.parts):
             raise Broken("a part of the answer was lost")
-        if len(payload) > PART_BYTES:
-            raise Broken(f"a part of the answer is larger than {PART_BYTES} bytes")
+        _check_size(payload)
         self.parts += 1
         self.size += len(payload)
         if self.size > MAX_ANSWER_BYTES:
             raise Broken(f"the answer is larger than {MAX_ANSWER_BYTES} bytes")
+
+
+def _check_size(payload: bytes) -> None:
+    if len(payload) > PART_BYTES:
+        raise Broken(f"a part of the answer is larger than {PART_BYTES} bytes")
 
 
 def seconds(text: str | None, default: float) -> float:

@@ -77,6 +77,7 @@ class RemoteCall:
         self._heard = self._begun = now()
         self._received = Received()
         self._queue: asyncio.Queue[Message | None] = asyncio.Queue(_QUEUE)
+        self._whole: bytes | None = None
         self._is_over = self._is_flooded = self._is_late = False
 
     def take(self, headers: Mapping[str, str], payload: bytes) -> None:
@@ -128,6 +129,10 @@ class RemoteCall:
         Raises:
             AnswerLost: the rest does not come.
         """
+        if self._whole is not None:
+            if self._whole:
+                yield self._whole
+            return
         while True:
             part, headers, payload = await self._next()
             if part is Part.END:
@@ -177,8 +182,10 @@ class RemoteCall:
         try:
             async with asyncio.timeout(self._deadline_s):
                 while True:
-                    part, headers, _ = await self._next()
-                    if part is Part.HEAD:
+                    part, headers, payload = await self._next()
+                    if part is Part.WHOLE:
+                        self._is_over, self._whole = True, payload
+                    if part in {Part.HEAD, Part.WHOLE}:
                         return Head(int(headers[parts.STATUS]), headers.get(parts.CONTENT_TYPE, "")[:100])
                     if part is Part.REFUSED:  # it stops, and the confirmation came too late
                         self._is_over = True

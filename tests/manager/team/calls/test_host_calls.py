@@ -50,10 +50,10 @@ class Message:
 
 
 class Response:
-    status, content_type = 200, "application/json"
+    status = 200
 
-    def __init__(self, chunks: list[bytes]) -> None:
-        self.content = self
+    def __init__(self, chunks: list[bytes], content_type: str) -> None:
+        self.content, self.content_type = self, content_type
         self._chunks = chunks
 
     async def iter_any(self) -> AsyncIterator[bytes]:
@@ -66,7 +66,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self.calls = 0
-        self.chunks = [b"{}"]
+        self.chunks, self.content_type = [b"{}"], "application/json"
         self.listed: list[str] = []
         self.fault: Exception | None = None
         self.may_end = asyncio.Event()
@@ -78,7 +78,7 @@ class Workspace:
         if self.fault is not None:
             raise self.fault
         await self.may_end.wait()
-        yield Response(self.chunks)
+        yield Response(self.chunks, self.content_type)
 
     async def tools(self, offer: OwnOffer, caller: str) -> dict[str, object]:
         self.listed.append(caller)
@@ -125,8 +125,28 @@ async def test_a_call_runs_when_its_caller_confirms_it(host: Host) -> None:
     assert (message.parts, host.workspace.calls) == (["accepted"], 0)
     await host.control("go")
     await until(lambda: not host.calls.gate.in_flight)
-    assert message.parts == ["accepted", "head", "body", "end"]
+    assert message.parts == ["accepted", "whole"]
     assert host.workspace.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("content_type", "chunks", "sent"),
+    [
+        ("application/json", [b"{", b"}"], ["whole"]),
+        ("application/json", [], ["whole"]),
+        ("application/json", [b"x" * parts.PART_BYTES], ["whole"]),
+        ("application/json", [b"x" * parts.PART_BYTES, b"y"], ["head", "body", "body", "end"]),
+        ("text/event-stream", [b"data: 1\n\n", b"data: 2\n\n"], ["head", "body", "body", "end"]),
+    ],
+)
+async def test_a_small_answer_is_one_message_and_events_are_sent_as_they_come(
+    host: Host, content_type: str, chunks: list[bytes], sent: list[str]
+) -> None:
+    host.workspace.content_type, host.workspace.chunks = content_type, chunks
+    message = await host.call(**{parts.AT_ONCE: "1"})
+    await until(lambda: not host.calls.gate.in_flight)
+    assert message.parts == ["accepted", *sent]
+    assert b"".join(payload for _, payload in message.answered) == b"".join(chunks)
 
 
 @pytest.mark.parametrize("reply", ["", "lmtb.call.alice.docs.bob", "$KV.lmtb_hosts.alice", "_INBOX_mallory.x",
@@ -167,7 +187,7 @@ async def test_a_call_that_ends_while_callers_are_told_stops_nobody(
         await respond(payload, headers)
         if parts.Part.ALIVE.value in first.parts:
             host.workspace.may_end.set()
-            await until(lambda: "end" in second.parts and host.calls.gate.in_flight <= 1)
+            await until(lambda: "whole" in second.parts and host.calls.gate.in_flight <= 1)
 
     host.calls._senders[IDENTITY]._respond = ends_the_other
     beats = asyncio.create_task(host.calls.beat())
@@ -233,7 +253,7 @@ async def test_what_is_not_offered_is_refused(host: Host, subject: str, body: st
 async def test_a_tool_that_is_not_listed_is_an_unknown_tool(host: Host) -> None:
     message = await host.call(name="secret", **{parts.AT_ONCE: "1"})
     await until(lambda: not host.calls.gate.in_flight)
-    assert b"not offered" in message.answered[2][1]
+    assert b"not offered" in message.answered[1][1]
     assert host.workspace.calls == 0
 
 
@@ -255,7 +275,7 @@ async def test_a_deadline_ends_a_call_as_unknown(host: Host) -> None:
 
 
 async def test_an_answer_waits_until_its_caller_has_room(host: Host) -> None:
-    host.workspace.chunks = [b"x"] * (parts.WINDOW + 5)
+    host.workspace.chunks, host.workspace.content_type = [b"x"] * (parts.WINDOW + 5), "text/event-stream"
     message = await host.call(**{parts.AT_ONCE: "1"})
     await until(lambda: message.parts.count("body") == parts.WINDOW)
     for _ in range(20):
@@ -268,7 +288,7 @@ async def test_an_answer_waits_until_its_caller_has_room(host: Host) -> None:
 
 async def test_an_answer_that_never_ends_is_cut_off(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("manager.team.calls.answer_sender.MAX_ANSWER_BYTES", 10)
-    host.workspace.chunks = [b"x" * 6] * 3
+    host.workspace.chunks, host.workspace.content_type = [b"x" * 6] * 3, "text/event-stream"
     message = await host.call(**{parts.AT_ONCE: "1"})
     await until(lambda: not host.calls.gate.in_flight)
     assert (message.parts, message.reason) == (["accepted", "head", "body", "failed"], "too_large")

@@ -247,3 +247,22 @@ async def test_the_cause_of_a_failure_reaches_the_caller(said: str, told: str) -
     outcome = await scene.begin()
     assert isinstance(outcome, Unknown)
     assert told in outcome.reason
+
+
+@pytest.mark.parametrize("content", [b"{}", b""])
+async def test_a_small_answer_is_one_message(content: bytes) -> None:
+    scene = Scene()
+    scene.says("accepted")
+    scene.says("whole", content, **HEAD)
+    assert await scene.begin() == Head(200, "application/json")
+    assert await scene.body() == content
+    await scene.call.cancel()
+    assert scene.client.controls == ["go"]
+
+
+async def test_a_small_answer_that_is_none_is_unknown() -> None:
+    for payload, head in ((b"x" * (parts.PART_BYTES + 1), HEAD), (b"", {"Lmtb_Status": "9"})):
+        scene = Scene()
+        scene.says("accepted")
+        scene.says("whole", payload, **head)
+        assert isinstance(await scene.begin(), Unknown)

@@ -215,9 +215,10 @@ class Carrier:
         self._write()
 
     def reset(self, stream: TunnelStream) -> None:
-        """Drop a stream, and tell the other side."""
+        """Drop a stream, and tell the other side, which may have filled its window meanwhile."""
         self._forget(stream)
         with contextlib.suppress(h2.exceptions.ProtocolError):  # both sides have ended it
+            self._flood_guard.expect(self._h2.remote_flow_control_window(stream.id), self.heard_at)
             self._h2.reset_stream(stream.id, h2.errors.ErrorCodes.CANCEL)
         self._write()
 

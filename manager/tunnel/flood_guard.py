@@ -16,6 +16,10 @@ IDLE_BYTES: Final = 128 * 1024
 Twice the largest frame: one of which a part has arrived counts until its rest is there.
 """
 
+EXPECTED_BYTES: Final = 8 * 1024 * 1024
+EXPECTED_S: Final = 60.0
+"""What may still arrive of streams that this side has dropped: at most so much, and not longer."""
+
 _IDLE: Final = (
     h2.events.PingReceived,
     h2.events.RemoteSettingsChanged,
@@ -30,6 +34,12 @@ class FloodGuard:
 
     def __init__(self) -> None:
         self._count, self._size, self._since = 0, 0, float("-inf")
+        self._expected, self._expected_at = 0, float("-inf")
+
+    def expect(self, size: int, now: float) -> None:
+        """Note that so many bytes may be on their way for a stream that this side drops at this time."""
+        kept = self._expected if now - self._expected_at < EXPECTED_S else 0
+        self._expected, self._expected_at = min(kept + size, EXPECTED_BYTES), now
 
     def is_flood(self, events: Collection[h2.events.Event], size: int, now: float) -> bool:
         """Count a read at this monotonic time; returns whether it is too much.
@@ -41,8 +51,17 @@ class FloodGuard:
         if now - self._since > 1:
             self._count, self._size, self._since = 0, 0, now
         self._count += sum(map(_is_idle, events))
-        self._size += size - sum(len(e.data or b"") for e in events if isinstance(e, h2.events.DataReceived))
+        content = sum(len(event.data or b"") for event in events if isinstance(event, h2.events.DataReceived))
+        self._size += self._unexpected(size - content, now)
         return self._count > IDLE_FRAMES or self._size > IDLE_BYTES
+
+    def _unexpected(self, size: int, now: float) -> int:
+        """How many of these bytes belong to no stream that was dropped."""
+        if size <= 0 or now - self._expected_at >= EXPECTED_S:
+            return size
+        expected = min(size, self._expected)
+        self._expected -= expected
+        return size - expected
 
 
 def _is_idle(event: h2.events.Event) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from manager.tunnel.carrier import PIPE_ROOM, Carrier
-from manager.tunnel.flood_guard import IDLE_BYTES, IDLE_FRAMES
+from manager.tunnel.carrier import MAX_BACKLOG, PIPE_ROOM, Carrier
+from manager.tunnel.flood_guard import EXPECTED_S, IDLE_BYTES, IDLE_FRAMES
 from manager.tunnel.h2_state import LINE_WINDOW, MAX_STREAMS, STREAM_WINDOW
 from manager.tunnel.stream import StreamOwner, TunnelStream
 
@@ -269,6 +269,66 @@ def test_much_that_is_no_content_ends_the_line(frame: bytes) -> None:
     line.open()
     line.pump()
     line.near.feed(frame * (2 * IDLE_BYTES // len(frame)))
+    assert line.ended == ["the other side floods the line"]
+
+
+def test_a_host_that_admits_no_stream_is_refused_without_harm() -> None:
+    line = Line()
+    line.near.feed(b"\x00\x00\x06\x04\x00\x00\x00\x00\x00" + b"\x00\x03\x00\x00\x00\x00")
+    with pytest.raises(ConnectionRefusedError):
+        line.open()
+    assert not line.ended
+
+
+def test_a_host_that_gives_no_room_holds_its_own_stream_alone() -> None:
+    line = Line()
+    line.near.feed(b"\x00\x00\x06\x04\x00\x00\x00\x00\x00" + b"\x00\x04\x00\x00\x00\x00")
+    owner = line.open()
+    owner.stream.write(b"x" * 1000)
+    line.pump()
+    assert (owner.stream.pending_size, bytes(line.far_owners[0].received), line.ended) == (1000, b"", [])
+
+
+def test_a_host_that_does_not_read_ends_the_line() -> None:
+    line = Line()
+    line.open()
+    line.pump()
+    ping = b"\x00\x00\x08\x06\x00\x00\x00\x00\x00" + b"12345678"
+    line.there.written += b"x" * MAX_BACKLOG
+    line.near.feed(ping)
+    assert line.ended == ["the other side does not read"]
+
+
+def test_large_answers_that_are_dropped_on_their_way_are_no_flood() -> None:
+    line = Line()
+    for _ in range(3):
+        owner = line.open()
+        line.pump()
+        answer = Pipe()
+        line.far_owners[-1].stream.write(b"x" * STREAM_WINDOW)
+        while line.back.written or line.far_owners[-1].stream.pending_size:
+            answer.written += line.back.written
+            line.back.written.clear()
+            line.far.flush()
+        owner.stream.reset()
+        line.near.feed(bytes(answer.written))
+        line.pump()
+    assert (owner.received, line.ended) == (b"", [])
+    line.open().stream.write(b"next")
+    line.pump()
+    assert (line.far_owners[-1].received, line.ended) == (b"next", [])
+
+
+def test_dropped_streams_are_no_licence_to_flood() -> None:
+    line = Line()
+    for _ in range(20):
+        owner = line.open()
+        line.pump()
+        owner.stream.reset()
+        line.pump()
+    window = b"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x01"
+    line.now += EXPECTED_S
+    line.near.feed(window * (2 * IDLE_BYTES // len(window)))
     assert line.ended == ["the other side floods the line"]
 
 

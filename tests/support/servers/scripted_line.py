@@ -45,6 +45,7 @@ class ScriptedLines:
         commands: by which lines were opened, in order.
         cuts_at_once: whether each line is cut as soon as it is open.
         hangs: whether attempts never end.
+        failure: why no line opens; None if they open.
     """
 
     def __init__(self) -> None:
@@ -52,6 +53,7 @@ class ScriptedLines:
         self.lines: list[ScriptedLine] = []
         self.cuts_at_once = False
         self.hangs = False
+        self.failure: LineFailure | None = None
 
     async def open_line(
         self, command: Sequence[str], environ: Mapping[str, str], **_: Any
@@ -60,6 +62,8 @@ class ScriptedLines:
         self.commands.append(command)
         if self.hangs:
             await asyncio.Event().wait()
+        if self.failure is not None:
+            return self.failure
         line = ScriptedLine()
         self.lines.append(line)
         if self.cuts_at_once:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -13,8 +14,12 @@ from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.remote.link import PING_S, STEADY_S, Link
+from manager.supervision.remote import link as link_module
+from manager.supervision.remote.link import DEAD_S, PING_S, STEADY_S, Link
 from support.servers.scripted_line import ScriptedLines
+
+if TYPE_CHECKING:
+    from manager.upstream.connection import Connection
 
 
 class Scene:
@@ -87,3 +92,71 @@ async def test_letting_go_stops_an_attempt_under_way(scene: Scene) -> None:
     async with asyncio.timeout(10):
         assert await waiting == LineFailure(FailureKind.CUT)
     assert scene.link.as_json()["state"] == "idle"
+
+
+async def test_callers_at_one_time_share_one_attempt(scene: Scene) -> None:
+    lines = await asyncio.gather(*(scene.link.ensure() for _ in range(5)))
+    assert len(scene.lines.commands) == 1
+    assert len(set(map(id, lines))) == 1
+    await scene.link.close()
+
+
+async def test_a_failure_counts_until_its_pause_is_over_unless_it_is_urgent(scene: Scene) -> None:
+    refused = scene.lines.failure = LineFailure(FailureKind.NEEDS_PERSON, ("Permission denied",))
+    assert await scene.link.ensure() == refused
+    assert await scene.link.ensure() == refused
+    assert len(scene.lines.commands) == 1
+    assert await scene.link.ensure(urgent=True) == refused
+    assert len(scene.lines.commands) == 2
+    scene.now += scene.link.retry_after_s()
+    scene.lines.failure = None
+    assert not isinstance(await scene.link.ensure(), LineFailure)
+    assert scene.link.as_json()["state"] == "connected"
+    await scene.link.close()
+
+
+async def test_a_login_that_is_refused_is_not_tried_again_by_itself(scene: Scene) -> None:
+    scene.link.on_change.add(lambda: None)
+    await scene.link.ensure()
+    scene.lines.failure = LineFailure(FailureKind.NEEDS_PERSON)
+    scene.lines.lines[0].close()
+    async with asyncio.timeout(10):
+        while scene.link.failure is None or scene.link.failure.kind is not FailureKind.NEEDS_PERSON:
+            await asyncio.sleep(0)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(scene.lines.commands) == 2
+    await scene.link.close()
+
+
+async def test_silence_counts_as_a_cut(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link_module, "PING_S", 0.01)
+    scene.link.on_change.add(lambda: None)
+    await scene.link.ensure()
+    (line,) = scene.lines.lines
+    line.carrier.heard_at = scene.now
+    scene.now += DEAD_S + 1
+    async with asyncio.timeout(10):
+        await line.ended.wait()
+        while not scene.link.is_up:
+            await asyncio.sleep(0)
+    await scene.link.close()
+
+
+async def test_nothing_is_dialled_without_a_line(scene: Scene) -> None:
+    with pytest.raises(ConnectionResetError):
+        await scene.link.dial("mcp", lambda: cast("Connection", None))
+    assert not scene.lines.commands
+
+
+async def test_status_tells_why_there_is_no_line(scene: Scene) -> None:
+    assert scene.link.as_json()["state"] == "idle"
+    scene.lines.failure = LineFailure(FailureKind.HOST_KEY_CHANGED, ("the key changed",))
+    await scene.link.ensure()
+    shown = scene.link.as_json()
+    assert (shown["state"], shown["cause"], shown["said"]) == (
+        "failed",
+        "host_key_changed",
+        ["the key changed"],
+    )
+    assert shown["retryAfterSec"] > 0

@@ -13,9 +13,16 @@ import pytest
 
 from manager.routing.remote.greeting import PROTOCOL, Greeting, encode
 from manager.routing.remote.line_failures import FailureKind, LineFailure
+from manager.tunnel import near_end
 from manager.tunnel.near_end import NearEnd, open_line
 
 HELLO = encode(Greeting(PROTOCOL, "1.2.3", "build", "ada")).decode().strip()
+
+
+@pytest.fixture(autouse=True)
+def _little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool that does not end by itself is killed sooner."""
+    monkeypatch.setattr(near_end, "KILL_AFTER_S", 0.3)
 
 
 async def opened(script: str, patience_s: float = 20) -> NearEnd | LineFailure:

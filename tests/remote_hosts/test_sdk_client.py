@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +21,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
+from manager.tunnel.far_end import SILENCE_S
 from protocol import names, tasks
 from support.clients.raw_clients import SessionClient, StatelessClient
-from support.processes.manager_home import ManagerProcess
+from support.processes.manager_home import ManagerProcess, until
 from support.processes.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
 from support.projects.gateway import eventually
 from support.projects.script_tools import write_tool
@@ -207,3 +210,55 @@ async def test_a_line_that_stays_still_is_told_and_made_anew_when_it_can_be(scen
         return not (await client.call("calculator", SUM)).result.get("isError")
 
     await eventually(is_back, LONG_CUT_S)
+
+
+@pytest.mark.parametrize(("change", "cause"), [("key", "host_key_changed"), ("login", "login_needs_person")])
+async def test_what_only_a_person_can_solve_reaches_the_model_as_a_fixed_text(
+    scene: Scene, change: str, cause: str
+) -> None:
+    server, cwd = scene.hosts.server, {"cwd": f"{ADDRESS}{scene.root}"}
+    async with mcp.Client(scene.manager.address, mode="legacy") as client:
+        await server.stop()
+        await server.start(host_key="other_host" if change == "key" else "host", authorized=change != "login")
+
+        async def is_told() -> mcp_types.CallToolResult | None:
+            result = await client.call_tool(names.HANDSHAKE, cwd)
+            error = (result.structured_content or {}).get("error", {})
+            return result if error.get("details", {}).get("cause") == cause else None
+
+        refused = await eventually(is_told, 60)
+        said = refused.model_dump_json()
+        assert not [
+            word for word in ("Permission denied", "IDENTIFICATION", "SHA256", "127.0.0.1") if word in said
+        ]
+        people = await scene.hosts.status()
+        assert people["cause"] == cause
+        assert people["said"]
+        await server.stop()
+        await server.start()
+
+        async def is_back() -> bool:
+            return not (await client.call_tool(names.HANDSHAKE, cwd)).is_error
+
+        await eventually(is_back, 60)
+
+
+async def test_a_session_goes_on_after_this_machine_has_slept(scene: Scene) -> None:
+    """Both programs here stand still until the other host has given the line up."""
+    async with mcp.Client(scene.manager.address, mode="legacy") as client:
+        result = await client.call_tool(names.HANDSHAKE, {"cwd": f"{ADDRESS}{scene.root}"})
+        assert not result.is_error
+        sleepers = {scene.manager.pid, *scene.hosts.near.processes("/usr/bin/ssh")}
+        for pid in sleepers:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            await until(lambda: not scene.hosts.far.processes("remote serve"), SILENCE_S + 60)
+        finally:
+            for pid in sleepers:
+                os.kill(pid, signal.SIGCONT)
+
+        async def is_back() -> bool:
+            answer = await client.call_tool("calculator", SUM)
+            return answer.structured_content == {"value": 42}
+
+        await eventually(is_back, 60)

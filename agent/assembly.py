@@ -28,6 +28,7 @@ from agent.providers.configuration import (
 from agent.saved_sessions.saved_sessions import SavedSessions
 from agent.screen.screen import Screen
 from agent.settings.manager_address import manager_endpoint
+from agent.settings.project_folder import project_folder
 from agent.settings.settings import AgentSettings, default
 from agent.slash_commands.lmtb import answer_of
 from agent.slash_commands.session import Session
@@ -85,13 +86,13 @@ class Agent:
         self._log: RequestLog | None = None
         self._providers: dict[str, Provider] = {}
         self._provider_settings: AgentSettings | None = None
-        self._project = workspace
         self._is_trusted = False
         if providers is None:
-            providers = configured(settings, folders.config_dir, workspace)
+            providers = configured(settings, folders.config_dir, project_folder(workspace))
             for problem in providers.problems:
                 screen.notice(problem, Tone.WARNING)
         self._configured = providers
+        self._project = providers.project or workspace
         settings = with_preferred_models(settings, providers)
         warn = partial(screen.notice, tone=Tone.WARNING)
         self._audit = Audit(folders.state_dir / "logs" / AUDIT_FILE, failed=warn)
@@ -114,17 +115,15 @@ class Agent:
 
     async def prepare(self) -> None:
         """Learn what of the project is trusted, if anything depends on it."""
-        file = await asyncio.to_thread(providers_file, self._workspace)
-        self._project = file.parent.parent
         if "dotenv" in self.session.settings.key_sources:
             trusted = (await self.session.lmtb("trust", "--list")).get("workspaces")
             roots = [one.get("root") for one in trusted] if isinstance(trusted, list) else []
             self._is_trusted = str(self._project) in roots
-        if not await asyncio.to_thread(file.exists):
+        if not await asyncio.to_thread(providers_file(self._project).exists):
             return
         answer = await self.session.lmtb("trust", str(self._project), _PROVIDERS)
         found = await asyncio.to_thread(
-            configured, self.session.settings, self._folders.config_dir, self._workspace,
+            configured, self.session.settings, self._folders.config_dir, self._project,
             trusted=says_trusted(answer, self._project),
         )  # fmt: skip
         for problem in found.problems:

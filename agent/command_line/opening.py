@@ -12,6 +12,7 @@ from agent.command_line.arguments import Arguments
 from agent.command_line.start import Start
 from agent.providers.configuration import configured
 from agent.screen.screen import Screen
+from agent.settings.project_folder import project_folder
 from agent.settings.settings import MANUAL, AgentSettings
 from agent.slash_commands.command_table import completions
 
@@ -51,7 +52,7 @@ async def models_of(
     from agent.assembly import Agent, Folders  # noqa: PLC0415
 
     folders = Folders(arguments.config_dir, arguments.state_dir, arguments.runtime_dir)
-    providers = configured(settings, arguments.config_dir, Path.cwd())
+    providers = configured(settings, arguments.config_dir, project_folder(Path.cwd()))
     agent = Agent(screen, settings, folders, Path.cwd(), allowed=(), saves=False, providers=providers)
     try:
         return await agent.models(name)

@@ -11,6 +11,7 @@ from agent.providers.configuration import Configured, configured, with_preferred
 from agent.screen.screen import Screen
 from agent.screen.state_line import model_name, state_line
 from agent.settings.file import load
+from agent.settings.project_folder import project_folder
 from agent.settings.settings import MANUAL, AgentSettings
 
 CONFIG_FILE: Final = "config.toml"
@@ -47,7 +48,7 @@ def read_start(screen: Screen, arguments: Arguments, workspace: Path | None = No
         workspace: the folder to work in; by default the current one.
     """
     loaded = load(config_file(arguments))
-    providers = configured(loaded.settings, arguments.config_dir, workspace or Path.cwd())
+    providers = configured(loaded.settings, arguments.config_dir, project_folder(workspace or Path.cwd()))
     for problem in (*loaded.problems, *providers.problems):
         screen.notice(problem, Tone.WARNING)
     settings = with_preferred_models(loaded.settings, providers)

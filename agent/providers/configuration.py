@@ -14,7 +14,6 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from agent.settings.project_folder import project_folder
 from agent.settings.settings import KNOWN_PROVIDERS, AgentSettings
 from host import private_files
 
@@ -64,10 +63,11 @@ class FileEntry(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """All providers by name, and what could not be used of the files: one line each."""
+    """All providers by name, what could not be used of the files (a line each), and the project's folder."""
 
     providers: Mapping[str, ProviderConfig]
     problems: tuple[str, ...] = ()
+    project: Path | None = None
 
     def offered(self) -> tuple[str, ...]:
         """The names of the providers that can be chosen."""
@@ -77,7 +77,7 @@ class Configured(NamedTuple):
 def configured(
     settings: AgentSettings,
     config_dir: Path | None = None,
-    workspace: Path | None = None,
+    project: Path | None = None,
     *,
     trusted: bool | None = None,
 ) -> Configured:
@@ -86,19 +86,19 @@ def configured(
     Args:
         settings: the user's settings, whose `[agent.providers]` take the place of entries in the user's file.
         config_dir: the user's configuration folder.
-        workspace: a folder of the workspace.
-        trusted: whether the workspace's file is trusted; None if that is not known yet, and told later.
+        project: the folder of the project, as `project_folder` finds it.
+        trusted: whether the project's file is trusted; None if that is not known yet, and told later.
     """
     problems: list[str] = []
     user = _read(config_dir / FILE, problems) if config_dir is not None else []
-    project = [] if workspace is None else _read(providers_file(workspace), problems)
-    found = merged(settings, user, project, trusted=trusted, problems=problems)
-    return Configured(found, tuple(problems))
+    of_project = [] if project is None else _read(providers_file(project), problems)
+    found = merged(settings, user, of_project, trusted=trusted, problems=problems)
+    return Configured(found, tuple(problems), project)
 
 
-def providers_file(folder: Path) -> Path:
-    """The file of the project that a folder belongs to. Blocks."""
-    return project_folder(folder) / WORKSPACE_FOLDER / FILE
+def providers_file(project: Path) -> Path:
+    """The file of a project, given its folder."""
+    return project / WORKSPACE_FOLDER / FILE
 
 
 def with_preferred_models(settings: AgentSettings, found: Configured) -> AgentSettings:

@@ -10,14 +10,15 @@ import pytest
 from support.clients.agent_table import AGENTS
 from support.clients.agent_workplace import Workplace, workplace_of
 from support.clients.agents import InstalledAgents
-from support.processes.installing import install, select_outward, shared_lock
+from support.groups import leave_out_users
+from support.processes.installing import install, shared_lock
 
 INSTALL_S = 400.0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave those out that run an agent, or give them time: the first one installs the agents."""
-    select_outward(config, items, "agents", INSTALL_S)
+    leave_out_users(config, items, "agents", "--clients", seconds=INSTALL_S + 120)
 
 
 @pytest.fixture(scope="session")

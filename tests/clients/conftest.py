@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from support.clients.client_table import Installed
-from support.processes.installing import install, select_outward, shared_lock
+from support.groups import leave_out_users
+from support.processes.installing import install, shared_lock
 
 INSTALL_S = 240.0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave those out that run a client, or give them time: the first one installs the clients."""
-    select_outward(config, items, "clients", INSTALL_S)
+    leave_out_users(config, items, "clients", "--clients", seconds=INSTALL_S + 120)
 
 
 @pytest.fixture(scope="session")

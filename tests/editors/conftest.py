@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.installing import install, select_outward, shared_lock
+from support.groups import leave_out_users
+from support.processes.installing import install, shared_lock
 
 INSTALL_S = 300.0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave them out, or give them time: the first one builds the extension."""
-    select_outward(config, items, "extension", INSTALL_S)
+    leave_out_users(config, items, "extension", "--clients", seconds=INSTALL_S + 120)
 
 
 @pytest.fixture(scope="session")

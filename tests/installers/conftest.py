@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.installing import select_outward
+from support.groups import leave_out_users
 from support.processes.wheel import build_wheel
 
 INSTALL_S = 300.0
@@ -14,7 +14,7 @@ INSTALL_S = 300.0
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave those out that install the wheel, or give them time: its dependencies come from a package index."""
-    select_outward(config, items, "installed_wheel", INSTALL_S)
+    leave_out_users(config, items, "installed_wheel", "--clients", seconds=INSTALL_S + 120)
 
 
 @pytest.fixture(scope="session")

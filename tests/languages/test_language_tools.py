@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import mcp
-import pytest
 
-from support.projects.gateway import Project, running_gateway
+from support.projects.gateway import project_with_servers, structured
 
 PYTHON = {
     "pyproject.toml": "[project]\nname = 'pile'\nversion = '0'\n",
@@ -26,51 +22,35 @@ CPP = {
 }
 
 
-@asynccontextmanager
-async def project(installed: Path, folder: Path, files: dict[str, str]) -> AsyncIterator[Project]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{installed / 'venv/bin'}{os.pathsep}{os.environ['PATH']}")
-        async with running_gateway(folder) as gateway:
-            yield gateway.project("proj", **files)
-
-
-async def told(client: mcp.Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    answer = await client.call_tool(tool, arguments)
-    assert not answer.is_error, answer
-    assert answer.structured_content is not None
-    found: dict[str, Any] = answer.structured_content
-    return found
-
-
 def places(found: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     return [(one["workspacePath"], one["startLine"], one["startCharacter"]) for one in found]
 
 
 async def test_ty_answers_all_questions(installed: Path, tmp_path: Path) -> None:
-    async with project(installed, tmp_path, PYTHON) as used, mcp.Client(used.url) as client:
-        problems = await told(client, "lm_getDiagnostics", filePath="pile/app.py")
+    async with project_with_servers(installed, tmp_path, PYTHON) as used, mcp.Client(used.url) as client:
+        problems = await structured(client, "lm_getDiagnostics", filePath="pile/app.py")
         (file,) = problems["files"]
         assert any((one["source"], one["startLine"]) == ("ty", 4) for one in file["diagnostics"])
-        uses = await told(client, "lm_references", symbol="Stack/push")
+        uses = await structured(client, "lm_references", symbol="Stack/push")
         assert places(uses["references"]) == [("proj/pile/app.py", 3, 21), ("proj/pile/app.py", 4, 22)]
         assert uses["freshness"] == [{"provider": "ty", "state": "fresh"}]
         (used.root / "pile/app.py").write_text("from pile.stack import Stack\n\n\nStack().push(1)\n")
-        assert places((await told(client, "lm_references", symbol="push"))["references"]) == [
+        assert places((await structured(client, "lm_references", symbol="push"))["references"]) == [
             ("proj/pile/app.py", 4, 9)
         ]
-        clean = await told(client, "lm_getDiagnostics", severities=["error"])
+        clean = await structured(client, "lm_getDiagnostics", severities=["error"])
         states = {one["provider"]: one["state"] for one in clean["freshness"]}
         assert (clean["totalDiagnostics"], states) == (0, {"ty": "fresh", "ruff": "fresh"})
-        shown = await told(client, "lm_renameSymbol", symbol="Stack/push", newName="add", apply=False)
+        shown = await structured(client, "lm_renameSymbol", symbol="Stack/push", newName="add", apply=False)
         assert "+Stack().add(1)" in shown["diff"]
 
 
 async def test_clangd_answers_all_questions(installed: Path, tmp_path: Path) -> None:
-    async with project(installed, tmp_path, CPP) as used, mcp.Client(used.url) as client:
-        problems = await told(client, "lm_getDiagnostics", filePath="app.cpp")
+    async with project_with_servers(installed, tmp_path, CPP) as used, mcp.Client(used.url) as client:
+        problems = await structured(client, "lm_getDiagnostics", filePath="app.cpp")
         (file,) = problems["files"]
         assert [one["startLine"] for one in file["diagnostics"]] == [2]
-        info = await told(client, "lm_symbolInfo", filePath="app.cpp", line=2, symbol="push")
+        info = await structured(client, "lm_symbolInfo", filePath="app.cpp", line=2, symbol="push")
         assert "int push(int x)" in info["hover"]
-        outline = await told(client, "lm_fileOutline", filePath="stack.h")
+        outline = await structured(client, "lm_fileOutline", filePath="stack.h")
         assert [one["namePath"] for one in outline["symbols"]] == ["Stack", "Stack/push"]

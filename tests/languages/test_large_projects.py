@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import mcp
-import pytest
 
-from support.projects.gateway import Project, running_gateway
+from support.projects.gateway import project_with_servers, structured
 
 PARTS: Final = 120
 MODULES: Final = 2_000
 SERVER_WAIT_S: Final = 100
-
-
-@asynccontextmanager
-async def project(installed: Path, folder: Path, files: Mapping[str, str]) -> AsyncIterator[Project]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PATH", f"{installed / 'venv/bin'}{os.pathsep}{os.environ['PATH']}")
-        async with running_gateway(folder) as gateway:
-            yield gateway.project("proj", **files)
-
-
-async def told(client: mcp.Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    answer = await client.call_tool(tool, arguments)
-    assert not answer.is_error, answer
-    assert answer.structured_content is not None
-    return dict(answer.structured_content)
 
 
 def part(number: int) -> Mapping[str, str]:
@@ -80,7 +62,7 @@ def databased(root: Path, files: Mapping[str, str]) -> None:
 async def test_clangd_finds_every_use_in_a_tree_of_240_files(installed: Path, tmp_path: Path) -> None:
     files = cpp_files()
     assert len(files) > 200
-    async with project(installed, tmp_path, {}) as used:
+    async with project_with_servers(installed, tmp_path, {}) as used:
         for name, text in files.items():
             (used.root / name).parent.mkdir(exist_ok=True)
             (used.root / name).write_text(text)
@@ -92,7 +74,7 @@ async def test_clangd_finds_every_use_in_a_tree_of_240_files(installed: Path, tm
                 ("get", "base/box.h", 2, {"part.h": 2, "part.cpp": 1}),
                 ("Box", "base/box.h", 2, {"part.h": 1, "part.cpp": 1}),
             ):
-                found = await told(
+                found = await structured(
                     client,
                     "lm_references",
                     symbol=symbol,
@@ -118,7 +100,9 @@ def git(root: Path, *arguments: str) -> None:
 
 
 async def test_a_checkout_of_2000_files_is_seen_by_the_next_answers(installed: Path, tmp_path: Path) -> None:
-    async with project(installed, tmp_path, {"base.py": "def target() -> int:\n    return 1\n"}) as used:
+    async with project_with_servers(
+        installed, tmp_path, {"base.py": "def target() -> int:\n    return 1\n"}
+    ) as used:
         (used.root / ".gitignore").write_text(".lm-tools-bridge\n")
         git(used.root, "init", "-q", "-b", "main")
         for number in range(MODULES):
@@ -133,10 +117,10 @@ async def test_a_checkout_of_2000_files_is_seen_by_the_next_answers(installed: P
         async with mcp.Client(used.url, read_timeout_seconds=SERVER_WAIT_S) as client:
             for branch, uses, errors in (("main", 1, 0), ("other", 2, 1), ("main", 1, 0)):
                 git(used.root, "checkout", "-q", branch)
-                found = await told(client, "lm_references", symbol="target", waitS=60)
+                found = await structured(client, "lm_references", symbol="target", waitS=60)
                 assert found["freshness"] == [{"provider": "ty", "state": "fresh"}]
                 assert (branch, found["total"], found["files"]) == (branch, MODULES * uses, MODULES)
                 # ruff, which is installed, too, only warns
                 asked = {"severities": ["error"], "maxResults": 1, "waitS": 60}
-                problems = await told(client, "lm_getDiagnostics", **asked)
+                problems = await structured(client, "lm_getDiagnostics", **asked)
                 assert (branch, problems["totalDiagnostics"]) == (branch, errors * MODULES)

@@ -77,9 +77,22 @@ def leave_out_folder(
     config: pytest.Config, items: list[pytest.Item], folder: Path, option: str, *, seconds: float = 0
 ) -> None:
     """Deselect a folder's tests unless the option asks for them; else give each so many seconds, if any."""
-    ours = [item for item in items if item.path.is_relative_to(folder)]
+    _leave_out(config, items, {item for item in items if item.path.is_relative_to(folder)}, option, seconds)
+
+
+def leave_out_users(
+    config: pytest.Config, items: list[pytest.Item], fixture: str, option: str, *, seconds: float
+) -> None:
+    """The same with the tests that use a fixture: the first one waits until it has installed programs."""
+    ours = {item for item in items if fixture in getattr(item, "fixturenames", ())}
+    _leave_out(config, items, ours, option, seconds)
+
+
+def _leave_out(
+    config: pytest.Config, items: list[pytest.Item], ours: set[pytest.Item], option: str, seconds: float
+) -> None:
     if not config.getoption(option):
-        config.hook.pytest_deselected(items=ours)
+        config.hook.pytest_deselected(items=list(ours))
         items[:] = [item for item in items if item not in ours]
     for item in ours if seconds else ():
         item.add_marker(pytest.mark.timeout(seconds))

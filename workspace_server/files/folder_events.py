@@ -31,7 +31,7 @@ _BUFFER: Final = 256 * 1024
 _MAX_READS: Final = 64
 """A queue that is still not empty after so many reads is filled as fast as it is read."""
 SHARE: Final = 8
-"""We take this part of the watches that the user may have: editors need some, too."""
+"""A queue takes this part of the watches that the user may have: editors and other queues need some, too."""
 MAX_WATCHES: Final = 32_768
 _SYSTEM_LIMIT: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 _MOUNTS: Final = "/proc/self/mountinfo"

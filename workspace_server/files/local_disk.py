@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
@@ -24,25 +24,15 @@ _ESCAPE: Final = re.compile(r"\\([0-7]{3})")
 
 
 def are_local(folders: Iterable[Path], mounts: Path = _MOUNTS) -> bool:
-    """Whether all these folders are on local disks; False if unknown. Blocks."""
-    try:
-        kinds = _mounts(mounts)
-        return all(_kind(os.path.realpath(folder), kinds) in _LOCAL for folder in folders)
-    except (OSError, ValueError, IndexError):
-        return False
-
-
-def is_tree_local(folder: Path, mounts: Path = _MOUNTS) -> bool:
-    """Whether a folder without links, and everything mounted below it, are on local disks. Blocks.
+    """Whether these folders, and everything mounted below them, are on local disks. Blocks.
 
     False if unknown.
     """
     try:
         kinds = _mounts(mounts)
-    except (OSError, IndexError):
+        return all(_kinds_in(os.path.realpath(folder), kinds) <= _LOCAL for folder in folders)
+    except (OSError, ValueError, IndexError):
         return False
-    below = {kind for place, kind in kinds.items() if Path(place).is_relative_to(folder)}
-    return {_kind(str(folder), kinds), *below} <= _LOCAL
 
 
 class LocalFiles:
@@ -84,8 +74,9 @@ def _mounts(file: Path) -> dict[str, str]:
     return found
 
 
-def _kind(path: str, kinds: dict[str, str]) -> str | None:
-    place = path
+def _kinds_in(folder: str, kinds: Mapping[str, str]) -> set[str | None]:
+    """The types of the file systems of a folder and below it; None for one that is not known."""
+    place, below = folder, f"{folder.rstrip('/')}/"
     while place not in kinds and place != "/":
         place = os.path.dirname(place)  # noqa: PTH120  a string walk, without objects
-    return kinds.get(place)
+    return {kinds.get(place), *(kind for point, kind in kinds.items() if point.startswith(below))}

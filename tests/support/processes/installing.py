@@ -17,21 +17,6 @@ NOT_HERE = 75
 """A script's exit code where Node is missing or a registry cannot be reached."""
 
 
-def select_outward(config: pytest.Config, items: list[pytest.Item], fixture: str, install_s: float) -> None:
-    """Leave the tests that use this fixture out unless `--clients` asks for them, or give them time.
-
-    Args:
-        fixture: the one that installs programs of others; the first test that uses it waits for that.
-        install_s: the longest that may take.
-    """
-    ours = [item for item in items if fixture in getattr(item, "fixturenames", ())]
-    if not config.getoption("--clients"):
-        config.hook.pytest_deselected(items=ours)
-        items[:] = [item for item in items if item not in ours]
-    for item in ours:
-        item.add_marker(pytest.mark.timeout(install_s + 120))
-
-
 def shared_lock(factory: pytest.TempPathFactory, name: str) -> Path:
     """A lock file of all processes of one run: the parent of their folders is the same."""
     return factory.getbasetemp().parent / f"{name}.lock"

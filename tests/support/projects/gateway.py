@@ -7,10 +7,10 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import ClientResponse, ClientSession
@@ -27,6 +27,9 @@ from support.projects.registered_setup import raw_http
 from support.projects.script_tools import write_tool
 from workspace_server.command.trust_items import all_items
 from workspace_server.trust.store import TrustStore
+
+if TYPE_CHECKING:
+    import mcp
 
 FORMS: dict[str, Any] = {names.META_CAPABILITIES: {"elicitation": {"form": {}}}}
 """What `_meta` of a client says that can show forms to its user."""
@@ -186,6 +189,14 @@ async def listening(client: StatelessClient) -> AsyncIterator[ClientResponse]:
         yield response
 
 
+async def structured(client: mcp.Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    """The structured content of a call that must not fail."""
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer
+    assert answer.structured_content is not None
+    return dict(answer.structured_content)
+
+
 async def told(response: ClientResponse) -> None:
     """The stream says once that the tools changed within 2 s."""
     async with asyncio.timeout(within(2)):
@@ -204,3 +215,14 @@ async def running_gateway(folder: Path, **settings: Any) -> AsyncIterator[Gatewa
             patch.delenv(name)
         async with running_manager(folder / "manager", **settings) as manager, raw_http() as http:
             yield Gateway(manager, http, folder)
+
+
+@contextlib.asynccontextmanager
+async def project_with_servers(
+    installed: Path, folder: Path, files: Mapping[str, str]
+) -> AsyncIterator[Project]:
+    """A project of a manager whose PATH begins with the language servers of the folder `installed`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{installed / 'venv/bin'}{os.pathsep}{os.environ['PATH']}")
+        async with running_gateway(folder) as gateway:
+            yield gateway.project("proj", **files)

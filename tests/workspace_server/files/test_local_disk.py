@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workspace_server.files import local_disk
-from workspace_server.files.local_disk import LocalFiles, are_local, is_tree_local
+from workspace_server.files.local_disk import LocalFiles, are_local
 
 MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 0:30 / /net rw - nfs4 server:/x rw
@@ -22,7 +22,7 @@ MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 @pytest.mark.parametrize(
     ("folder", "local"),
     [
-        ("/home/ada/project", True), ("/net/ada", False), ("/net", False), ("/net/local/x", True),
+        ("/home/ada/project", True), ("/net/ada", False), ("/", False), ("/net", False), ("/net/local/x", True),
         ("/network", True), ("/with blank/x", False), ("/twice/x", False),
     ],
 )  # fmt: skip
@@ -30,7 +30,7 @@ def test_nearest_mount_decides(folder: str, local: bool, tmp_path: Path) -> None
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
     assert are_local([Path(folder)], mounts) is local
-    assert are_local([Path("/"), Path(folder)], mounts) is local
+    assert are_local([Path("/home"), Path(folder)], mounts) is local
 
 
 def test_where_nobody_can_tell_a_folder_is_not_local(tmp_path: Path) -> None:
@@ -59,11 +59,7 @@ ROOT = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
 )
 def test_what_is_mounted_below_a_tree_counts_too(tmp_path: Path, mounts: str, local: bool) -> None:
     (tmp_path / "mountinfo").write_text(mounts)
-    assert is_tree_local(Path("/srv/my proj"), tmp_path / "mountinfo") is local
-
-
-def test_without_a_list_of_mounts_no_tree_is_local(tmp_path: Path) -> None:
-    assert not is_tree_local(tmp_path, tmp_path / "missing")
+    assert are_local([Path("/srv/my proj")], tmp_path / "mountinfo") is local
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from protocol.errors import Reason, Refusal
 from protocol.internal.request_state import approval_id
 from workspace_server.call_context import CallContext, refuse_request
 from workspace_server.calls.gates.pending_approvals import PendingApproval, PendingApprovals
-from workspace_server.calls.gates.question import approval_message
+from workspace_server.calls.gates.question import MAX_ASKED, MAX_PENDING, approval_message, shortened
 from workspace_server.calls.request_state import APPROVAL, RequestStates, StateBinding
 from workspace_server.calls.suspended_calls import state_of, without_answers
 from workspace_server.config.model import Approval
@@ -117,7 +117,7 @@ class _Call:
             identity,
             self.name,
             self.context.client,
-            self.question,
+            shortened(self.question, MAX_PENDING, "deny"),
             self.context.caller,
             self.now,
             self.now + seconds,
@@ -190,7 +190,8 @@ class Approvals:
     async def _ask(self, call: _Call) -> Decision:
         if not input_requests.declares(call.context.capabilities, _FORM_ELICITATION):
             return await self._wait(call)
-        params = {"mode": "form", "message": call.question, "requestedSchema": _SCHEMA}
+        message = shortened(call.question, MAX_ASKED, "decline")
+        params = {"mode": "form", "message": message, "requestedSchema": _SCHEMA}
         if call.context.ask is not refuse_request:
             return await _ask_for_script(call, params)
         sealed = await asyncio.to_thread(self._states.seal, APPROVAL, call.binding, call.now)

@@ -13,8 +13,6 @@ from typing import Any, Final, Literal
 
 MOST: Final = 64
 """Most calls of a workspace that wait for a person at a time."""
-MAX_SHOWN: Final = 4000
-"""Longest question in characters; it states what it leaves out."""
 
 Answered = Literal["approved", "denied", "gone", "late"]
 """What became of an answer. `late`: another answer came first. `gone`: the call does not wait any more."""
@@ -26,7 +24,7 @@ class PendingApproval:
 
     Attributes:
         id: names it (`protocol.internal.request_state.approval_id`).
-        question: what is asked: the tool and its arguments, safe to show.
+        question: what is asked: the tool and its arguments, safe to show, `shortened`.
         caller: the calling session; empty for a stateless client.
         since, until: seconds since 1970.
         waits: whether the call waits here. Otherwise its client was asked, and repeats it.
@@ -57,7 +55,7 @@ class PendingApproval:
             "id": self.id,
             "tool": self.tool,
             "client": self.client,
-            "question": _shown(self.question),
+            "question": self.question,
             "since": self.since,
             "until": self.until,
             "waits": self.waits,
@@ -145,9 +143,3 @@ class PendingApprovals:
         self.changes += 1
         for listener in tuple(self._listeners):
             listener()
-
-
-def _shown(text: str) -> str:
-    if len(text) <= MAX_SHOWN:
-        return text
-    return f"{text[:MAX_SHOWN]}\n… {len(text) - MAX_SHOWN} more characters are NOT shown; deny if in doubt"

@@ -11,19 +11,26 @@ import msgspec
 from workspace_server.results import clean_text
 from workspace_server.tool import Tool
 
-MAX_SHOWN: Final = 8000
+MAX_ASKED: Final = 8000
+"""Longest question in characters for the client's user."""
+MAX_PENDING: Final = 4000
+"""Longest question in characters for whoever answers elsewhere."""
 
 
 def approval_message(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """The question: the tool and all its arguments, with invisible characters escaped."""
+    """The whole question: the tool and all its arguments, with invisible characters escaped."""
     hidden = _hidden_members(tool)
     lines = [f"Run {name}?"]
     for key, value in arguments.items():
         lines.append(f"{_one_line(key)}: {'[hidden]' if key in hidden else _shown(value)}")
-    text = "\n".join(lines)
-    if len(text) <= MAX_SHOWN:
+    return "\n".join(lines)
+
+
+def shortened(text: str, most: int, advice: str) -> str:
+    """The first `most` characters of a question, how many more there are, and what to do if in doubt."""
+    if len(text) <= most:
         return text
-    return f"{text[:MAX_SHOWN]}\n… {len(text) - MAX_SHOWN} more characters are NOT shown; decline if in doubt"
+    return f"{text[:most]}\n… {len(text) - most} more characters are NOT shown; {advice} if in doubt"
 
 
 def _one_line(text: str) -> str:

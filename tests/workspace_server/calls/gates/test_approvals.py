@@ -26,7 +26,7 @@ from workspace_server.calls.gates.approvals import (
     policy,
 )
 from workspace_server.calls.gates.pending_approvals import PendingApprovals
-from workspace_server.calls.gates.question import MAX_SHOWN, approval_message
+from workspace_server.calls.gates.question import MAX_ASKED, MAX_PENDING, approval_message
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval
 from workspace_server.tool import Tool
@@ -173,9 +173,19 @@ def test_the_form_hides_secrets_and_states_what_it_leaves_out() -> None:
         approval_message("run", tool, {"p": "s", "w": "s", "v": "x"})
         == "Run run?\np: [hidden]\nw: [hidden]\nv: x"
     )
-    long = approval_message("run", TOOL, {"c": "x" * (MAX_SHOWN * 2)})
-    assert "more characters are NOT shown" in long
-    assert len(long) < MAX_SHOWN + 100
+
+
+async def test_a_cut_question_says_how_many_of_all_characters_are_missing(tmp_path: Path) -> None:
+    arguments = {"c": "x" * MAX_ASKED * 3}
+    length, pending = len(approval_message("run", TOOL, arguments)), PendingApprovals()
+    approvals = Approvals(RequestStates("w", tmp_path), pending)
+    decision = await decide(approvals, context_of(arguments), arguments=arguments)
+    assert isinstance(decision, ApprovalRequest)
+    asked = decision.result["inputRequests"]["approval"]["params"]["message"]
+    assert asked.endswith(f"\n… {length - MAX_ASKED} more characters are NOT shown; decline if in doubt")
+    (elsewhere,) = pending.as_json()
+    missing = length - MAX_PENDING
+    assert elsewhere["question"].endswith(f"\n… {missing} more characters are NOT shown; deny if in doubt")
 
 
 async def test_arguments_that_name_a_member_twice_are_not_asked_about(approvals: Approvals) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workspace_server.calls.gates.pending_approvals import MAX_SHOWN, PendingApproval, PendingApprovals
+from workspace_server.calls.gates.pending_approvals import PendingApproval, PendingApprovals
 
 
 def call(identity: str = "a", *, waits: bool = True, seconds: float = 60.0, **other: str) -> PendingApproval:
@@ -77,11 +77,6 @@ async def test_listeners_hear_every_change_until_they_leave() -> None:
     leave()
     pending.withdraw("a")
     assert heard == [1, 2]
-
-
-async def test_a_long_question_says_what_it_leaves_out() -> None:
-    shown = call(question="x" * (MAX_SHOWN + 7)).as_json()["question"]
-    assert shown.endswith("… 7 more characters are NOT shown; deny if in doubt")
 
 
 async def test_an_id_that_is_taken_is_refused() -> None:

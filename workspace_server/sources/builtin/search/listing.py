@@ -15,7 +15,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Final
 
-from workspace_server.files.local_disk import is_tree_local
+from workspace_server.files.local_disk import are_local
 from workspace_server.sources.builtin.search.directory import (
     Directory,
     Link,
@@ -57,7 +57,7 @@ class Listing:
 
     def segments(self, tree: Tree, stop: Callable[[], bool]) -> Iterator[Segment]:
         """All visible regular files, in walk order, as they are now. Ends early once `stop()` is true."""
-        kept = self._kept if is_tree_local(tree.folder.path) else None
+        kept = self._kept if are_local([tree.folder.path]) else None
         known: Mapping[str, Directory] = {}
         if kept is not None and kept.tree == tree:
             known, is_same = _unchanged(kept.directories, stop)

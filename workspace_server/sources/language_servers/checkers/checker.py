@@ -21,7 +21,8 @@ from workspace_server.sources.language_servers.server import (
 )
 from workspace_server.sources.language_servers.session.launch import Launch
 from workspace_server.sources.language_servers.session.relevant_files import relevance_of
-from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.session.server_supervisor import USUAL_LIMITS
+from workspace_server.sources.language_servers.session.tree_watch import TreeWatch, Watcher
 from workspace_server.sources.language_servers.specification import Check
 
 LOOK_S: Final = 10.0
@@ -44,6 +45,8 @@ class _Known:
 class Checker:
     """A `LanguageServer` that knows nothing but diagnostics.
 
+    Where nobody asks for as long as an idle server runs, it forgets the result and watches no files.
+
     Args:
         launch: the command, with the kind that has a `check`.
         check: that of the kind.
@@ -59,7 +62,10 @@ class Checker:
         self.encoding = OUTPUTS[check.format].encoding
         self._check = check
         self._name = launch.specification.name
-        self._watcher = watch.watcher(relevance_of(launch.specification))
+        self._watch = watch
+        self._watcher: Watcher | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._resting: set[asyncio.Task[None]] = set()
         self._epoch = 0
         self._known: _Known | None = None
         self._running: asyncio.Task[None] | None = None
@@ -87,16 +93,17 @@ class Checker:
         """Look at the files: a result about older ones no longer counts."""
         if self._is_closed:  # a look would open what `close` gave back
             return
+        watcher = self._used()
         try:
             async with asyncio.timeout(LOOK_S):
-                look = await self._watcher.look()
+                look = await watcher.look()
         except (OSError, TimeoutError) as failure:
             self._trouble = f"the project's folder cannot be looked at: {failure or 'it does not answer'}"
             return
         self._trouble, self._is_cut = "", look.snapshot.is_cut
         if look.changes:
             self._epoch += 1
-        self._watcher.accept(look)
+        watcher.accept(look)
 
     async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
         """Wait for the check of the files as they are, at most so long. It goes on if that is too short."""
@@ -143,11 +150,35 @@ class Checker:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
-        await self._watcher.close()
+        self._rest()
+        await asyncio.gather(*self._resting)
 
     @property
     def _is_current(self) -> bool:
         return self._known is not None and self._known.epoch == self._epoch
+
+    def _used(self) -> Watcher:
+        """The watcher, from now on for as long as an idle server runs."""
+        if self._idle is not None:
+            self._idle.cancel()
+        idle_s = self.launch.idle_s or USUAL_LIMITS.idle_s
+        self._idle = asyncio.get_running_loop().call_later(idle_s, self._rest)
+        if self._watcher is None:
+            self._watcher = self._watch.watcher(relevance_of(self.specification))
+        return self._watcher
+
+    def _rest(self) -> None:
+        """Forget the result, and give the watches of the files back; the next caller begins anew."""
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if self._running is not None:
+            self._used()
+        elif self._watcher is not None:
+            task = asyncio.create_task(self._watcher.close(), name=f"rest-{self._name}")
+            self._watcher, self._known = None, None
+            self._resting.add(task)
+            task.add_done_callback(self._resting.discard)
 
     def _begin(self) -> asyncio.Task[None]:
         """The check under way, or a new one."""

@@ -39,13 +39,13 @@ _SINGLE: Final = (
     *(compiled.CLANGD, compiled.GOPLS, compiled.RUST_ANALYZER, compiled.ZLS, compiled.JDTLS, compiled.CSHARP),
     *(scripts.YAML, scripts.JSON, scripts.CSS, scripts.BASH, scripts.LUA),
 )
+"""Kinds without alternatives, for symbols and diagnostics."""
 _CHECKERS: Final = {
     compiled.GOPLS.name: (compiled.GOPLS, checkers.GO_VET),
     # the compiler knows all errors, the server only some
     compiled.RUST_ANALYZER.name: (checkers.CARGO_CHECK, compiled.RUST_ANALYZER),
 }
 """Alternatives for diagnostics of some single kinds."""
-"""Kinds without alternatives, for symbols and diagnostics."""
 GROUPS: Final = (
     Group((*_TYPE_CHECKERS, OUTLINE), "symbols"),
     Group((*_SCRIPTS, OUTLINE), "symbols"),

@@ -42,6 +42,7 @@ class TreeWatch:
         self._unsettled: list[str] = []
         self._latest: Snapshot | None = None
         self._watchers = 0
+        self._is_closed = False
 
     def watcher(self, relevance: Relevance) -> Watcher:
         """For one server, until it is closed. What is relevant to any of them is looked at for all."""
@@ -59,6 +60,7 @@ class TreeWatch:
 
         A new one is shared with others who ask at about the same time.
         """
+        self._is_closed = False
         latest = self._latest
         if latest is not None and self.is_latest(latest):
             return latest
@@ -77,13 +79,24 @@ class TreeWatch:
             await self.close()
 
     async def close(self) -> None:
-        """Wait a moment for a look under way."""
+        """Give everything back until the next look. Waits a moment for one under way, which does it then."""
+        self._is_closed = True
         await self._looks.close()
+        if self._is_closed and not self._looks.is_running:
+            self._give_back()
+
+    def _give_back(self) -> None:
         self._latest = None
-        if not self._looks.is_running:
-            self._tree.close()
+        self._tree.close()
 
     def _scan(self) -> Snapshot:
+        try:
+            return self._look_now()
+        finally:
+            if self._is_closed:
+                self._give_back()
+
+    def _look_now(self) -> Snapshot:
         self._latest = None
         if self._look is None:
             snapshot = self._tree.look(self._relevance)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.files.folder_events import Events, FolderEvents
-from workspace_server.files.local_disk import is_tree_local
+from workspace_server.files.local_disk import are_local
 from workspace_server.sources.language_servers.session.relevant_files import (
     GENERATED_MARKS,
     SKIPPED_FOLDERS,
@@ -154,17 +154,16 @@ class WatchedTree:
 
     def _queue(self) -> FolderEvents | None:
         """The queue of events; None where there is none, or events do not show everything."""
-        if self._events is not None and not self._is_local():  # a disk of the network was mounted meanwhile
+        if self._events is not None and not are_local(
+            self._folders
+        ):  # a disk of the network was mounted meanwhile
             self.close()
             self._open_at = self._clock() + LOOK_AGAIN_S
         if self._events is None and self._clock() >= self._open_at:
             self._open_at = self._clock() + LOOK_AGAIN_S
-            if self._is_local():
+            if are_local(self._folders):
                 self._events = self._open_events()
         return self._events
-
-    def _is_local(self) -> bool:
-        return all(is_tree_local(folder) for folder in self._folders)
 
     def _identities(self) -> Sequence[Identity | None]:
         return [_identity(folder) for folder in self._folders]

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.files.local_disk import is_tree_local
+from workspace_server.files.local_disk import are_local
 from workspace_server.sources.builtin.search import directory, listing
 from workspace_server.sources.builtin.search.listing import Listing
 from workspace_server.sources.builtin.search.tree import Tree
 
-pytestmark = pytest.mark.skipif(not is_tree_local(Path("/tmp")), reason="the disk keeps no exact times")
+pytestmark = pytest.mark.skipif(not are_local([Path("/tmp")]), reason="the disk keeps no exact times")
 
 
 @pytest.fixture
@@ -186,7 +186,7 @@ def test_what_a_link_leads_to_is_looked_at_each_time(root: Path) -> None:
 def test_on_other_disks_nothing_is_kept(
     root: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "is_tree_local", lambda folder: False)
+    monkeypatch.setattr(listing, "are_local", lambda folders: False)
     kept = Listing()
     assert shown(kept, root) == shown(kept, root)
     assert len(reads) == 8

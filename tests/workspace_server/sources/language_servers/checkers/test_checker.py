@@ -7,17 +7,20 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from support.processes.child_processes import alive, until
+from workspace_server.files.folder_events import FolderEvents
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.checkers import checker as checker_module
 from workspace_server.sources.language_servers.checkers.checker import Checker
 from workspace_server.sources.language_servers.checkers.run import Result, check_project
 from workspace_server.sources.language_servers.session.launch import Launch
 from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.session.watched_tree import WatchedTree
 from workspace_server.sources.language_servers.specification import Check, ServerSpecification
 
 WAIT_S = 20.0
@@ -129,6 +132,30 @@ async def test_a_program_that_does_not_start_is_said(tmp_path: Path) -> None:
     broken = launch(tmp_path, "")
     gone = Launch(broken.specification, Command(("/nowhere",), {}, str(tmp_path)), (tmp_path,), "1")
     assert (await check_project(gone, Check("tsc"))).freshness.state == "crashed"
+
+
+async def test_an_idle_checker_gives_its_watches_back(tmp_path: Path) -> None:
+    (tmp_path / "a.ts").write_text("bad")
+    queues: list[FolderEvents] = []
+
+    class Counted(FolderEvents):
+        def close(self) -> None:
+            queues.remove(self)
+            super().close()
+
+    def opened() -> FolderEvents | None:
+        queues.extend(filter(None, [Counted.open()]))
+        return queues[0] if queues else None
+
+    watch = TreeWatch([tmp_path], tree=WatchedTree([tmp_path], opened))
+    idle = replace(launch(tmp_path, FINDS), idle_s=0.05)
+    made = Checker(idle, Check("tsc"), watch)
+    for runs in ("x", "xx"):
+        assert await wrong_files(made) == (["a.ts"], "fresh")
+        assert (tmp_path / "runs").read_text() == runs
+        await until(lambda: not queues, seconds=WAIT_S)
+        assert made.status().freshness is None
+    await made.close()
 
 
 async def test_a_closed_checker_begins_no_other_run(tmp_path: Path) -> None:

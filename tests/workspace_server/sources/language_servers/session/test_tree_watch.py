@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from workspace_server.files import single_flight
 from workspace_server.sources.language_servers.session.relevant_files import Relevance
 from workspace_server.sources.language_servers.session.tree_changes import Changes, Snapshot, difference
 from workspace_server.sources.language_servers.session.tree_scan import scan
@@ -242,6 +243,34 @@ async def test_callers_at_the_same_time_share_a_look(project: Path) -> None:
     await asyncio.gather(first, *others)
     await watch.close()
     assert count == 2
+
+
+async def test_a_look_that_outlasts_the_end_gives_its_watches_back(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    class SlowTree(WatchedTree):
+        def look(self, relevance: Relevance) -> Snapshot:
+            found = super().look(relevance)
+            began.set()
+            assert go_on.wait(10)
+            return found
+
+        def close(self) -> None:
+            super().close()
+            closed.set()
+
+    monkeypatch.setattr(single_flight, "CLOSE_S", 0.01)
+    watch = TreeWatch([project], tree=SlowTree([project]))
+    watcher = watch.watcher(PYTHON)
+    looking = asyncio.create_task(watcher.look())
+    await asyncio.to_thread(began.wait, 10)
+    await watcher.close()
+    assert not closed.is_set()
+    go_on.set()
+    await looking
+    assert closed.is_set()
 
 
 async def test_each_server_is_told_of_its_own_files_only(project: Path) -> None:

@@ -174,7 +174,7 @@ def test_a_second_name_in_the_project_changes_the_first_one_too(watched: Watched
 def test_a_disk_that_is_mounted_from_the_network_ends_the_reliance_on_events(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watched_tree, "is_tree_local", lambda folder: False)
+    monkeypatch.setattr(watched_tree, "are_local", lambda folders: False)
     watched.now += LOOK_AGAIN_S
     watched.tree.look(PYTHON)
     assert not watched.is_unchanged()

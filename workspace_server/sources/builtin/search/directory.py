@@ -2,6 +2,9 @@
 
 A directory's times change when an entry is added, removed, renamed or replaced. They have a resolution, so
 the times of a directory that changed just before it was read prove nothing. Blocks.
+
+There are thousands of directories, and this takes most of the time of a first search. What is kept of each is
+no work for the garbage collector (`gc=False`): nothing in it leads back to it.
 """
 
 from __future__ import annotations
@@ -10,9 +13,11 @@ import os
 import stat
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final, NamedTuple
+
+import msgspec
 
 from workspace_server.sources.builtin.search.ignore import (
     IGNORE_FILES,
@@ -20,17 +25,21 @@ from workspace_server.sources.builtin.search.ignore import (
     read_ignore_file,
 )
 from workspace_server.sources.builtin.search.names import NameTest
+from workspace_server.sources.builtin.search.segments import Segment
 from workspace_server.sources.builtin.search.tree import NEVER_SEARCHED, Tree
 
 SETTLED_NS: Final = 2_000_000_000
 """What changed less than this before it was read is read again: some file systems have times in seconds."""
 
 _WITH_RULES: Final = frozenset((*IGNORE_FILES, NEVER_SEARCHED))
+_NEVER: Final = f"/{NEVER_SEARCHED}/"
 Stamp = tuple[int, int, int, int]
 """Device, inode, times of modification and of change of a directory or an ignore file."""
+IgnoreStamps = tuple[tuple[str, Stamp | None], ...]
+"""Ignore files, by path."""
 
 
-class Place(NamedTuple):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """A directory to read.
 
     Attributes:
@@ -66,12 +75,12 @@ class Link(NamedTuple):
             return cls(path, os.path.realpath(path), 0)
 
 
-class Directory(NamedTuple):
+class Directory(msgspec.Struct, frozen=True, gc=False):
     """What was read.
 
     Attributes:
         place: where.
-        parts: what is visible, in order: names of files, several together, or the name of one directory.
+        parts: what is visible, in order: files, several together, or the name of one directory.
         links: of the directories in `parts` that are links, where they lead.
         level: the ignore rules inside.
         suspects: the names that a rule may be about.
@@ -82,14 +91,20 @@ class Directory(NamedTuple):
     """
 
     place: Place
-    parts: tuple[tuple[str, ...] | str, ...]
-    links: dict[str, str]
+    parts: tuple[Segment | str, ...]
+    links: Mapping[str, str]
     level: IgnoreLevel | None
     suspects: NameTest
     stamp: Stamp | None
-    ignore_files: tuple[tuple[str, Stamp | None], ...]
+    ignore_files: IgnoreStamps
     seen_links: tuple[Link, ...]
     hides: bool
+
+
+_NO_LINKS: Final[Mapping[str, str]] = {}
+_NO_FILES: Final[IgnoreStamps] = ()
+_NOT_SEEN: Final[tuple[Link, ...]] = ()
+_NOTHING: Final[Set[str]] = frozenset()
 
 
 def stamp_of(path: str) -> Stamp | None:
@@ -108,34 +123,40 @@ def read_directory(tree: Tree, place: Place) -> Directory:
     try:
         files, directories, links = _entries(place.path)
     except OSError:
-        return Directory(place, (), {}, place.level, place.suspects, None, (), (), False)
-    level, suspects, ignore_files = _rules_inside(tree, place, files, directories, links)
-    seen_links: tuple[Link, ...] = ()
-    followed: dict[str, str] = {}
+        return Directory(place, (), _NO_LINKS, place.level, place.suspects, None, (), (), False)
+    level, suspects, ignore_files = place.level, place.suspects, _NO_FILES
+    seen_links, followed, hidden = _NOT_SEEN, _NO_LINKS, _NOTHING
+    text = _text(files, directories)
+    if (links or "/." in text) and tree.rules.use_ignore_files:
+        level, suspects, ignore_files = _rules_inside(place, {*files, *directories, *links})
     if links and tree.rules.follow_symlinks:
         seen_links = tuple(Link.at(f"{place.path}/{name}") for name in links)
         followed = _followed(tree, place, seen_links, files, directories)
+        text = _text(files, directories)
+    if suspects.is_in(text):
+        hidden = _hidden(tree, place.base, level, suspects.among(files), suspects.among(directories))
+    if hidden or _NEVER in text:
+        files = [name for name in files if name not in hidden and name != NEVER_SEARCHED]
+        directories = [name for name in directories if name not in hidden and name != NEVER_SEARCHED]
+    if not _is_certain(stamp, ignore_files, now) or place.above or NEVER_SEARCHED in links:
+        stamp = None
+    parts = _in_walk_order(place.base, files, directories)
+    return Directory(place, parts, followed, level, suspects, stamp, ignore_files, seen_links, bool(hidden))
 
-    hidden = _hidden(tree, place.base, level, suspects.among(files), suspects.among(directories))
-    parts = _visible_parts(files, directories, hidden)
-    certain = not (NEVER_SEARCHED in links or place.above) and _is_settled(stamp, now)
-    if certain and ignore_files:
-        certain = all(each is None or _is_settled(each, now) for _, each in ignore_files)
-    return Directory(
-        place,
-        parts,
-        followed,
-        level,
-        suspects,
-        stamp if certain else None,
-        ignore_files,
-        seen_links,
-        bool(hidden),
+
+def _text(files: list[str], directories: list[str]) -> str:
+    """All names, with a `/` before and behind each."""
+    return f"/{'/'.join(files)}/{'/'.join(directories)}/" if directories else f"/{'/'.join(files)}/"
+
+
+def _is_certain(stamp: Stamp | None, ignore_files: IgnoreStamps, now: int) -> bool:
+    """Whether equal stamps will mean that nothing changed since `now`, in nanoseconds."""
+    latest = now - SETTLED_NS
+    if stamp is None or stamp[2] >= latest or stamp[3] >= latest:
+        return False
+    return not ignore_files or all(
+        each is None or (each[2] < latest and each[3] < latest) for _, each in ignore_files
     )
-
-
-def _is_settled(stamp: Stamp | None, now: int) -> bool:
-    return stamp is not None and now - stamp[2] > SETTLED_NS and now - stamp[3] > SETTLED_NS
 
 
 def _hidden(
@@ -196,22 +217,12 @@ def above_of_link(place: Place, folder: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rules_inside(
-    tree: Tree, place: Place, files: list[str], directories: list[str], links: list[str]
-) -> tuple[IgnoreLevel | None, NameTest, tuple[tuple[str, Stamp | None], ...]]:
+def _rules_inside(place: Place, names: set[str]) -> tuple[IgnoreLevel | None, NameTest, IgnoreStamps]:
     """The ignore rules inside, the names that they may be about, and the stamps of the ignore files."""
-    if not tree.rules.use_ignore_files:
-        return place.level, place.suspects, ()
-    # for every directory of a tree: nearly all have none
-    if (
-        _WITH_RULES.isdisjoint(files)
-        and _WITH_RULES.isdisjoint(directories)
-        and _WITH_RULES.isdisjoint(links)
-    ):
-        return place.level, place.suspects, ()
-    names = {*files, *directories, *links}
-    present = [name for name in (*IGNORE_FILES, NEVER_SEARCHED) if name in names]
-    paths = [f"{place.path}/{name}" for name in present if name != NEVER_SEARCHED]
+    present = _WITH_RULES & names
+    if not present:
+        return place.level, place.suspects, _NO_FILES
+    paths = [f"{place.path}/{name}" for name in IGNORE_FILES if name in present]
     stamps = tuple((path, stamp_of(path)) for path in paths)  # before they are read
     folder = Path(place.path)
     read = tuple(read_ignore_file(folder / name) if name in present else None for name in IGNORE_FILES)
@@ -224,38 +235,26 @@ def _rules_inside(
     return IgnoreLevel(place.level, place.base, read, repository), suspects, stamps
 
 
-def _visible_parts(
-    files: list[str], directories: list[str], hidden: set[str]
-) -> tuple[tuple[str, ...] | str, ...]:
-    """What is visible, in order."""
-    if NEVER_SEARCHED in files or not hidden.isdisjoint(files):
-        files = [name for name in files if name not in hidden and name != NEVER_SEARCHED]
-    inner = [name for name in directories if name not in hidden and name != NEVER_SEARCHED]
-    if not inner:
-        return (tuple(_in_order(files)),) if files else ()
-    ordered, inner = _in_order(files), _in_order(inner)
-    parts: list[tuple[str, ...] | str] = []
+def _in_walk_order(base: str, files: list[str], directories: list[str]) -> tuple[Segment | str, ...]:
+    """The files, together where no directory comes between them, and the directories, by their bytes."""
+    files.sort()
+    text = f"/{'/'.join(files)}/"
+    key = None
+    if not (text.isascii() and "".join(directories).isascii()):
+        key = os.fsencode  # characters may have another order
+        files.sort(key=key)
+        text = f"/{'/'.join(files)}/"
+    if not directories:
+        return (Segment(base, text, len(files)),) if files else ()
+    directories.sort(key=key)
+    parts: list[Segment | str] = []
     begin = 0
-    for name in inner:
-        end = _place_in(ordered, name, begin)
+    for name in directories:
+        end = bisect_left(files, name if key is None else key(name), begin, key=key)
         if begin < end:
-            parts.append(tuple(ordered[begin:end]))
+            parts.append(Segment.of(base, files[begin:end]))
+            begin = end
         parts.append(name)
-        begin = end
-    if begin < len(ordered):
-        parts.append(tuple(ordered[begin:]))
+    if begin < len(files):
+        parts.append(Segment.of(base, files[begin:]))
     return tuple(parts)
-
-
-def _place_in(ordered: list[str], name: str, begin: int) -> int:
-    """How many of the ordered names come before this one; it comes after the first `begin`."""
-    if name.isascii() and "".join(ordered).isascii():
-        return bisect_left(ordered, name, begin)
-    return bisect_left(ordered, os.fsencode(name), begin, key=os.fsencode)
-
-
-def _in_order(names: list[str]) -> list[str]:
-    """The names by their bytes; of ASCII, the characters have the same order and are compared faster."""
-    if "".join(names).isascii():
-        return sorted(names)
-    return sorted(names, key=os.fsencode)

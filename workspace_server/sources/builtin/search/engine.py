@@ -101,13 +101,14 @@ async def find_files(workspace: Workspace, where: Where, limit: int, settings: S
 def _list_files(scope: Scope, limit: int, found: Findings[str], stop: threading.Event) -> None:
     count = 0
     for segment in scope.listing.segments(scope.tree, stop.is_set):
-        names = scope.wanted(segment)
         room = limit - len(found.items)
-        if names and room > 0:
-            base = segment.base
+        if room > 0:
+            base, names = segment.base, scope.wanted(segment)
             found.items += [base + name for name in names[:room]]
-        found.total += len(names)
-        count += len(segment.names)
+            found.total += len(names)
+        else:
+            found.total += scope.wanted.count(segment)
+        count += segment.count
         if room <= 0 and count > MAX_KEPT_FILES:  # to count the rest would be slow each time
             found.exact = False
             return

@@ -69,7 +69,7 @@ class Listing:
         directories: dict[str, Directory] = {}
         for segment in _walk(tree, known, directories, stop):
             yield segment
-            count += len(segment.names)
+            count += segment.count
             if count > MAX_KEPT_FILES:
                 segments = None
                 directories.clear()
@@ -134,8 +134,8 @@ def _walk(
     while stack and not stop():
         here, parts = stack[-1]
         for part in parts:
-            if isinstance(part, tuple):
-                yield Segment(here.place.base, part)
+            if isinstance(part, Segment):
+                yield part
             else:
                 inner = _directory(tree, known, _inside(tree, here, part))
                 found[inner.place.base] = inner
@@ -172,4 +172,5 @@ def _inside(tree: Tree, here: Directory, name: str) -> Place:
         above = above_of_link(place, str(tree.folder.path))
         return Place(path, base, real, here.level, here.suspects, above)
     above = (*place.above, place.real) if place.above else ()
-    return Place(path, base, f"{place.real}/{name}", here.level, here.suspects, above)
+    real = path if place.real is place.path else f"{place.real}/{name}"
+    return Place(path, base, real, here.level, here.suspects, above)

@@ -22,11 +22,13 @@ class NameTest:
     Attributes:
         literals: names without wildcards.
         regexes: for the names with wildcards.
+        texts: find any of these names in a text that has a `/` before and behind each name.
         everything: whether one of the globs may match any name.
     """
 
     literals: frozenset[str] = frozenset()
     regexes: tuple[re.Pattern[str], ...] = ()
+    texts: tuple[re.Pattern[str], ...] = ()
     everything: bool = False
 
     @classmethod
@@ -43,7 +45,9 @@ class NameTest:
                 wild.append(glob)
         try:
             regex = "|".join(f"(?:{glob_regex(glob)})" for glob in dict.fromkeys(wild))
-            return cls(frozenset(literals), (re.compile(regex),) if wild else ())
+            either = "|".join([*map(re.escape, sorted(literals)), *([regex] if wild else ())])
+            texts = (re.compile(f"/(?:{either})(?=/)"),) if either else ()
+            return cls(frozenset(literals), (re.compile(regex),) if wild else (), texts)
         except (BadGlob, re.error):
             return cls(everything=True)
 
@@ -52,8 +56,16 @@ class NameTest:
         return NameTest(
             self.literals | other.literals,
             tuple(dict.fromkeys(self.regexes + other.regexes)),
+            tuple(dict.fromkeys(self.texts + other.texts)),
             self.everything or other.everything,
         )
+
+    def is_in(self, text: str) -> bool:
+        """Whether a glob may match a name in a text that has a `/` before and behind each name."""
+        for regex in self.texts:
+            if regex.search(text):
+                return True
+        return self.everything
 
     def among(self, names: Sequence[str]) -> Sequence[str]:
         """Those of `names` that a glob may match."""

@@ -167,14 +167,16 @@ class DiagnosticsOfFiles:
         if document.epoch != self._documents.epoch:
             # other files have changed since: a new version makes the server check this one again
             document = await self._documents.open(document.path, is_again=True)
-        before = document.publications_before
-        left = deadline - asyncio.get_running_loop().time()
-        found = await self._publications.wait(
-            document.path,
+        before, path = document.publications_before, document.path
+
+        def is_wanted(one: Publication) -> bool:
             # another caller may have made a newer version meanwhile
-            lambda one: one.number > before and (one.version is None or one.version >= document.version),
-            left,
-        )
+            is_new = one.number > before and (one.version is None or one.version >= document.version)
+            # clangd publishes a version twice: with headers and command as they were, then as they are
+            return is_new and not self._publications.is_busy([path])
+
+        left = deadline - asyncio.get_running_loop().time()
+        found = await self._publications.wait(path, is_wanted, left)
         if found is None:
             return self._late(document)
         if found.version is not None:

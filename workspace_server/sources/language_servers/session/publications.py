@@ -70,8 +70,7 @@ class Publications:
         while self._total > self._limit or len(self._by_path) > MAX_FILES:
             self.forget(next(iter(self._by_path)))
             self.has_forgotten = True
-        for event in self._waiting.get(path, ()):
-            event.set()
+        self._wake(path)
 
     def status_reported(self, params: Any) -> None:
         """Take the parameters of clangd's `textDocument/clangd.fileStatus`."""
@@ -81,6 +80,7 @@ class Publications:
             self._status[path] = clean_text(str(params.get("state"))[:_LONGEST_STATUS])
             if len(self._status) > MAX_STATUSES:
                 self._status.popitem(last=False)
+            self._wake(path)
 
     def status(self, path: Path) -> str | None:
         """What clangd does with the file, e.g. `parsing includes`; None if it did not say."""
@@ -104,10 +104,17 @@ class Publications:
         if old is not None:
             self._total -= len(old.diagnostics)
 
+    def _wake(self, path: Path) -> None:
+        for event in self._waiting.get(path, ()):
+            event.set()
+
     async def wait(
         self, path: Path, is_wanted: Callable[[Publication], bool], timeout_s: float
     ) -> Publication | None:
-        """The first publication for the file that is wanted; None if there is none in time."""
+        """The last publication for the file, once it is wanted; None if it is not in time.
+
+        Whether it is wanted is asked again after each publication and status of the file.
+        """
         changed = asyncio.Event()
         self._waiting.setdefault(path, set()).add(changed)
         try:

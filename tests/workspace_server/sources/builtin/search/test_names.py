@@ -28,3 +28,11 @@ def test_two_tests_together_suspect_the_names_of_both() -> None:
     both = NameTest.of(["a", "*.x"]) | NameTest.of(["b"])
     assert set(both.among(["a", "b", "c", "c.x"])) == {"a", "b", "c.x"}
     assert list((both | NameTest.of(["*"])).among(["c"])) == ["c"]
+
+
+@given(st.lists(RULE, max_size=5), st.lists(NAME, min_size=1, max_size=4))
+def test_a_text_with_a_suspect_is_known_at_once(rules: list[str], names: list[str]) -> None:
+    file = IgnoreFile.of(rules)
+    if file is not None and file.names.among(names):
+        assert file.names.is_in(f"/{'/'.join(names)}/")
+    assert not (NameTest.of(["a", "*.x"]) | NameTest.of(["b"])).is_in("/aa/c/c.xy/")

@@ -23,8 +23,11 @@ WORKSPACE = workspace_of(Path("/srv/proj"))
 def test_segments_and_paths_pass_alike(pattern: list[str], above: list[str], names: list[str]) -> None:
     base = "".join(f"{part}/" for part in above)
     for wanted in query_filters("/".join(pattern), WORKSPACE, "/query").values():
-        passed = SegmentFilter(wanted)(Segment(base, tuple(names)))
+        segment, passes = Segment.of(base, names), SegmentFilter(wanted)
+        assert (segment.names, segment.count) == (names, len(names))
+        passed = passes(segment)
         assert list(passed) == [name for name in names if wanted(base + name)]
+        assert passes.count(segment) == len(passed)
 
 
 @pytest.mark.parametrize("pattern", ["**", "*", "src/**", "**/deep/**", "src", "*.ts", "src/*.ts"])
@@ -32,4 +35,4 @@ def test_a_name_with_a_line_end_passes_like_any_other(pattern: str) -> None:
     wanted = query_filters(pattern, WORKSPACE, "/query")[WORKSPACE.folders[0]]
     names = ("a\nb.ts", "ab.ts")
     for base in ("", "src/", "src/deep/", "new\nline/deep/"):
-        assert len(SegmentFilter(wanted)(Segment(base, names))) in {0, 2}
+        assert len(SegmentFilter(wanted)(Segment.of(base, names))) in {0, 2}

@@ -86,6 +86,26 @@ async def test_a_late_publication_of_an_old_version_is_not_taken(pushing: Follow
     assert (await found(pushing, path, wait_s=0.05))[1] == "stale"
 
 
+async def test_what_is_published_while_headers_are_read_is_not_the_last_word(pushing: Followed) -> None:
+    path = pushing.write("a.cpp", "")
+
+    def status(state: str) -> None:
+        pushing.sync.notified("textDocument/clangd.fileStatus", {"uri": to_uri(path), "state": state})
+
+    def opened(method: str, params: Any) -> None:
+        document = params.get("textDocument", {})
+        if "version" not in document:
+            return
+        status("parsing includes, running Update")
+        pushing.publish(document["uri"], "old headers", version=document["version"])
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: pushing.publish(document["uri"], "new", version=document["version"]))
+        loop.call_soon(lambda: status("idle"))
+
+    pushing.peer.on_sent = opened
+    assert await found(pushing, path) == ([["new"]], "fresh", "")
+
+
 async def test_after_changes_of_other_files_an_open_file_is_checked_again(pushing: Followed) -> None:
     path = pushing.write("a.cpp", "int x;")
     pushing.publish_each_version(wrong_if_bad)

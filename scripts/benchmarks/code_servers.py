@@ -1,7 +1,8 @@
-"""Measures the language tools beside Serena, an MCP server that starts a language server for each agent.
+"""Measures the language tools beside MCP servers that start a language server for each agent.
 
-Both use the same `ty` on one generated project. An answer is right if it names exactly the files that use a
-symbol. After each of 200 edits on disk both are asked at once; a wrong answer called complete counts.
+These are Serena and cclsp. All use the same `ty` on one generated project. An answer is right if it names
+exactly the files that use a symbol. After each of 200 edits on disk all are asked at once; a wrong answer
+called complete counts.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import psutil
 from mcp import ClientSession, StdioServerParameters
@@ -32,25 +34,40 @@ from scripts.benchmarks.section import Section
 from scripts.benchmarks.sharing import pss
 from scripts.benchmarks.table import table
 
-VERSION: Final = "2.1.0"
-SERENA: Final = Peer("Serena", "pip", f"serena-agent=={VERSION}", lambda folder, port: [])
+SERENA: Final = Peer("Serena 2.1.0", "pip", "serena-agent==2.1.0", lambda folder, port: [])
+CCLSP: Final = Peer("cclsp 0.7.0", "npm", "cclsp@0.7.0", lambda folder, port: [])
 EDITS: Final = 200
 SEED: Final = 7
+_PLACE: Final = re.compile(r"/(user_\d+\.py):(\d+):\d+")
 Ask = Callable[[], Awaitable[frozenset[str]]]
 """Asks for the files that use `seldom`."""
 
 
+class CodeServer(Protocol):
+    """An MCP server that others wrote, over one language server an agent."""
+
+    name: str
+
+    def agent(self, root: Path) -> AbstractAsyncContextManager[Ask]:
+        """One agent with a server of its own for this project."""
+
+
 def run(plan: Plan) -> Section:
-    """Measure both, one after the other, and both at once after edits."""
+    """Measure each, one after the other, and all at once after edits."""
     ty = shutil.which("ty")
     if ty is None:
         raise Missing("ty is not on the PATH. Next step: pip install ty, and put its folder on the PATH.")
-    try:
-        plan.say("code-servers: installing Serena")
-        program = installed(SERENA) / "bin" / "serena"
-    except NotInstallable as reason:
-        raise Missing(f"Serena cannot be installed: {reason}") from None
-    return asyncio.run(_measured(plan, Serena(program, Path(ty), plan.folder)))
+    made = Project(plan.folder / "proj")
+    others: list[CodeServer] = []
+    for peer, make in ((SERENA, Serena), (CCLSP, Cclsp)):
+        try:
+            plan.say(f"code-servers: installing {peer.name}")
+            others.append(make(peer.name, installed(peer), Path(ty), plan.folder))
+        except NotInstallable as reason:
+            plan.say(f"code-servers: {peer.name} cannot be installed: {reason}")
+    if not others:
+        raise Missing("none of the other servers can be installed.")
+    return asyncio.run(_measured(plan, made, others))
 
 
 class Project:
@@ -87,8 +104,9 @@ class Project:
 class Serena:
     """Serena as each agent starts it: over standard input, for one project."""
 
-    def __init__(self, program: Path, ty: Path, folder: Path) -> None:
-        self._program = program
+    def __init__(self, name: str, installed: Path, ty: Path, folder: Path) -> None:
+        self.name = name
+        self._program = program = installed / "bin" / "serena"
         self._home = folder / "serena-home"
         settings = self._home / ".serena"
         settings.mkdir(parents=True)
@@ -99,22 +117,17 @@ class Serena:
         text = template.read_text().replace("ls_specific_settings: {}", named)
         (settings / "serena_config.yml").write_text(text)
 
-    def configure(self, root: Path) -> None:
-        """Choose its `ty` for a project."""
-        (root / ".serena").mkdir(exist_ok=True)
-        (root / ".serena/project.yml").write_text("project_name: proj\nlanguages: [python_ty]\n")
-
     @asynccontextmanager
     async def agent(self, root: Path) -> AsyncIterator[Ask]:
-        """One agent with its own Serena."""
+        """One agent with its own Serena, which uses its `ty`."""
+        (root / ".serena").mkdir(exist_ok=True)
+        (root / ".serena/project.yml").write_text("project_name: proj\nlanguages: [python_ty]\n")
         arguments = ["start-mcp-server", "--project", str(root), "--context", "ide"]
         arguments += ["--agent-interface", "tools", "--enable-web-dashboard", "false"]
         env = {"HOME": str(self._home), "PATH": os.environ["PATH"]}
         server = StdioServerParameters(command=str(self._program), args=arguments, env=env)
-        with contextlib.closing(await asyncio.to_thread(Path(os.devnull).open, "w")) as nowhere:
-            async with stdio_client(server, errlog=nowhere) as streams, ClientSession(*streams) as session:
-                await session.initialize()
-                yield lambda: self._ask(session)
+        async with _session(server) as session:
+            yield lambda: self._ask(session)
 
     async def _ask(self, session: ClientSession) -> frozenset[str]:
         wanted = {"name_path": "seldom", "relative_path": "base.py", "max_answer_chars": 1_000_000}
@@ -122,6 +135,40 @@ class Serena:
         found: Any = json.loads(answer.content[0].text)  # type: ignore[union-attr]
         # an import is a reference, too, in a file of its own kind
         return frozenset(name for name, kinds in found.items() if "Variable" in kinds)
+
+
+class Cclsp:
+    """cclsp as each agent starts it: over standard input, in one project."""
+
+    def __init__(self, name: str, installed: Path, ty: Path, folder: Path) -> None:
+        self.name = name
+        self._program = installed / "node_modules/cclsp/dist/index.js"
+        self._configuration = folder / "cclsp.json"
+        server = {"extensions": ["py"], "command": [str(ty), "server"], "rootDir": "."}
+        self._configuration.write_text(json.dumps({"servers": [server]}))
+
+    @asynccontextmanager
+    async def agent(self, root: Path) -> AsyncIterator[Ask]:
+        """One agent with its own cclsp."""
+        env = {name: os.environ[name] for name in ("HOME", "PATH")}
+        env["CCLSP_CONFIG_PATH"] = str(self._configuration)
+        server = StdioServerParameters(command="node", args=[str(self._program)], env=env, cwd=root)
+        async with _session(server) as session:
+            yield lambda: self._ask(session)
+
+    async def _ask(self, session: ClientSession) -> frozenset[str]:
+        wanted = {"file_path": "base.py", "symbol_name": "seldom", "include_declaration": False}
+        answer = await session.call_tool("find_references", wanted)
+        found = _PLACE.findall(answer.content[0].text)  # type: ignore[union-attr]
+        return frozenset(name for name, line in found if int(line) > 1)  # the first lines are imports
+
+
+@asynccontextmanager
+async def _session(server: StdioServerParameters) -> AsyncIterator[ClientSession]:
+    with contextlib.closing(await asyncio.to_thread(Path(os.devnull).open, "w")) as nowhere:
+        async with stdio_client(server, errlog=nowhere) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            yield session
 
 
 async def _ours(agent: Agent) -> tuple[frozenset[str], bool]:
@@ -142,44 +189,46 @@ async def _first(ask: Ask, wanted: frozenset[str], began: float) -> float:
     return time.perf_counter() - began
 
 
-async def _measured(plan: Plan, serena: Serena) -> Section:
-    made = Project(plan.folder / "proj")
-    serena.configure(made.root)
+async def _measured(plan: Plan, made: Project, others: Sequence[CodeServer]) -> Section:
     first: dict[str, float] = {}
-    memory: dict[str, int] = {}
-    wrong = {"ours": 0, "ours, said": 0, "serena": 0}
+    memory: dict[tuple[str, int], int] = {}
+    wrong = dict.fromkeys(["ours", *(one.name for one in others)], 0)
+    unsure = 0
     async with AsyncExitStack() as stack:
         began = time.perf_counter()
-        ours, others, manager = await stack.enter_async_context(
-            Agent.connected(plan.folder, made.root, PYTHON)
-        )
+        ours, more, manager = await stack.enter_async_context(Agent.connected(plan.folder, made.root, PYTHON))
 
         async def files() -> frozenset[str]:
             return (await _ours(ours))[0]
 
         first["ours"] = await _first(files, frozenset(made.users), began)
-        memory["ours, 1"] = _memory([manager])
-        for other in await others():
-            await _ours(other)
-        memory[f"ours, {AGENTS}"] = _memory([manager])
-        before = _children()
-        began = time.perf_counter()
-        ask = await stack.enter_async_context(serena.agent(made.root))
-        first["serena"] = await _first(ask, frozenset(made.users), began)
-        memory["serena, 1"] = _memory(_children() - before)
+        memory["ours", 1] = _memory([manager])
+        for another in await more():
+            await _ours(another)
+        memory["ours", AGENTS] = _memory([manager])
+        asks: dict[str, Ask] = {}
+        for one in others:
+            before, began = _children(), time.perf_counter()
+            asks[one.name] = ask = await stack.enter_async_context(one.agent(made.root))
+            first[one.name] = await _first(ask, frozenset(made.users), began)
+            memory[one.name, 1] = _memory(_children() - before)
         plan.say(f"code-servers: {EDITS} edits")
         for _ in range(EDITS):
             made.edit()
-            (said, is_fresh), theirs = await asyncio.gather(_ours(ours), ask())
+            theirs = asyncio.gather(*(ask() for ask in asks.values()))
+            (said, is_fresh), found_by = await asyncio.gather(_ours(ours), theirs)
             wrong["ours"] += is_fresh and said != made.users
-            wrong["ours, said"] += not is_fresh
-            wrong["serena"] += theirs != made.users
-        plan.say(f"code-servers: {AGENTS} agents")
-        for _ in range(AGENTS - 1):
-            another = await stack.enter_async_context(serena.agent(made.root))
-            await another()
-        memory[f"serena, {AGENTS}"] = _memory(_children() - before)
-    return _section(first, memory, wrong)
+            unsure += not is_fresh
+            for name, found in zip(asks, found_by, strict=True):
+                wrong[name] += found != made.users
+        for one in others:
+            plan.say(f"code-servers: {AGENTS} agents of {one.name}")
+            before = _children()
+            for _ in range(AGENTS - 1):
+                another_ask = await stack.enter_async_context(one.agent(made.root))
+                await another_ask()
+            memory[one.name, AGENTS] = memory[one.name, 1] + _memory(_children() - before)
+    return _section(first, memory, wrong, unsure)
 
 
 def _children() -> set[int]:
@@ -191,19 +240,23 @@ def _memory(roots: Any) -> int:
     return pss({pid for root in roots for pid in process_tree(root)})
 
 
-def _section(first: dict[str, float], memory: dict[str, int], wrong: dict[str, int]) -> Section:
-    mib = 2**20
+def _section(
+    first: dict[str, float], memory: dict[tuple[str, int], int], wrong: dict[str, int], unsure: int
+) -> Section:
+    names = list(first)
     rows: list[tuple[object, ...]] = [
-        ("first complete answer, from the start of the program, s", first["ours"], first["serena"]),
+        ("first complete answer, from the start of the program, s", *first.values()),
         *(
             (
-                f"memory (PSS) of all processes, {count} agents, MiB",
-                *(memory[f"{who}, {count}"] / mib for who in ("ours", "serena")),
+                f"memory (PSS), {count} agent{'s' * (count > 1)}, MiB",
+                *(memory[name, count] / 2**20 for name in names),
             )
             for count in (1, AGENTS)
         ),
-        (f"wrong answers after {EDITS} edits, called complete", wrong["ours"], wrong["serena"]),
-        ("answers that said that they may not be complete", wrong["ours, said"], None),
+        (f"wrong answers after {EDITS} edits, called complete", *(wrong[name] for name in names)),
+        ("answers that said that they may not be complete", unsure, *[None] * (len(names) - 1)),
     ]
-    text = table((f"`references` of 5 to {EDITS} uses, by name", "ours", f"Serena {VERSION}"), rows)
-    return Section("code-servers", text, {"s": first, "memory": memory, "wrong": wrong}, is_single=True)
+    text = table((f"`references` of 5 to {EDITS} uses, by name", *names), rows)
+    measured = {f"{name}, {count}": one for (name, count), one in memory.items()}
+    data = {"s": first, "memory": measured, "wrong": wrong, "unsure": unsure}
+    return Section("code-servers", text, data, is_single=True)

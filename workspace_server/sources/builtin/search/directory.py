@@ -238,19 +238,20 @@ def _rules_inside(place: Place, names: set[str]) -> tuple[IgnoreLevel | None, Na
 def _in_walk_order(base: str, files: list[str], directories: list[str]) -> tuple[Segment | str, ...]:
     """The files, together where no directory comes between them, and the directories, by their bytes."""
     files.sort()
+    directories.sort()
     text = f"/{'/'.join(files)}/"
-    key = None
-    if not (text.isascii() and "".join(directories).isascii()):
-        key = os.fsencode  # characters may have another order
-        files.sort(key=key)
-        text = f"/{'/'.join(files)}/"
+    if text.isascii() and "".join(directories).isascii():
+        ends = [bisect_left(files, name) for name in directories]
+    else:  # characters may have another order than their bytes
+        files.sort(key=os.fsencode)
+        directories.sort(key=os.fsencode)
+        text, ordered = f"/{'/'.join(files)}/", [os.fsencode(name) for name in files]
+        ends = [bisect_left(ordered, os.fsencode(name)) for name in directories]
     if not directories:
         return (Segment(base, text, len(files)),) if files else ()
-    directories.sort(key=key)
     parts: list[Segment | str] = []
     begin = 0
-    for name in directories:
-        end = bisect_left(files, name if key is None else key(name), begin, key=key)
+    for name, end in zip(directories, ends, strict=True):
         if begin < end:
             parts.append(Segment.of(base, files[begin:end]))
             begin = end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -102,8 +103,8 @@ async def test_an_offer_is_used_in_the_project_of_another_user(
     nats: NatsServer, alice: User, bob: User
 ) -> None:
     for user, name in ((alice, "alice"), (bob, "bob")):
-        await user.lmtb("team", "join", nats.url, "--name", name)
-        await connected(user)
+        joined = await user.lmtb("team", "join", nats.url, "--name", name)
+        assert (joined["connected"], joined["registry"]["listed"], joined["error"]) == (True, True, None)
     offered = await alice.lmtb("team", "offer", "--yes", "--title", "Pages")
     assert "lm_readFile" in offered["tools"]
     assert (offered["offer"], offered["policy"]) == ("pages", "read-only")
@@ -212,6 +213,15 @@ async def test_leaving_takes_the_offers_away(alice: User, bob: User) -> None:
     await until(gone, 30, lambda: bob.home.control.get("/team/offers"))
     assert (await bob.lmtb("team", "leave"))["left"] is True
     assert (await bob.lmtb("team", "leave"))["left"] is False
+
+
+async def test_joining_tells_at_once_why_there_is_no_connection(bob: User) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        joined = await bob.lmtb("team", "join", f"nats://127.0.0.1:{taken.getsockname()[1]}")
+    assert not joined["connected"]
+    assert "refused" in joined["error"].lower()
+    assert (await bob.lmtb("team", "leave"))["left"] is True
 
 
 @pytest.mark.parametrize(

@@ -114,12 +114,11 @@ class HostCalls:
         """Cancel all calls, tell their callers, and take no more."""
         self.gate.is_draining = True
         tasks = list(self._tasks.values())
-        for identity in [one for one in self._waiting if one not in self._tasks]:
-            sender = self._senders[identity]
-            self._cancel(identity)  # first: a confirmation that comes now must not make it run
-            await sender.refuse("draining")
-        for identity in list(self._tasks):
+        unconfirmed = [self._senders[one] for one in self._waiting if one not in self._tasks]
+        for identity in list(self._waiting):  # all before anything is awaited: none may be confirmed meanwhile
             self._cancel(identity)
+        for sender in unconfirmed:
+            await sender.refuse("draining")
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _refusal(

@@ -344,3 +344,20 @@ async def test_the_text_of_an_error_stays_at_the_host(host: Host) -> None:
     await until(lambda: not host.calls.gate.in_flight)
     assert message.reason == "no_answer"
     assert "secret" not in str(message.answered)
+
+
+async def test_calls_that_are_confirmed_while_a_host_stops_do_not_run(host: Host) -> None:
+    """Messages arrive while others are told."""
+    first, second = await host.call(), await host.call(identity="cd" * 16)
+    respond = first.respond
+
+    async def others_go_on(payload: bytes = b"", headers: dict[str, str] | None = None) -> None:
+        for what in ("go", "cancel"):
+            sent = {parts.CALL: "cd" * 16, parts.DO: what}
+            await host.calls.on_control(Message("lmtb.control.alice.bob", sent))
+        await respond(payload, headers)
+
+    host.calls._senders[IDENTITY]._respond = others_go_on
+    await host.calls.close()
+    assert [one.parts for one in (first, second)] == [["accepted", "refused"]] * 2
+    assert (host.workspace.calls, host.calls.gate.in_flight) == (0, 0)

@@ -107,18 +107,24 @@ class OwnManagerToken:
     def __init__(self, runtime_dir: Path) -> None:
         """`runtime_dir` has the file of the token."""
         self._runtime_dir = runtime_dir
+        self._shown: str | None = None
+        self._is_read = False
 
     async def header(self) -> str | None:
-        """`Bearer` and the current token; None where the manager requires none."""
-        token = await asyncio.to_thread(read_own_token, self._runtime_dir)
-        if token is None:
-            return None
-        redaction.hide(token)
-        return f"Bearer {token}"
+        """`Bearer` and the token; None where none is required. The file is read once, and to renew."""
+        if not self._is_read:
+            await self._read()
+        return self._shown
 
     async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
         """The manager may have been restarted with a new one."""
-        return await self.header() != refused
+        await self._read()
+        return self._shown != refused
+
+    async def _read(self) -> None:
+        token = await asyncio.to_thread(read_own_token, self._runtime_dir)
+        redaction.hide(token or "")
+        self._shown, self._is_read = None if token is None else f"Bearer {token}", True
 
 
 def is_team_offer(server: RemoteServer, manager_port: int) -> bool:

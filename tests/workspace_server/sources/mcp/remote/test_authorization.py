@@ -68,8 +68,10 @@ async def test_the_own_token_is_read_when_it_is_needed(tmp_path: Path) -> None:
     own = OwnManagerToken(tmp_path)
     assert await own.header() is None
     private_files.write(tmp_path / "own-token", b"lmtb_first\n")
+    assert await own.renew(None, {})  # the manager required one since
     first = await own.header()
     assert first == "Bearer lmtb_first"
     assert not await own.renew(first, {})
     private_files.write(tmp_path / "own-token", b"lmtb_second\n")
     assert await own.renew(first, {})
+    assert await own.header() == "Bearer lmtb_second"

@@ -156,17 +156,17 @@ async def test_messages_that_are_none_are_ignored(caller: TeamCaller) -> None:
     assert "result" in await caller.call("read")
 
 
-async def test_an_offer_that_is_withdrawn_is_gone(nats: NatsServer) -> None:
-    async with team_host((nats.url,), "short") as host, team_caller((nats.url,), "c2", ("short",)) as caller:
+async def test_an_offer_that_is_withdrawn_is_gone(nats: NatsServer, host: TeamHost) -> None:
+    async with team_host((nats.url,), "short") as short, team_caller((nats.url,), "c2", ("short",)) as caller:
         await until_seen(caller.member, "alice", "short")
         assert "result" in await caller.call("read")
-        await host.member.close()
+        await short.member.close()
         await until_seen(caller.member, "alice")
         answer = await caller.call("read")
     assert (answer["error"]["code"], answer["error"]["data"]["delivered"]) == (47109, "no")
 
 
-async def test_calls_go_to_the_host_with_the_least_in_flight(nats: NatsServer) -> None:
+async def test_calls_go_to_the_host_with_the_least_in_flight(nats: NatsServer, host: TeamHost) -> None:
     async with (
         team_host((nats.url,), "b1") as one,
         team_host((nats.url,), "b2") as two,
@@ -180,7 +180,9 @@ async def test_calls_go_to_the_host_with_the_least_in_flight(nats: NatsServer) -
     assert min(counts) >= 6
 
 
-async def test_a_host_that_drains_ends_its_calls_and_gets_no_new_ones(nats: NatsServer) -> None:
+async def test_a_host_that_drains_ends_its_calls_and_gets_no_new_ones(
+    nats: NatsServer, host: TeamHost
+) -> None:
     async with (
         team_host((nats.url,), "d1") as one,
         team_host((nats.url,), "d2") as two,

@@ -115,7 +115,8 @@ class HostCalls:
         self.gate.is_draining = True
         tasks = list(self._tasks.values())
         unconfirmed = [self._senders[one] for one in self._waiting if one not in self._tasks]
-        for identity in list(self._waiting):  # all before anything is awaited: none may be confirmed meanwhile
+        # all of them before anything is awaited: none may be confirmed meanwhile
+        for identity in list(self._waiting):
             self._cancel(identity)
         for sender in unconfirmed:
             await sender.refuse("draining")

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from host.peer_uid import unix_peer_pid
+from host.peer_uid import Address, tcp_peer_inode, unix_peer_pid
 from protocol import names
 
 MOST_ANCESTORS: Final = 64
@@ -25,6 +27,42 @@ def is_own_child_peer(sock: socket.socket) -> bool:
         return False
     pid = unix_peer_pid(sock)
     return pid is None or is_own_child(pid)
+
+
+def is_own_child_tcp_peer(local: Address, remote: Address) -> bool:
+    """Whether a process at the other end of a loopback connection is such a child, or may be one.
+
+    Looks at the open files of all processes of this user: for rare questions. A socket that no visible
+    process has is not a child's: its process is in a container, or of another user.
+
+    Args:
+        local, remote: as for `peer_uid.tcp_peer_uid`.
+    """
+    if sys.platform != "linux":
+        return False
+    inode = tcp_peer_inode(local, remote)
+    if inode is None:
+        return True  # closed: whoever it was does not wait for what follows
+    holders = list(_holders(f"socket:[{inode}]"))
+    if holders:
+        return any(map(is_own_child, holders))
+    return tcp_peer_inode(local, remote) != inode  # it ended meanwhile
+
+
+def _holders(name: str) -> Iterator[int]:
+    """The processes that have an open file of this name, as far as they can be looked at."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            with suppress(OSError):
+                if any(_names(file) == name for file in (process / "fd").iterdir()):
+                    yield int(process.name)
+
+
+def _names(file: Path) -> str:
+    try:
+        return str(file.readlink())
+    except OSError:  # it was closed meanwhile
+        return ""
 
 
 def are_we_own_child() -> bool:

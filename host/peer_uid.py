@@ -18,6 +18,7 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 _IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 Address = tuple[str, int] | tuple[str, int, int, int]
@@ -40,12 +41,30 @@ _kernel: socket.socket | None = None
 _one_question = threading.Lock()  # threads share the socket, and would get each other's answers
 
 
+class SocketOwner(NamedTuple):
+    """Whose a socket is, and its inode, by which the files of its processes name it."""
+
+    uid: int
+    inode: int
+
+
 def tcp_peer_uid(local: Address, remote: Address) -> int | None:
     """Returns the uid that owns the other end of a loopback TCP connection.
 
     `local` and `remote` are as the accepted socket sees them (`getsockname()`, `getpeername()`). None where
     the platform cannot tell, the addresses are not this machine's, or the other end is already closed.
     """
+    found = _tcp_peer(local, remote)
+    return None if found is None else found.uid
+
+
+def tcp_peer_inode(local: Address, remote: Address) -> int | None:
+    """Returns the inode of the socket at the other end; None as for `tcp_peer_uid`."""
+    found = _tcp_peer(local, remote)
+    return None if found is None else found.inode
+
+
+def _tcp_peer(local: Address, remote: Address) -> SocketOwner | None:
     if sys.platform != "linux":
         return None
     try:
@@ -56,9 +75,9 @@ def tcp_peer_uid(local: Address, remote: Address) -> int | None:
         return None
     # Seen from the client's socket, `there` is its own address.
     with suppress(OSError, struct.error):
-        uid = _ask_kernel(there, remote[1], here, local[1])
-        if uid is not None:
-            return uid
+        found = _ask_kernel(there, remote[1], here, local[1])
+        if found is not None:
+            return found
     with suppress(OSError, ValueError):
         return _search_proc(there, remote[1], here, local[1])
     return None
@@ -112,7 +131,7 @@ def _plain(host: str) -> _IP:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _ask_kernel(source: _IP, source_port: int, target: _IP, target_port: int) -> int | None:
+def _ask_kernel(source: _IP, source_port: int, target: _IP, target_port: int) -> SocketOwner | None:
     family = socket.AF_INET if source.version == 4 else socket.AF_INET6
     body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + _SOCKET_ID.pack(
         source_port, target_port, source.packed, target.packed, _ANY_SOCKET
@@ -131,7 +150,7 @@ def _ask_kernel(source: _IP, source_port: int, target: _IP, target_port: int) ->
         return None
     _family, state, *_, uid, inode = _ANSWER.unpack_from(answer, _HEADER.size)
     # Without an exact match the kernel offers a listener on the client's port: somebody else's socket.
-    return uid if inode and state != _TCP_LISTEN else None
+    return SocketOwner(uid, inode) if inode and state != _TCP_LISTEN else None
 
 
 def _kernel_socket() -> socket.socket:
@@ -150,7 +169,7 @@ def _close_kernel_socket() -> None:
         _kernel = None
 
 
-def _search_proc(source: _IP, source_port: int, target: _IP, target_port: int) -> int | None:
+def _search_proc(source: _IP, source_port: int, target: _IP, target_port: int) -> SocketOwner | None:
     for table, mapped in (("tcp", False), ("tcp6", True)):
         if not mapped and source.version == 6:
             continue
@@ -162,5 +181,5 @@ def _search_proc(source: _IP, source_port: int, target: _IP, target_port: int) -
             for line in Path(f"/proc/net/{table}").read_text("ascii").splitlines()[1:]:
                 fields = line.split()
                 if fields[1:3] == wanted:
-                    return int(fields[7]) if fields[9] != "0" else None
+                    return SocketOwner(int(fields[7]), int(fields[9])) if fields[9] != "0" else None
     return None

@@ -66,12 +66,14 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 
 @servers.command()
 @click.argument("namespace", shell_complete=suggestions.sources)
+@click.option("--no-browser", is_flag=True, help="Only print the address of the page to sign in on.")
 @cwd_option
 @json_option
 @click.pass_obj
-def login(cwd: Path | None, /, namespace: str, **_: bool) -> None:
+def login(cwd: Path | None, /, namespace: str, no_browser: bool, **_: bool) -> None:
     """Sign in to a remote server that uses OAuth, in your browser."""
-    workspace_command.run("login", workspace_command.root_of(cwd), namespace)
+    options = ("--no-browser",) if no_browser else ()
+    workspace_command.run("login", *options, workspace_command.root_of(cwd), namespace)
 
 
 def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 import click
@@ -14,24 +15,37 @@ from host.terminal.views import Column, Kind, Table
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control
 
-_COLUMNS: Final = (Column("SESSION", Kind.NUMBER), Column("BROWSER"))
+_COLUMNS: Final = (
+    Column("SESSION", Kind.NUMBER),
+    Column("OPENED", Kind.AGO),
+    Column("LAST ACTION", Kind.AGO),
+    Column("BROWSER"),
+)
+_ALL: Final = -1
 
 
 @click.command()
 @click.option("--print", "only_print", is_flag=True, help="Only print the address, for a browser elsewhere.")
 @click.option("--list", "list_all", is_flag=True, help="List the browsers that may act.")
-@click.option("--revoke", is_flag=True, help="End the sessions of all browsers.")
+@click.option(
+    "--revoke",
+    type=click.IntRange(min=_ALL),
+    is_flag=False,
+    flag_value=_ALL,
+    metavar="[SESSION]",
+    help="End the session of one browser, such as --revoke=2, or of all.",
+)
 @json_option
-def ui(*, only_print: bool, list_all: bool, revoke: bool, as_json: bool) -> None:
+def ui(*, only_print: bool, list_all: bool, revoke: int | None, as_json: bool) -> None:
     """Open the page of the manager in a browser.
 
     Anybody of your user can read the page. Its buttons work in a browser that this verb opened: the address
     holds a ticket, which is valid once and for a minute.
     """
-    if sum((only_print, list_all, revoke)) > 1:
+    if sum((only_print, list_all, revoke is not None)) > 1:
         raise click.UsageError("--print, --list and --revoke exclude each other")
-    if revoke:
-        _revoke(as_json=as_json)
+    if revoke is not None:
+        _revoke(None if revoke == _ALL else revoke, as_json=as_json)
     elif list_all:
         _list(as_json=as_json)
     else:
@@ -56,22 +70,29 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         print_json({"sessions": rows})
     elif rows:
-        say(Table(_COLUMNS, [(one.get("number"), printable(str(one.get("browser")))) for one in rows]))
+        say(Table(_COLUMNS, map(_cells, rows)), "", "End one with: lmtb ui --revoke=SESSION")
     else:
         say("no browser may act; open one with: lmtb ui")
 
 
-def _revoke(*, as_json: bool) -> None:
-    count = _post("/page/revoke").get("revoked")
+def _cells(one: Mapping[str, Any]) -> tuple[object, ...]:
+    ages = (one.get("openedAgeSec"), one.get("actedAgeSec"))
+    return (one.get("number"), *ages, printable(str(one.get("browser"))))
+
+
+def _revoke(session: int | None, *, as_json: bool) -> None:
+    count = _post("/page/revoke", {} if session is None else {"number": session}).get("revoked")
+    if session is not None and not count:
+        raise Failure(f"no browser has the session {session}", "list them with: lmtb ui --list")
     if as_json:
         print_json({"revoked": count})
     else:
         say("no browser could act" if count == 0 else f"ended {count} session{'s' if count != 1 else ''}")
 
 
-def _post(target: str) -> dict[str, Any]:
+def _post(target: str, message: Mapping[str, Any] | None = None) -> dict[str, Any]:
     with explained():
-        return Control(user_paths().control_socket).post(target, {})
+        return Control(user_paths().control_socket).post(target, message or {})
 
 
 def _has_display() -> bool:

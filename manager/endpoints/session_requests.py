@@ -213,6 +213,10 @@ class SessionEndpoint:
                     await self.session_manager.wait_for_tools_list(session, LIST_HOLD_S)
                 yield message
 
+    def is_form(self, session: Session, message: Response) -> bool:
+        """Whether a client's response answers a form or a page that was meant for its user."""
+        return self.session_manager.pending_requests(session).is_form(message)
+
     def heard(self, session: Session, message: Notification | Response) -> None:
         """Process a client's response, `notifications/cancelled` or `notifications/roots/list_changed`.
 

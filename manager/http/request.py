@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from host.peer_uid import Address
 from http_server.deadline import Deadline
 from http_server.head import Framing, RequestHead
 from http_server.request import BaseRequest, ResponseConnection
@@ -36,18 +37,22 @@ class RequestConnection(ResponseConnection, Protocol):
     def keep_alives(self) -> KeepAlives:
         """Sends comments on event streams that are silent."""
 
+    def ends(self) -> tuple[Address, Address] | None:
+        """Our address and the client's; None if it did not connect over TCP."""
+
 
 class HttpRequest(BaseRequest):
     """A request and its response.
 
     Attributes:
+        ends: returns our address and the client's; None if it did not connect over TCP.
         keep_alives: sends comments on the response where that is an event stream.
         metadata: what the head says.
         received_at: when the request was complete (monotonic).
         session: the session id that it names.
     """
 
-    __slots__ = ("_deadline", "keep_alives", "metadata", "received_at", "session")
+    __slots__ = ("_deadline", "ends", "keep_alives", "metadata", "received_at", "session")
 
     fixed_lines = staticmethod(fixed_head_lines)
 
@@ -63,6 +68,7 @@ class HttpRequest(BaseRequest):
         self.received_at = time.monotonic()
         self.metadata = metadata
         self.session = session
+        self.ends = connection.ends
         self.keep_alives = connection.keep_alives
         self._deadline = connection.deadline
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import Final
 
+from host.peer_uid import Address
 from http_server.connection import HttpConnection
 from http_server.connection_state import Event, State
 from http_server.head import Framing, RequestHead
@@ -47,6 +48,11 @@ class ClientConnection(HttpConnection[ClientHead]):
     def keep_alives(self) -> KeepAlives:
         """Sends comments on event streams that are silent."""
         return self._context.keep_alives
+
+    def ends(self) -> tuple[Address, Address] | None:
+        """Our address and the client's; None if it did not connect over TCP."""
+        local, remote = (self.transport.get_extra_info(name) for name in ("sockname", "peername"))
+        return (local, remote) if isinstance(local, tuple) and isinstance(remote, tuple) else None
 
     @property
     def is_idle(self) -> bool:

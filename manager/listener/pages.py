@@ -20,6 +20,7 @@ from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
 from manager.page.acting.access import Access
 from manager.page.acting.command import ServerCommand
+from manager.page.acting.sign_in import SignIns
 from manager.page.calls.lookups import CallLookups
 from manager.page.routes import Page, access_routes
 from manager.paths import Paths
@@ -61,6 +62,7 @@ def port_app(  # noqa: PLR0917  each is shown or used by a route
 ) -> web.Application:
     """Make the port's application: diagnosis for programs, the page for browsers."""
     command = ServerCommand(paths, lambda: services.status().path)
+    sign_ins = SignIns(paths, lambda: services.status().path)
     lookups = CallLookups(paths.calls_file, paths.logs_dir)
     page = Page(
         services,
@@ -70,6 +72,7 @@ def port_app(  # noqa: PLR0917  each is shown or used by a route
         lambda: measures.history.moments,
         lookups=lookups,
         approvals=approvals,
+        sign_ins=sign_ins,
     )
     app = make_app(services, status, measures.snapshot, page.show)
     page.add_to(app)

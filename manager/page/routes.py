@@ -17,6 +17,7 @@ from manager.http import lazy_aiohttp as web
 from manager.page.acting.access import Access
 from manager.page.acting.actions import Means, act
 from manager.page.acting.command import ServerCommand
+from manager.page.acting.sign_in import SignIns
 from manager.page.calls.lookups import CallLookups
 from manager.page.calls.routes import CallPages
 from manager.page.drawing.html import ASSET_PATHS
@@ -53,12 +54,13 @@ class Page:
         *,
         lookups: CallLookups,
         approvals: ApprovalBoard,
+        sign_ins: SignIns,
     ) -> None:
-        self._means = Means(services, command, approvals)
+        self._means = Means(services, command, approvals, access, sign_ins)
         self._projects = Projects(services, status, command)
         self._access = access
         self._calls = CallPages(lookups, lambda: status().get("recorder"), _html)
-        self._live = LivePages(services, partial(_with_questions, status, approvals), moments)
+        self._live = LivePages(services, partial(_completed, status, approvals, access), moments)
         self._cookie = f"lmtb-page-{services.port}"
 
     async def show(self, _: web.Request) -> web.Response:
@@ -87,6 +89,7 @@ class Page:
 
     async def _close(self, _: web.Application) -> None:
         await self._live.close()
+        await self._means.sign_ins.close()
 
     async def _changes(self, request: web.Request) -> web.StreamResponse:
         if self._live.is_full:
@@ -124,13 +127,16 @@ class Page:
         if isinstance(message, web.Response):
             return message
         result = await act(self._means, str(message.get("action")), message)
-        return _json(200, {"ok": result.ok, "text": result.text})
+        link = {} if result.url is None else {"url": result.url}
+        return _json(200, {"ok": result.ok, "text": result.text, **link})
 
 
-def _with_questions(status: Callable[[], dict[str, Any]], approvals: ApprovalBoard) -> dict[str, Any]:
-    """The status with the arguments of calls that wait: a person has to see them."""
+def _completed(
+    status: Callable[[], dict[str, Any]], approvals: ApprovalBoard, access: Access
+) -> dict[str, Any]:
+    """The status with the arguments of calls that wait, which a person has to see, and who may act."""
     waiting = [one.as_json(with_question=True) for one in approvals.waiting()]
-    return {**status(), "approvals": waiting}
+    return {**status(), "approvals": waiting, "browsers": access.as_json()}
 
 
 def access_routes(access: Access, address: str | None) -> list[web.RouteDef]:
@@ -153,11 +159,17 @@ def access_routes(access: Access, address: str | None) -> list[web.RouteDef]:
         )
 
     async def listed(_: web.Request) -> web.Response:
-        rows = [{"number": one.number, "browser": one.browser} for one in access.sessions()]
-        return _json(200, {"ok": True, "sessions": rows})
+        return _json(200, {"ok": True, "sessions": access.as_json()})
 
-    async def revoke(_: web.Request) -> web.Response:
-        return _json(200, {"ok": True, "revoked": access.revoke()})
+    async def revoke(request: web.Request) -> web.Response:
+        message = await _message(request)
+        if isinstance(message, web.Response):
+            return message
+        number = message.get("number")
+        if number is None:
+            return _json(200, {"ok": True, "revoked": access.revoke()})
+        found = access.revoke_one(number) if isinstance(number, int) else None
+        return _json(200, {"ok": True, "revoked": 0 if found is None else 1})
 
     return [
         web.post("/page/ticket", issue),

@@ -20,11 +20,13 @@ class PendingRequest:
     """A request to the client.
 
     Attributes:
+        method: its method.
         message: the whole JSON-RPC request.
         answer: the client's response, None if the manager stops first.
     """
 
     id: str
+    method: str
     message: bytes
     answer: asyncio.Future[Response | None]
 
@@ -48,9 +50,14 @@ class PendingRequests:
         identity = f"lmtb-{secrets.token_urlsafe(12)}"
         message = {"jsonrpc": "2.0", "id": identity, "method": method}
         body = jsonrpc.dumps(message | ({"params": msgspec.Raw(params)} if params else {}))
-        request = PendingRequest(identity, body, asyncio.get_running_loop().create_future())
+        request = PendingRequest(identity, method, body, asyncio.get_running_loop().create_future())
         self._by_id[identity] = request
         return request
+
+    def is_form(self, response: Response) -> bool:
+        """Whether a client's response answers a form or a page that was meant for its user."""
+        request = self._by_id.get(jsonrpc.text_of(response.id) or "")
+        return request is not None and request.method == names.ELICIT
 
     def resolve(self, response: Response) -> bool:
         """Complete the request that a client's response answers; False if there is none in this session."""

@@ -21,11 +21,19 @@ _SHOWN_BY_STATE: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRU
 
 
 class SourceProblem(NamedTuple):
-    """A problem of a source. `is_fault`: it does not recover, and does not wait for the user's decision."""
+    """A problem of a server's sources, or an issue of the server.
+
+    Attributes:
+        is_fault: it does not recover, and does not wait for the user's decision.
+        source: id of the source, if it is the problem of one.
+        is_trust: something waits for trust.
+    """
 
     is_fault: bool
     text: str
     next_step: str
+    source: str | None = None
+    is_trust: bool = False
 
 
 def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
@@ -39,13 +47,15 @@ def source_problems(server: Mapping[str, Any]) -> Iterator[SourceProblem]:
     here = f"--cwd {shlex.quote(str(server.get('root')))}"
     for source in sources:
         text = f"{source.get('id')} is {source['state']}: {source.get('error') or 'unknown cause'}"
-        yield SourceProblem(source["state"] in _BROKEN, text, source_step(source, str(server.get("root"))))
+        step = source_step(source, str(server.get("root")))
+        yield SourceProblem(source["state"] in _BROKEN, text, step, str(source.get("id")))
     for issue in objects(server, "issues"):
         if issue.get("level") == "error" and issue.get("code") not in _SHOWN_BY_STATE:
             yield SourceProblem(True, issue_text(issue), f"details with: lmtb tools {here}")
     for command, messages in pending(server).items():
         things = "1 item waits" if len(messages) == 1 else f"{len(messages)} items wait"
-        yield SourceProblem(False, f"{things} for your trust", f"review with: {command}")
+        text = f"{things} for your trust"
+        yield SourceProblem(False, text, f"review with: {command}", is_trust=True)
 
 
 def shell_hint(source: Mapping[str, Any], shell: Mapping[str, str]) -> str | None:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest_asyncio
 
 from manager.client import Control, ControlRefusal
 from protocol import jsonrpc, names, sse
+from support.clients import self_approving
 from support.clients.askable_client import AskableClient
 from support.clients.page_client import opened, posted
 from support.clients.raw_clients import Answer, SessionClient
@@ -363,3 +365,32 @@ async def test_a_manager_that_stops_ends_the_wait_and_the_tool_does_not_run(tmp_
     assert refused["code"] == 47120
     assert "nobody approved risky while it waited" in refused["message"]
     assert runs(project) == 0
+
+
+async def answered_by_a_program(project: Project, era: str, *closes: str, **environ: str) -> str:
+    """What a program prints that calls the tool and approves its own call."""
+    program = [sys.executable, self_approving.__file__, era, project.url, "risky", *closes]
+    made = await asyncio.create_subprocess_exec(
+        *program, env={**os.environ, **environ}, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await made.communicate()
+    return output.decode()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells whose a connection is")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_program_that_a_server_started_does_not_approve_its_own_call(
+    project: Project, era: str
+) -> None:
+    said = await answered_by_a_program(project, era, **{names.CHILD_VARIABLE: "i-1.x"})
+    assert "may not answer for the user" in said
+    assert "lmtb approvals" in said
+    assert runs(project) == 0
+    await answered_by_a_program(project, era, "closes", **{names.CHILD_VARIABLE: "i-1.x"})
+    assert runs(project) == 0
+    await answered_by_a_program(project, era)  # a client of the user: the same program does work
+    assert await eventually(partial(run_count, project)) == 1
+
+
+async def run_count(project: Project) -> int:
+    return runs(project)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -27,9 +28,10 @@ from workspace_server.trust.store import TrustStore
 @click.command()
 @click.argument("root", type=click.Path(path_type=Path))
 @click.argument("namespace")
+@click.option("--no-browser", is_flag=True, help="Only print the address of the page to sign in on.")
 @json_option
 @click.pass_obj
-def login(folders: UserFolders, *, root: Path, namespace: str, as_json: bool) -> None:
+def login(folders: UserFolders, *, root: Path, namespace: str, no_browser: bool, as_json: bool) -> None:
     """Sign in to the remote server NAMESPACE of the workspace ROOT in your browser."""
     folder = real_folder(root)
     server = _server(ConfigurationLoader(folder, folders.config_dir, os.environ).current().remote, namespace)
@@ -38,7 +40,7 @@ def login(folders: UserFolders, *, root: Path, namespace: str, as_json: bool) ->
         text = f"{namespace} is not configured to sign in with OAuth"
         raise Failure(text, f"write {member} into its entry in {server.origin.file}", reason="no_oauth")
     _refuse_untrusted(server, folder, folders)
-    _sign_in(server, folders)
+    _sign_in(server, folders, _tell if no_browser else _show)
     if as_json:
         print_line({"ok": True, "server": namespace})
     say(f"Signed in at {printable(namespace)}. Its tools follow; look with: lmtb servers")
@@ -64,14 +66,14 @@ def _refuse_untrusted(server: RemoteServer, root: Path, folders: UserFolders) ->
         raise Failure(text, f"look at it first: {trust_command(root)}", reason="not_trusted")
 
 
-def _sign_in(server: RemoteServer, folders: UserFolders) -> None:
+def _sign_in(server: RemoteServer, folders: UserFolders, show: Callable[[str], None]) -> None:
     # the SDK takes most of a second to load
     from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError  # noqa: PLC0415
     from workspace_server.secrets.store import open_store  # noqa: PLC0415
     from workspace_server.sources.mcp.remote import login as remote  # noqa: PLC0415
 
     try:
-        asyncio.run(remote.login(server, open_store(folders.state_dir, os.environ), _show))
+        asyncio.run(remote.login(server, open_store(folders.state_dir, os.environ), show))
     except remote.LoginFailed as error:
         raise Failure(str(error), "nothing was stored; try again", reason="login_failed") from error
     except (InvalidSecretError, SecretStoreError) as error:
@@ -79,15 +81,21 @@ def _sign_in(server: RemoteServer, folders: UserFolders) -> None:
         raise Failure(text, "try again once that is solved", reason="unavailable") from error
 
 
+def _tell(url: str) -> None:
+    """Print the URL of the page."""
+    if is_json():
+        print_line({"url": url})
+    say("Sign in on this page:", f"  {printable(url, width=4_000)}")
+    sys.stdout.flush()
+
+
 def _show(url: str) -> None:
     """Open the page, and print its URL for a browser on another machine."""
     import threading  # noqa: PLC0415 - this verb only
     import webbrowser  # noqa: PLC0415 - this verb only
 
-    if is_json():
-        print_line({"url": url})
-    say("Sign in on this page, which should open in your browser:", f"  {printable(url, width=4_000)}")
-    sys.stdout.flush()
+    _tell(url)
+    say("It should open in your browser.")
     # in a thread: a text browser in this terminal would block the callback
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
     say("Waiting for your answer there; Ctrl-C gives up.")

@@ -73,7 +73,7 @@ def _state_of(path: str, facts: Mapping[str, Any], files: Mapping[str, RecordedF
 
 def fact_lines(facts: Any, name: str = "") -> Iterator[str]:
     """The configuration as lines `name.name = JSON value`, hashes shortened; not escaped."""
-    if isinstance(facts, Mapping) and facts:
+    if isinstance(facts, Mapping) and (facts or not name):
         for key in sorted(facts, key=str):
             yield from fact_lines(facts[key], f"{name}.{key}" if name else str(key))
     elif isinstance(facts, list | tuple) and facts:

@@ -11,13 +11,15 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 TICKET_S: Final = 60.0
 SESSION_S: Final = 12 * 3600.0
 IDLE_S: Final = 2 * 3600.0
 MOST_TICKETS: Final = 16
 MOST_SESSIONS: Final = 16
+MAX_BROWSER: Final = 200
+"""Longest name of a browser that is shown, in characters."""
 _SECRET_LENGTH: Final = 128
 """Longest text that is compared with a secret."""
 
@@ -102,6 +104,25 @@ class Access:
         self._sessions = []
         self._tickets = {}
         return count
+
+    def revoke_one(self, number: int) -> PageSession | None:
+        """End the session with this number and return it; None if there is none. Tickets stay valid."""
+        found = next((one for one in self.sessions() if one.number == number), None)
+        self._sessions = [one for one in self.sessions() if one is not found]
+        return found
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """The sessions for people, with ages in seconds."""
+        now = self._clock()
+        return [
+            {
+                "number": one.number,
+                "browser": one.browser[:MAX_BROWSER],
+                "openedAgeSec": int(now - one.began),
+                "actedAgeSec": int(now - one.used),
+            }
+            for one in self.sessions()
+        ]
 
 
 def _digest(secret: str) -> bytes:

@@ -11,17 +11,23 @@ from manager.admin.approvals import answer
 from manager.admin.services import Services
 from manager.approvals.board import ApprovalBoard
 from manager.folder import CwdProblem
+from manager.page.acting.access import Access
 from manager.page.acting.command import CHANGES, ServerCommand
+from manager.page.acting.sign_in import SignInPage, SignIns
 from manager.replacement import Unusable
 from manager.status_reading.responses import objects
 from protocol.errors import Refusal
 
 
 class ActionResult(NamedTuple):
-    """How an action went: whether it was done, and a sentence for the person."""
+    """How an action went: whether it was done, and a sentence for the person.
+
+    `url` is the address of a page of somebody else on which the person goes on.
+    """
 
     ok: bool
     text: str
+    url: str | None = None
 
 
 class Means(NamedTuple):
@@ -30,6 +36,8 @@ class Means(NamedTuple):
     services: Services
     command: ServerCommand
     approvals: ApprovalBoard
+    access: Access
+    sign_ins: SignIns
 
 
 async def act(means: Means, name: str, members: Mapping[str, Any]) -> ActionResult:
@@ -58,6 +66,30 @@ async def _retry_source(means: Means, members: Mapping[str, str]) -> ActionResul
     if isinstance(answer, Refusal):
         return ActionResult(False, answer.message)
     return ActionResult(True, f"{source} is started again.")
+
+
+async def _sign_in(means: Means, members: Mapping[str, str]) -> ActionResult:
+    root, source = members.get("root"), members.get("source")
+    kind, _, namespace = (source or "").partition(":")
+    if root is None or kind != "remote" or not namespace or not await _is_root(means.services, root):
+        return ActionResult(False, "The request names no project or no remote server: reload the page.")
+
+    async def retry() -> None:
+        await means.services.ask_server(root, "refresh", source)
+
+    page = await means.sign_ins.begin(root, namespace, retry)
+    if not isinstance(page, SignInPage):
+        return ActionResult(False, f"You cannot sign in to {namespace}: {page}")
+    text = f"Sign in to {namespace} within five minutes on its page. Its tools follow by themselves."
+    return ActionResult(True, text, page.url)
+
+
+async def _end_session(means: Means, members: Mapping[str, str]) -> ActionResult:
+    number = members.get("number", "")
+    found = means.access.revoke_one(int(number)) if number.isdecimal() and len(number) < 16 else None
+    if found is None:
+        return ActionResult(False, "This browser can no longer act anyway.")
+    return ActionResult(True, f"Browser {found.number} can no longer act. It can still read this page.")
 
 
 async def _start_server(means: Means, members: Mapping[str, str]) -> ActionResult:
@@ -137,6 +169,8 @@ async def _restart_manager(means: Means, members: Mapping[str, str]) -> ActionRe
 _Action = Callable[[Means, Mapping[str, str]], Awaitable[ActionResult]]
 _ACTIONS: Final[Mapping[str, _Action]] = {
     "retry-source": _retry_source,
+    "sign-in": _sign_in,
+    "end-session": _end_session,
     "stop-call": _stop_call,
     "start-server": _start_server,
     "set-tool": _set_tool,

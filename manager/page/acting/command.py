@@ -46,7 +46,7 @@ class ServerCommand:
     async def _answer(self, *words: str) -> Mapping[str, Any] | str:
         try:
             async with asyncio.timeout(LIMIT_S), self._turn:
-                return _understood(await self._output(words))
+                return understood(await self._output(words))
         except TimeoutError:
             return f"it took longer than {LIMIT_S:g} s"
         except (OSError, ValueError) as error:  # such as an argument with a NUL
@@ -75,7 +75,8 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
         return whole.partial
 
 
-def _understood(output: bytes) -> Mapping[str, Any] | str:
+def understood(output: bytes) -> Mapping[str, Any] | str:
+    """The JSON object that the command printed, or why there is none."""
     try:
         found = json.loads(output)
     except ValueError:

@@ -7,8 +7,13 @@ const shown = new Map(); // what sections were given; their own HTML changes as 
 const replacedAt = new WeakMap();
 const connection = document.getElementById("connection");
 
-function say(text) {
+function say(text, url) {
   connection.textContent = text;
+  if (url === undefined || !/^https?:\/\//.test(url)) return;
+  const link = document.createElement("a");
+  Object.assign(link, { href: url, target: "_blank", rel: "noopener noreferrer", textContent: "Open the page to sign in" });
+  connection.append(" ", link);
+  link.focus();
 }
 
 function enableButtons() {
@@ -87,11 +92,11 @@ document.addEventListener("click", async (event) => {
   const { action, ...members } = button.dataset;
   try {
     const answer = await send("/page/action", { action, ...members });
-    say(answer.text);
     if (address === undefined) {
       await readAgain();
       focusButton(button.dataset);
     }
+    say(answer.text, answer.url);
   } catch {
     say("The manager did not answer. Try again.");
   }

@@ -5,6 +5,7 @@ Nothing is inline but markup: no style, no script.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -15,6 +16,7 @@ from host.terminal.tones import MARKS, Tone, tone_of
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 _TITLE: Final = "LM Tools Bridge"
+_NEXT_STEP: Final = re.compile(r"; (?=[a-z ]+: lmtb |or )")
 _SITE: Final = '<nav aria-label="Pages of this site"><a href="/page/calls">Recorded calls</a></nav>'
 
 
@@ -84,6 +86,18 @@ def copyable(command: str) -> str:
         f'<span class="command"><code>{text(command)}</code> '
         '<button type="button" data-copy hidden>Copy</button></span>'
     )
+
+
+def steps(told: str) -> str:
+    """What helps: sentences, whose commands can be copied by themselves, without the words before them."""
+    return "; ".join(map(_step, _NEXT_STEP.split(told)))
+
+
+def _step(told: str) -> str:
+    words, _, command = told.rpartition(": ") if ": lmtb " in told else ("", "", told)
+    if not command.startswith("lmtb "):
+        return text(told)
+    return f"{text(words)}: {copyable(command)}" if words else copyable(command)
 
 
 def link(path: str, label: object) -> str:

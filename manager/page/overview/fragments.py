@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from host.terminal.quantities import duration, latency, size
@@ -11,18 +11,21 @@ from host.terminal.tones import MARKS
 from manager.page.drawing.html import (
     Action,
     button,
-    copyable,
     document,
     facts,
     lines,
     link,
     state,
+    steps,
     table,
     text,
 )
 from manager.page.overview.health import health_html
 from manager.page.overview.needs import Need
 from manager.page.overview.view import ManagerFacts, PageView
+
+_PAGES: Final = {"trust": "See what changed", "issues": "See the issues"}
+"""Labels of links to parts of a project's page."""
 
 
 def parts(view: PageView) -> dict[str, str]:
@@ -34,6 +37,7 @@ def parts(view: PageView) -> dict[str, str]:
         "projects": _projects(view.projects),
         "calls": _calls(view.calls),
         "clients": _clients(view.clients),
+        "browsers": _browsers(view.browsers),
     }
 
 
@@ -53,9 +57,33 @@ def _need(need: Need) -> str:
     project = f"<strong>{text(need.project)}</strong> " if need.project else ""
     return (
         f'<li class="{need.tone.value}"><p><span aria-hidden="true">{MARKS[need.tone]}</span> '
-        f"{project}{text(need.text)}</p>{lines(need.words)}<p>{copyable(need.next_step)} "
-        f"{' '.join(map(button, actions))}</p></li>"
+        f"{project}{text(need.text)}</p>{lines(need.words)}<p>{steps(need.next_step)} "
+        f"{' '.join(map(button, actions))}{_page_of(need)}</p></li>"
     )
+
+
+def _page_of(need: Need) -> str:
+    if need.page is None or need.project is None:
+        return ""
+    return link(f"{project_path(need.project)}#{need.page}", _PAGES[need.page])
+
+
+def _browsers(rows: Sequence[Mapping[str, Any]]) -> str:
+    heads = ("Number", "Browser", "Opened", "Last action", "Action")
+    empty = "None may act. Open one with: <code>lmtb ui</code>"
+    return table("Browsers that may act", heads, map(_browser, rows), empty)
+
+
+def _browser(row: Mapping[str, Any]) -> Sequence[str]:
+    number = str(row.get("number"))
+    end = Action("end-session", "End", (("number", number),), f"browser {number}")
+    ages = (duration(_coarse(row.get(name))) for name in ("openedAgeSec", "actedAgeSec"))
+    return (text(number), text(row.get("browser")), *(text(f"{age} ago") for age in ages), button(end))
+
+
+def _coarse(seconds: object) -> int:
+    """Whole minutes, so that a page at rest does not change each second."""
+    return max(60, seconds // 60 * 60) if isinstance(seconds, int) else 60
 
 
 def _manager(known: ManagerFacts) -> str:

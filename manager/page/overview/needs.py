@@ -10,7 +10,7 @@ from host.terminal.tones import Tone
 from manager.page.drawing.html import Action
 from manager.status_reading.own_servers import running_twice
 from manager.status_reading.responses import objects
-from manager.status_reading.source_problems import DOWN, source_problems
+from manager.status_reading.source_problems import source_problems
 from manager.status_reading.workspaces import merged_workspaces
 from protocol.internal.request_state import short_approval_id
 
@@ -22,12 +22,16 @@ _ANSWERS: Final = (
     ("Deny", "deny"),
 )
 """Labels of buttons, and what they answer."""
+_LAST_WORDS: Final = 3
 _URGENCY: Final = (Tone.BAD, Tone.WARN, Tone.BUSY, Tone.GOOD, Tone.OFF)
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One thing that needs a person. `words` are the last lines of what failed, `next_step` what helps."""
+    """One thing that needs a person. `words` are the last lines of what failed, `next_step` what helps.
+
+    `page` is the part of the project's own page that says more.
+    """
 
     tone: Tone
     text: str
@@ -36,6 +40,7 @@ class Need:
     words: tuple[str, ...] = ()
     action: Action | None = None
     more_actions: tuple[Action, ...] = ()
+    page: str | None = None
 
 
 def needs(status: Mapping[str, Any]) -> list[Need]:
@@ -78,16 +83,31 @@ def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Need]:
             tail = row.get("stderrTail")
             words = tuple(str(line) for line in tail[-3:]) if isinstance(tail, list) else ()
             why = row.get("lastError") or "it does not answer"
-            yield Need(Tone.BAD, f"The server is {row['state']}: {why}", "lmtb doctor", project, words)
-        retries = _retries(row)
+            start = Action("start-server", "Start again", (("root", str(row.get("root"))),), project)
+            text = f"The server is {row['state']}: {why}"
+            yield Need(Tone.BAD, text, "lmtb doctor", project, words, start)
+        sources = {str(one.get("id")): one for one in objects(row, "sources")}
         for problem in source_problems(row):
             tone = Tone.BAD if problem.is_fault else Tone.WARN
-            action = next((retries[name] for name in retries if problem.text.startswith(f"{name} is ")), None)
-            yield Need(tone, problem.text, problem.next_step, project, action=action)
+            source = sources.get(problem.source or "", {})
+            action = source_action(source, str(row.get("root"))) if source else None
+            words = last_words(source)
+            page = None if problem.source else "trust" if problem.is_trust else "issues"
+            yield Need(tone, problem.text, problem.next_step, project, words, action, page=page)
 
 
-def _retries(row: Mapping[str, Any]) -> dict[str, Action]:
-    """For each source that is down: the button that tries it again."""
-    down = [str(one.get("id")) for one in objects(row, "sources") if one.get("state") in DOWN]
-    root = str(row.get("root"))
-    return {name: Action("retry-source", "Retry", (("root", root), ("source", name))) for name in down}
+def source_action(source: Mapping[str, Any], root: str) -> Action:
+    """The button for a source that is down: sign in where that is what is missing, else try again."""
+    name = str(source.get("id"))
+    members = (("root", root), ("source", name))
+    if source.get("state") == "auth_required" and name.startswith("remote:"):
+        return Action("sign-in", "Sign in", members, name)
+    return Action("retry-source", "Retry", members, name)
+
+
+def last_words(source: Mapping[str, Any]) -> tuple[str, ...]:
+    """The last lines that a source which is down has written, unless its error quotes them."""
+    written = source.get("stderr")
+    last = tuple(str(line) for line in written[-_LAST_WORDS:]) if isinstance(written, list) else ()
+    is_told = all(line in str(source.get("error")) for line in last)
+    return () if is_told else last

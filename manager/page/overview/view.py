@@ -40,6 +40,7 @@ class PageView:
     projects: Sequence[Mapping[str, Any]]
     calls: Sequence[Mapping[str, Any]]
     clients: Sequence[Mapping[str, Any]]
+    browsers: Sequence[Mapping[str, Any]]
     health: Health
 
 
@@ -64,6 +65,7 @@ def page_view(
         rows[:MOST_ROWS],
         _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})[:MOST_ROWS],
         objects(status, "clientDetails")[:MOST_ROWS],
+        objects(status, "browsers"),
         health or Health(),
     )
 

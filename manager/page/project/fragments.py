@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from manager.page.drawing.html import Action, button, copyable, document, facts, lines, state, table, text
+from manager.page.drawing.html import (
+    Action,
+    button,
+    copyable,
+    document,
+    facts,
+    lines,
+    state,
+    steps,
+    table,
+    text,
+)
+from manager.page.overview.needs import source_action
 from manager.page.project.selection import ProjectView, Waiting
 from manager.status_reading.responses import first_sentence
 from manager.status_reading.source_problems import DOWN, source_step
@@ -91,14 +103,13 @@ def _sources(view: ProjectView) -> str:
 def _source(source: Mapping[str, Any], root: str) -> Sequence[str]:
     name = str(source.get("id"))
     is_down = source.get("state") in DOWN
-    retry = Action("retry-source", "Retry", (("root", root), ("source", name)), about=name)
     return (
         text(name),
         state(f"{source.get('state')}{' (stale)' if source.get('stale') else ''}"),
         text(source.get("toolCount")),
         text(source.get("restarts")),
         "".join(_words(source, root)) if is_down else "–",
-        button(retry) if is_down else "",
+        button(source_action(source, root)) if is_down else "",
     )
 
 
@@ -107,7 +118,7 @@ def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:
     yield f"<p>{text(source.get('error'))}</p>"
     written = source.get("stderr")
     yield lines(written[-_STDERR_LINES:] if isinstance(written, list) else ())
-    yield f"<p>{copyable(source_step(source, root))}</p>"
+    yield f"<p>{steps(source_step(source, root))}</p>"
 
 
 def _tools(view: ProjectView) -> str:

@@ -13,12 +13,15 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 import pytest
 
 from host.own_token import own_headers
+from manager.admin.control_plane import ControlPlane
 from manager.client import Control, McpClient
+from manager.page.overview import needs
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.recorder import Limits, Recorder
 from manager.tokens.own_token import new_token
@@ -28,6 +31,7 @@ from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.script_tools import write_tool
 from support.recorded_calls import ended
+from support.servers.oauth_server import fake_oauth
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [
@@ -38,6 +42,8 @@ playwright = pytest.importorskip(
     "playwright.async_api", reason="playwright is not installed: scripts/test --browser"
 )
 playwright.expect.set_options(timeout=20_000)
+SETTLE_MS = 800
+"""A little more than the time in which a button that has just appeared takes no click."""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 
 
@@ -184,6 +190,107 @@ async def test_a_call_is_stopped_and_a_source_tried_again_with_their_buttons(
     await tab.locator("#projects a").click()
     await tab.get_by_role("button", name="Retry stdio:broken").click()
     await playwright.expect(tab.locator("#connection")).to_contain_text("stdio:broken is started again")
+
+
+async def asking(tmp_path: Path) -> Path:
+    """A project with a tool that asks before each call."""
+    config = tmp_path / "manager" / "config"
+    write_tool(config / "tools", "deploy", "print('deployed')\n", "requires_approval = true\n")
+    return make_project(tmp_path / "shop")
+
+
+@pytest.mark.parametrize(
+    ("label", "said", "result"),
+    [
+        ("Approve once", "deploy was approved, once.", "deployed"),
+        ("Always allow this tool, in every project", "runs without asking from now on", "deployed"),
+        ("Deny", "deploy was denied.", "User denied execution of deploy"),
+    ],
+)
+async def test_each_answer_to_a_call_that_waits_has_a_button(
+    tab: Any, tmp_path: Path, label: str, said: str, result: str
+) -> None:
+    async with running_manager(tmp_path / "manager", approval_wait_s=60.0) as manager:
+        project = await asking(tmp_path)
+        await tab.goto(await address(manager))
+        async with aiohttp.ClientSession() as http:
+            client = await SessionClient.connect(http, f"{manager.address}?cwd={project}")
+            call = asyncio.create_task(client.call("deploy"))
+            need = tab.locator("#needs li")
+            await playwright.expect(need).to_contain_text("deploy waits for your approval")
+            await tab.wait_for_timeout(SETTLE_MS)
+            await need.get_by_role("button", name=label).click()
+            await playwright.expect(tab.locator("#connection")).to_contain_text(said)
+            assert result in json.dumps((await call).message)
+            await playwright.expect(tab.locator("#needs")).to_contain_text("All is well")
+            if label.startswith("Always"):
+                assert "deployed" in json.dumps((await client.call("deploy")).message)
+
+
+async def test_a_person_signs_in_to_a_server_that_the_page_names(
+    manager: RunningManager, tab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    async with fake_oauth() as oauth:
+        entry = f'[[mcp.remote_servers]]\nnamespace = "far"\nurl = "{oauth.url}"\nauth = "oauth"\n'
+        config = tmp_path / "manager" / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        (config / "workspace.toml").write_text(entry)
+        await greeted(manager, make_project(tmp_path / "shop"))
+        await tab.goto(await address(manager))
+        await tab.get_by_role("button", name="Sign in remote:far").click()
+        link = tab.get_by_role("link", name="Open the page to sign in")
+        await playwright.expect(link).to_be_focused()
+        url = await link.get_attribute("href")
+        assert url.startswith(f"{oauth.origin}/authorize?")
+        target = oauth.authorize(dict(parse_qsl(urlsplit(url).query)))
+        async with aiohttp.ClientSession() as session, session.get(target) as response:
+            assert response.status == 200
+        await playwright.expect(tab.locator("#needs")).to_contain_text("All is well")
+
+
+async def test_what_waits_for_trust_is_one_click_away_with_its_difference(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
+    servers = {"mcpServers": {"db": {"command": "false"}}}
+    await greeted(manager, make_project(tmp_path / "shop", **{".mcp.json": json.dumps(servers)}))
+    await tab.goto(await address(manager))
+    await playwright.expect(tab.locator("#needs code")).to_have_text(f"lmtb trust {tmp_path / 'shop'}")
+    await tab.get_by_role("link", name="See what changed").click()
+    await playwright.expect(tab.locator("#trust")).to_contain_text('+written.command = "false"')
+    assert tab.url.endswith("#trust")
+
+
+async def test_a_browser_is_ended_on_the_page_and_can_no_longer_act(
+    manager: RunningManager, browser: Any, tab: Any
+) -> None:
+    await tab.goto(await address(manager))
+    other = await (await browser.new_context()).new_page()
+    await other.goto(await address(manager))
+    await playwright.expect(other.locator("#access")).to_be_hidden()
+    await playwright.expect(tab.locator("#browsers tbody tr")).to_have_count(2)
+    await tab.get_by_role("button", name="End browser 2").click()
+    await playwright.expect(tab.locator("#connection")).to_contain_text("Browser 2 can no longer act")
+    await playwright.expect(tab.locator("#browsers tbody tr")).to_have_count(1)
+    assert await other.evaluate(ACT) == 403
+    assert await tab.evaluate(ACT) == 200
+
+
+async def test_the_manager_is_restarted_with_its_button(
+    manager: RunningManager, tab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    async def restart(_: ControlPlane, reason: str | None, *, keep_servers: bool) -> str:
+        asked.append(keep_servers)
+        return "9.9"
+
+    monkeypatch.setattr(ControlPlane, "restart", restart)  # a test cannot be replaced by a new program
+    monkeypatch.setattr(needs, "_REPLACED", frozenset({"current", "unknown"}))
+    await tab.goto(await address(manager))
+    await tab.get_by_role("button", name="Restart").click()
+    await playwright.expect(tab.locator("#connection")).to_contain_text("The manager restarts as 9.9")
+    assert asked == [True]
 
 
 ACT = """async () => (await fetch("/page/action", {

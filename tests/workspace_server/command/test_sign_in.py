@@ -16,6 +16,7 @@ from support.processes.timeouts import within
 from support.projects.command_home import Home
 from support.servers.oauth_server import OAuthServer, fake_oauth
 from workspace_server.command import sign_in
+from workspace_server.sources.mcp.remote import login as remote
 
 
 @pytest.fixture
@@ -86,6 +87,17 @@ async def test_a_login_stores_tokens_and_shows_none(
     assert not any(token in result.output for token in (*oauth.valid, *oauth.refresh))
 
 
+async def test_the_address_alone_is_printed_where_no_browser_shall_be_opened(
+    home: Home, oauth: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda _: pytest.fail("a browser was opened"))
+    monkeypatch.setitem(remote.login.__kwdefaults__, "timeout_s", 0.5)
+    configure(home, oauth.url)
+    result = await asyncio.to_thread(home.run, "login", "--no-browser", home.root, "far")
+    assert f"  {oauth.origin}/authorize?" in result.stdout
+    assert "nobody logged in within 0.5 s" in result.stderr
+
+
 async def test_a_login_that_is_refused_says_so(
     home: Home, oauth: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +135,7 @@ def test_an_address_of_an_untrusted_workspace_gets_no_login(
 
 def test_a_trusted_one_gets_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(sign_in, "_sign_in", lambda server, _: asked.append(server.url))
+    monkeypatch.setattr(sign_in, "_sign_in", lambda server, *_: asked.append(server.url))
     home.servers(far={"url": "http://127.0.0.1:1/mcp", "type": "http", "oauth": {}})
     assert home.run("trust", home.root, "--yes").exit_code == 0
     assert home.run("login", home.root, "far").exit_code == 0

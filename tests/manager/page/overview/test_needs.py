@@ -112,3 +112,38 @@ def test_a_call_that_waits_for_approval_comes_first_with_its_arguments_and_three
     buttons = [first.action, *first.more_actions]
     assert [dict(one.members)["answer"] for one in buttons] == ["once", "always", "deny"]
     assert {dict(one.members)["id"] for one in buttons} == {"abcd1234"}
+
+
+def test_a_server_that_wants_a_login_has_a_button_to_sign_in() -> None:
+    down = {"id": "remote:tickets", "kind": "remote", "state": "auth_required", "error": "sign in first"}
+    (found,) = needs(with_server(sources=[down]))
+    assert found.action is not None
+    assert (found.action.name, found.action.label) == ("sign-in", "Sign in")
+    assert found.next_step.startswith("sign in with: lmtb servers login tickets ")
+
+
+def test_a_server_that_crashes_again_and_again_can_be_started_again() -> None:
+    known = {"id": "app-1", "root": "/home/ann/app", "state": "crash_looping", "lastError": "exit code 3"}
+    (found,) = needs(status(workspaceDetails=[known]))
+    assert found.action is not None
+    assert (found.action.name, dict(found.action.members)) == ("start-server", {"root": "/home/ann/app"})
+
+
+def test_a_source_that_failed_is_shown_with_its_last_words() -> None:
+    failed = {
+        "id": "stdio:git",
+        "kind": "stdio",
+        "state": "failed",
+        "error": "exit code 1",
+        "stderr": list("abcd"),
+    }
+    (found,) = needs(with_server(sources=[failed]))
+    assert found.words == ("b", "c", "d")
+    (found,) = needs(with_server(sources=[{**failed, "error": "it wrote: b c d"}]))
+    assert found.words == ()
+
+
+def test_what_waits_for_trust_leads_to_its_difference() -> None:
+    issue = {"code": "TRUST_PENDING", "message": "script tool: greet", "details": "lmtb trust /home/ann/app"}
+    (found,) = needs(with_server(issues=[issue]))
+    assert (found.page, found.action) == ("trust", None)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+NO_SOURCES: Final = "Error: No MCP client configured"
+"""The result of a call where there is nothing that could run it."""
 
 
 def result_text(content: Sequence[Mapping[str, Any]], structured: Any = None) -> str:

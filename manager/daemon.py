@@ -206,10 +206,11 @@ class Daemon:
     ) -> ControlListener | None:
         if sys.platform == "win32":
             return None
-        plane, take = parts.control, parts.measures.snapshot
-        make = partial(control_runner, plane, status=status, measures=take, access=parts.access)
-        make = partial(make, tokens=parts.token_control, approvals=parts.approvals, team=parts.team)
-        control = ControlListener(self._paths.control_socket, plane, make)
+        make = partial(
+            control_runner, parts.control, status=status, measures=parts.measures.snapshot,
+            access=parts.access, tokens=parts.token_control, approvals=parts.approvals, team=parts.team,
+        )  # fmt: skip
+        control = ControlListener(self._paths.control_socket, parts.control, make)
         stack.push_async_callback(control.close)
         await control.open()
         return control

@@ -12,11 +12,10 @@ from agent.conversation.repeated_calls import RepeatedCalls
 from agent.conversation.toolbox import Found, NotFound, Toolbox
 from agent.interaction import Box, Interaction
 from agent.messages import Call, Result
-from agent.result_text import cut_text, result_text
+from agent.result_text import NO_SOURCES, cut_text, result_text
 from agent.tool_source import Outcome, limits_calls, refusal_of, text_outcome
 from protocol.errors import Reason
 
-NO_SOURCES: Final = "Error: No MCP client configured"
 _SHOWN_LINES: Final = 20
 
 

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 from agent.call_arguments import read_arguments
-from agent.result_text import result_text
+from agent.result_text import NO_SOURCES, result_text
 from agent.tool_service.errors import ConnectionLost, ToolServiceError
 
-NOT_CONNECTED: Final = "Error: No MCP client configured"
 _FAILED: Final = "Error: Tool call failed: {}"
 
 
@@ -34,7 +33,7 @@ async def execute_calls(run: RunTool | None, calls: Iterable[Mapping[str, Any]])
 async def _result(run: RunTool | None, call: Mapping[str, Any]) -> dict[str, Any]:
     identity = str(call.get("id", ""))
     if run is None:
-        return _error(identity, NOT_CONNECTED)
+        return _error(identity, NO_SOURCES)
     arguments, problem = read_arguments(call.get("input"))
     if arguments is None:
         return _error(identity, problem or "Error: arguments must be an object")

@@ -6,7 +6,8 @@ port.
 
 from __future__ import annotations
 
-from manager.admin.control_socket import allocate_handler, refusal
+from manager.admin.control_messages import refusal
+from manager.admin.control_socket import allocate_handler
 from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
 

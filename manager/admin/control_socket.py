@@ -1,26 +1,25 @@
 """Serves the control socket: registration of external servers, and requests of command line verbs.
 
 This module is the HTTP layer: `protocol/internal/registration.py` defines the messages, `services.py` the
-operations. Bodies hold `ok: true`, or `ok: false` and a `reason`. `/allocate` also exists on the TCP port,
+operations. `/allocate` also exists on the TCP port,
 see `allocate.py`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from manager import __version__
+from manager.admin.control_messages import invalid, method_not_allowed, read_object, refusal, success
 from manager.admin.renewals import TIMES, Renewals
-from manager.admin.request_body import read_body
 from manager.admin.services import ServerQuestion, Services
 from manager.folder import CwdProblem, CwdProblemKind
 from manager.http import lazy_aiohttp as web
 from manager.replacement import Unusable
-from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.state.port_leases import PortExhausted
 from protocol.errors import Reason, Refusal
 from protocol.internal.registration import Allocate, Bye, Heartbeat, InvalidPayload, Resolve, Shutdown
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 _Message = TypeVar("_Message")
-MAX_BODY: Final = 1024 * 1024
-BODY_S: Final = 30.0
-"""Deadline for a complete body."""
-_BODY_PROBLEMS: Final = {400: "invalid_json", 408: "body_too_late", 413: "body_too_large"}
 
 
 def make_control_app(services: Services, renewals: Renewals) -> web.Application:
@@ -86,7 +81,7 @@ def allocate_handler(services: Services) -> Handler:
 
     async def allocate(message: Allocate) -> web.Response:
         port = services.allocate(message)
-        return refusal(409, "port_exhausted") if isinstance(port, PortExhausted) else _success(port=port)
+        return refusal(409, "port_exhausted") if isinstance(port, PortExhausted) else success(port=port)
 
     return _parsed(Allocate.parse, allocate)
 
@@ -112,13 +107,13 @@ class _Control:
         self._renewals = renewals
 
     async def health(self, request: web.Request) -> web.Response:
-        return _success()
+        return success()
 
     async def status(self, request: web.Request) -> web.Response:
-        return _success(**msgspec.to_builtins(self._services.status()))
+        return success(**msgspec.to_builtins(self._services.status()))
 
     async def list_instances(self, request: web.Request) -> web.Response:
-        return _success(instances=msgspec.to_builtins(list(self._services.list_instances())))
+        return success(instances=msgspec.to_builtins(list(self._services.list_instances())))
 
     async def heartbeat(self, request: web.Request) -> web.Response:
         """Register or check a server. The connection ends: on a new one, renewals do not get this far."""
@@ -127,24 +122,24 @@ class _Control:
         return response
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
-        payload = await _read_object(request)
+        payload = await read_object(request)
         if isinstance(payload, web.Response):
             return payload
         message = Heartbeat.parse(
             payload, own_port=self._services.port, owns_process=self._services.owns_process
         )
         if isinstance(message, InvalidPayload):
-            return _invalid(message)
+            return invalid(message)
         registered = await self._services.heartbeat(message)
         self._renewals.remember(payload)
         if registered.first and registered.record.secret is not None:
-            return _success(**TIMES, secret=registered.record.secret)
-        return _success(**TIMES)
+            return success(**TIMES, secret=registered.record.secret)
+        return success(**TIMES)
 
     async def bye(self, message: Bye) -> web.Response:
         if message.session_id is not None:
             self._services.bye(message.session_id)
-        return _success()
+        return success()
 
     async def resolve(self, message: Resolve) -> web.Response:
         found = await self._services.resolve(message.cwd)
@@ -153,13 +148,13 @@ class _Control:
         if isinstance(found, CwdProblem):
             if found.kind is CwdProblemKind.BUSY:
                 return refusal(503, "overloaded")
-            return _invalid(InvalidPayload("cwd", found.kind.value, "invalid_cwd"))
-        return _success(match=msgspec.to_builtins(found))
+            return invalid(InvalidPayload("cwd", found.kind.value, "invalid_cwd"))
+        return success(match=msgspec.to_builtins(found))
 
     async def ready(self, message: Resolve) -> web.Response:
         """Start the server of a folder's workspace now, as a handshake does, and wait for it."""
         unready = await self._services.ready(message.cwd)
-        return _success() if unready is None else _unanswered(unready)
+        return success() if unready is None else _unanswered(unready)
 
     async def inspect(self, query: _ServerQuery) -> web.Response:
         """All tools of a folder's workspace, also hidden ones, with sources and issues."""
@@ -184,27 +179,27 @@ class _Control:
     async def tunnel(self, request: web.Request) -> web.Response:
         """Listen for managers on other hosts, and say where."""
         try:
-            return _success(path=str(await self._services.tunnel()))
+            return success(path=str(await self._services.tunnel()))
         except OSError as error:
             return refusal(503, "no_tunnel", message=str(error))
 
     async def lines(self, request: web.Request) -> web.Response:
         """The lines to other hosts; one is made first if its host is named, others end if that is asked."""
-        payload = await _read_object(request)
+        payload = await read_object(request)
         if isinstance(payload, web.Response):
             return payload
         connect, renew = (
             name if isinstance(name, str) else None for name in map(payload.get, ("connect", "renew"))
         )
         found = await self._services.lines(connect=connect, renew=renew, forget=payload.get("forget") is True)
-        return _success(lines=found)
+        return success(lines=found)
 
     async def shutdown(self, message: Shutdown) -> web.Response:
         version = self._services.status().version
         if message.expected_version not in (None, version):
             return refusal(409, "version_mismatch", version=version)
         self._services.shutdown(message.reason, keep_servers=message.keep_servers)
-        return _success()
+        return success()
 
     async def restart(self, message: Shutdown) -> web.Response:
         """Replace this process by the installed program."""
@@ -212,7 +207,7 @@ class _Control:
         if isinstance(version, Unusable):
             text = f"the installed program cannot be started: {version.reason}"
             return refusal(409, "installation_unusable", message=text)
-        return _success(version=version)
+        return success(version=version)
 
 
 def _parsed(
@@ -222,53 +217,16 @@ def _parsed(
     """A handler that reads and parses the body, and calls `handle`; an invalid body is refused."""
 
     async def handler(request: web.Request) -> web.Response:
-        payload = await _read_object(request)
+        payload = await read_object(request)
         if isinstance(payload, web.Response):
             return payload
         message = parse(payload)
-        return _invalid(message) if isinstance(message, InvalidPayload) else await handle(message)
+        return invalid(message) if isinstance(message, InvalidPayload) else await handle(message)
 
     return handler
-
-
-def refusal(status: int, reason: str, **members: object) -> web.Response:
-    """A failure of the control plane: `{"ok": false, "reason": …}` and further members."""
-    return _json(status, {"ok": False, "reason": reason, **members})
-
-
-def method_not_allowed(allowed: Iterable[str]) -> web.Response:
-    """The response 405, with the allowed methods."""
-    response = refusal(405, "method_not_allowed")
-    response.headers["Allow"] = ", ".join(sorted(allowed))
-    return response
-
-
-def _success(**members: object) -> web.Response:
-    return _json(200, {"ok": True, **members})
 
 
 def _unanswered(refused: Refusal) -> web.Response:
     """The response for a folder whose server cannot be used, or that is in no workspace."""
     status = 503 if refused.reason is Reason.WORKSPACE_SERVER_OFFLINE else 404
-    return _json(status, {"ok": False, "message": refused.message, **refused.data()})
-
-
-def _invalid(message: InvalidPayload) -> web.Response:
-    return refusal(400, message.reason, field=message.field, problem=message.problem)
-
-
-def _json(status: int, body: Mapping[str, object]) -> web.Response:
-    # ASCII escapes carry lone surrogates, too: paths may hold bytes that are not UTF-8
-    return web.Response(status=status, text=json.dumps(body), content_type="application/json")
-
-
-async def _read_object(request: web.Request) -> dict[str, Any] | web.Response:
-    """The body as a JSON object, or the refusal. `MAX_BODY` applies, not the application's limit."""
-    body = await read_body(request, MAX_BODY, BODY_S)
-    if isinstance(body, AdmissionRefusal):
-        return refusal(body.status, _BODY_PROBLEMS[body.status])
-    try:
-        payload = json.loads(body.decode("utf-8"))
-    except (ValueError, RecursionError):
-        payload = None
-    return payload if isinstance(payload, dict) else refusal(400, "invalid_json")
+    return refusal(status, **{"message": refused.message, **refused.data()})

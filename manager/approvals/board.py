@@ -126,13 +126,12 @@ class ApprovalBoard:
         now: dict[str, WaitingCall] = {}
         for one in reported:
             known = before.get(one.id)
-            if known is None or not known.is_about(one):
+            is_answered = one.approved is not None
+            if known is None or not known.is_about(one) or (is_answered and known.call.approved is None):
                 known = self._shown(workspace, root, one)
             now[one.id] = known
-            if one.approved is not None:
+            if is_answered:
                 self._tell(one.id)
-                if now[one.id].call.approved is None:
-                    now[one.id] = self._shown(workspace, root, one)
         self._replace(instance, now)
 
     def forget(self, instance: str) -> None:

@@ -55,13 +55,9 @@ def approvals(ctx: click.Context, follow: bool, as_json: bool) -> None:
         _follow(asks=asks, as_json=as_json)
     elif as_json:
         print_json({"approvals": _waiting()})
-    elif not (rows := _waiting()):
-        say(_NOTHING)
-    elif asks:
-        for row in rows:
-            ask(row, input_line)
     else:
-        say(Table(_COLUMNS, [_row(one) for one in rows]))
+        _show(_waiting(), asks=asks)
+        _say_elsewhere()
 
 
 @approvals.command()
@@ -83,6 +79,26 @@ def approve(identity: str, always: bool, yes: bool, as_json: bool) -> None:
 def deny(identity: str, as_json: bool) -> None:
     """Deny a call."""
     _print_answer(_answer(identity, approve=False), always=False, as_json=as_json)
+
+
+def _show(rows: list[dict[str, Any]], *, asks: bool) -> None:
+    if not rows:
+        say(_NOTHING)
+    elif asks:
+        for row in rows:
+            ask(row, input_line)
+    else:
+        say(Table(_COLUMNS, [_row(one) for one in rows]))
+
+
+def _say_elsewhere() -> None:
+    """Name the hosts whose calls are not among those that were shown."""
+    with explained():
+        lines = objects(Control(user_paths().control_socket).post("/lines", {}), "lines")
+    hosts = [printable(str(one.get("name"))) for one in lines if one.get("state") == "connected"]
+    if hosts:
+        names = ", ".join(hosts)
+        say("", f"Calls of projects on {names} are answered there: run lmtb approvals on that host.")
 
 
 def _waiting() -> list[dict[str, Any]]:

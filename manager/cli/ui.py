@@ -70,7 +70,7 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         print_json({"sessions": rows})
     elif rows:
-        say(Table(_COLUMNS, map(_cells, rows)), "", "End one with: lmtb ui --revoke=SESSION")
+        say(Table(_COLUMNS, [_cells(one) for one in rows]), "", "End one with: lmtb ui --revoke=SESSION")
     else:
         say("no browser may act; open one with: lmtb ui")
 

@@ -6,13 +6,15 @@ A model could otherwise approve its own calls through a program of its own that 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from host.own_children import is_own_child_tcp_peer
-from host.peer_uid import Address
+from manager.answers import result_format
+from manager.answers.exchange import AnyReply, Exchange
+from manager.http.request import HttpRequest
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
 
@@ -32,10 +34,24 @@ def answers_form(params: Mapping[str, msgspec.Raw]) -> bool:
     return responses is not None and _ACTION in jsonrpc.bytes_of(responses)
 
 
-async def is_from_own_child(ends: tuple[Address, Address] | None) -> bool:
-    """Whether a program that a workspace server started is at the other end of a connection.
+async def admit_answer(
+    http_request: HttpRequest, exchange: Exchange, answer: Callable[[], Coroutine[Any, Any, AnyReply]]
+) -> AnyReply:
+    """The reply to a stateless request that brings a person's answer; a refusal where no person gave it."""
+    if await _is_from_own_child(http_request):
+        return result_format.refuse(exchange, NOT_A_PERSON)
+    return await answer()
 
-    Args:
-        ends: our address and the client's; None if it did not connect over TCP.
-    """
+
+async def take_answer(hear: Callable[[], None], http_request: HttpRequest) -> None:
+    """Take the answer that a session client posted with `hear`; refuse it where no person gave it."""
+    if await _is_from_own_child(http_request):
+        http_request.respond(403, NOT_A_PERSON.as_error(None))
+        return
+    hear()
+    http_request.respond(202)
+
+
+async def _is_from_own_child(http_request: HttpRequest) -> bool:
+    ends = http_request.ends()
     return ends is not None and await asyncio.to_thread(is_own_child_tcp_peer, *ends)

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from manager.answers import result_format, trace_context
+from manager.answers import trace_context
 from manager.answers.call_origin import RECORDED
 from manager.answers.client_record import client_record
 from manager.answers.dispatch import Dispatch, SentCall, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.new_exchange import exchange_of
-from manager.endpoints.form_answers import NOT_A_PERSON, answers_form, is_from_own_child
+from manager.endpoints.form_answers import admit_answer, answers_form, take_answer
 from manager.endpoints.session_requests import NoSession, SessionEndpoint
 from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
 from manager.endpoints.stateless import StatelessEndpoint
@@ -158,24 +158,11 @@ class McpRoutes:
             return
         exchange = exchange_of(http_request.metadata, inbound, inbound.message, None, self._profiles)
         self._note(exchange, http_request.received_at)
+        answer = partial(self._modern.answer, exchange)
         if answers_form(exchange.params):
-            self._work(http_request, exchange, partial(self._answer_of_person, http_request, exchange))
+            self._work(http_request, exchange, partial(admit_answer, http_request, exchange, answer))
         elif self._send_at_once(http_request, exchange) is None:
-            self._work(http_request, exchange, partial(self._modern.answer, exchange))
-
-    async def _answer_of_person(self, http_request: HttpRequest, exchange: Exchange) -> AnyReply:
-        """Answer a request that brings a person's answer, unless a program that we started made it."""
-        if await is_from_own_child(http_request.ends()):
-            return result_format.refuse(exchange, NOT_A_PERSON)
-        return await self._modern.answer(exchange)
-
-    async def _form_answered(self, session: Session, message: Response, http_request: HttpRequest) -> None:
-        """Take a person's answer to a form, unless a program that we started made it."""
-        if await is_from_own_child(http_request.ends()):
-            http_request.respond(403, NOT_A_PERSON.as_error(None))
-            return
-        self._legacy.heard(session, message)
-        http_request.respond(202)
+            self._work(http_request, exchange, answer)
 
     def _legacy_post(self, http_request: HttpRequest, inbound: Inbound) -> None:
         message = inbound.message
@@ -183,11 +170,11 @@ class McpRoutes:
         if not isinstance(message, Request):
             known = self._legacy.session(identity, uses=False)
             if isinstance(known, Session):
+                hear = partial(self._legacy.heard, known, message)
                 if isinstance(message, Response) and self._legacy.is_form(known, message):
-                    work = partial(self._form_answered, known, message)
-                    http_request.run(self._guarded(http_request, work))
+                    http_request.run(self._guarded(http_request, partial(take_answer, hear)))
                     return
-                self._legacy.heard(known, message)
+                hear()
             http_request.respond(202)
         elif message.method == names.INITIALIZE:
             exchange = exchange_of(http_request.metadata, inbound, message, None, self._profiles)

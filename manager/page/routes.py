@@ -8,7 +8,7 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from manager.admin.approval_routes import NOT_FROM_CHILDREN, is_from_own_child
+from manager.admin.control_messages import read_object, refusal, refuse_own_child, success
 from manager.admin.history import Moment
 from manager.admin.request_body import read_body
 from manager.admin.services import Services
@@ -149,27 +149,24 @@ def access_routes(access: Access, address: str | None) -> list[web.RouteDef]:
     async def issue(request: web.Request) -> web.Response:
         if address is None:
             text = "the manager has no port, so it has no page; set tcp = true, then run: lmtb restart"
-            return _json(409, {"ok": False, "reason": "no_port", "message": text})
-        if await is_from_own_child(request):
-            body = {"ok": False, "reason": "forbidden", "message": NOT_FROM_CHILDREN}
-            return _json(403, body)
+            return refusal(409, "no_port", message=text)
+        if (refused := await refuse_own_child(request)) is not None:
+            return refused
         # in the fragment: browsers send it to nobody, and it is in no log
-        return _json(
-            200, {"ok": True, "url": f"{address}#ticket={access.issue_ticket()}", "address": address}
-        )
+        return success(url=f"{address}#ticket={access.issue_ticket()}", address=address)
 
     async def listed(_: web.Request) -> web.Response:
-        return _json(200, {"ok": True, "sessions": access.as_json()})
+        return success(sessions=access.as_json())
 
     async def revoke(request: web.Request) -> web.Response:
-        message = await _message(request)
+        message = await read_object(request)
         if isinstance(message, web.Response):
             return message
         number = message.get("number")
         if number is None:
-            return _json(200, {"ok": True, "revoked": access.revoke()})
+            return success(revoked=access.revoke())
         found = access.revoke_one(number) if isinstance(number, int) else None
-        return _json(200, {"ok": True, "revoked": 0 if found is None else 1})
+        return success(revoked=0 if found is None else 1)
 
     return [
         web.post("/page/ticket", issue),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from host.token_bucket import TokenBucket
 from manager.recorder.ended_call import EndedCall
 
 WHOLE_PER_S: Final = 250.0
@@ -20,27 +21,9 @@ UNUSUAL: Final = 125
 _SLOW_S: Final = 1.0
 
 
-class Allowance:
-    """How many calls may have a row each now: a token bucket.
-
-    Args:
-        rate: tokens a second.
-        now: monotonic seconds.
-    """
-
-    def __init__(self, rate: float, now: float) -> None:
-        self._rate, self._at = rate, now
-        self._most = self._left = max(BURST, rate)
-
-    def at(self, now: float) -> float:
-        """How many are left."""
-        self._left = min(self._most, self._left + self._rate * (now - self._at))
-        self._at = now
-        return self._left
-
-    def spend(self, count: int) -> None:
-        """Use some; more than there are counts as all."""
-        self._left = max(0.0, self._left - count)
+def allowance(rate: float, now: float) -> TokenBucket:
+    """How many calls may have a row each: `rate` of them a second, and a burst at once."""
+    return TokenBucket(rate, max(BURST, rate), now)
 
 
 class Chosen(NamedTuple):

@@ -25,7 +25,7 @@ from manager.recorder.content_rules import ActiveProjects, Deadlines, read_rules
 from manager.recorder.contents import insert_contents
 from manager.recorder.database import open_to_write
 from manager.recorder.ended_call import EndedCall
-from manager.recorder.overload import WHOLE_PER_S, Allowance, Chosen, choose
+from manager.recorder.overload import WHOLE_PER_S, Chosen, allowance, choose
 from manager.recorder.rows import Labels, insert
 from manager.recorder.tables import NewerFile
 from manager.recorder.tool_source import SourcesOf
@@ -101,7 +101,7 @@ class Recorder:
         self._database: sqlite3.Connection | None = None
         self._inode = 0
         self._next_open = self._next_sweep = 0.0
-        self._allowance = Allowance(limits.whole_per_s, now())
+        self._allowance = allowance(limits.whole_per_s, now())
         self._unswept = self._reported = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -149,7 +149,7 @@ class Recorder:
 
     def _keep(self, taken: list[EndedCall]) -> int:
         """Count calls, and write those that have to be rows; returns how many these are."""
-        chosen = choose(taken, self._allowance.at(self._clock()))
+        chosen = choose(taken, self._allowance.left(self._clock()))
         self._allowance.spend(len(chosen.calls))
         self.tools.add(chosen)
         self._write(chosen)

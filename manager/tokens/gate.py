@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from host.token_bucket import TokenBucket
 from http_server.head import RequestHead
 from http_server.refusal import AdmissionRefusal
 from manager.routing.request_heads.admission import is_mcp_target
@@ -72,7 +73,8 @@ class TokenGate:
         self.is_required = required
         self._own = () if own is None else (Token(OWN_PROGRAMS, digest_of(own), tuple(SCOPES), 0),)
         self._wall = wall
-        self._wrong = {is_own: _Allowance(now) for is_own in (True, False)}
+        self._now = now
+        self._wrong = {is_own: TokenBucket(WRONG_PER_S, WRONG_AT_ONCE, now()) for is_own in (True, False)}
         self._tokens: tuple[Token, ...] = ()
         self._guests: set[Guest] = set()
         self._sessions: dict[str, dict[str, None]] = {}
@@ -122,7 +124,7 @@ class TokenGate:
                 found = one
         if found is not None:
             return found
-        if not self._wrong[is_own].take():
+        if not self._wrong[is_own].take(self._now()):
             return TOO_MANY_WRONG
         return _challenge(f"the token is unknown or revoked; {_STEP}", error="invalid_token")
 
@@ -213,25 +215,6 @@ class Guest:
     def leave(self) -> None:
         """Note that the connection has ended."""
         self._gate.discard(self)
-
-
-class _Allowance:
-    """How many wrong tokens may still be compared: a token bucket."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._at = now()
-        self._left = float(WRONG_AT_ONCE)
-
-    def take(self) -> bool:
-        """Take one, if one is left."""
-        now = self._now()
-        self._left = min(float(WRONG_AT_ONCE), self._left + (now - self._at) * WRONG_PER_S)
-        self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
 
 
 def _challenge(reason: str, *, error: str = "") -> AdmissionRefusal:

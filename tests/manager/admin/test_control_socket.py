@@ -18,7 +18,8 @@ from aiohttp import web
 
 from host.peer_uid import unix_peer_uid
 from manager.admin.allocate import allocate_routes
-from manager.admin.control_socket import MAX_BODY, make_control_app
+from manager.admin.control_messages import MAX_BODY
+from manager.admin.control_socket import make_control_app
 from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from manager.folder import CwdProblem, CwdProblemKind
 from manager.listener.control_listener import ControlListener
@@ -506,7 +507,7 @@ async def test_body_above_the_cap_is_refused(control: Socket) -> None:
 async def test_body_that_does_not_come_is_not_waited_for(
     control: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manager.admin.control_socket.BODY_S", 0.05)
+    monkeypatch.setattr("manager.admin.control_messages.BODY_S", 0.05)
 
     async def stalled() -> AsyncIterator[bytes]:
         yield b"{"

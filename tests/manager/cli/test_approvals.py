@@ -25,6 +25,7 @@ CALL = {
 
 def waits(control: Any, *calls: dict[str, Any], ended: list[dict[str, str]] | None = None) -> None:
     control.say("GET /approvals", {"ok": True, "approvals": list(calls), "ended": ended or []})
+    control.say("POST /lines", {"ok": True, "lines": []})
 
 
 def answers(control: Any, outcome: str = "approved", *, counts: bool = True, tool: str = "run") -> None:
@@ -176,3 +177,13 @@ def test_of_several_pasted_lines_only_the_first_answers(
     approvals.ask(CALL, pasted)
     approvals.ask({**CALL, "id": "next"}, approvals.input_line)
     assert posted(control) == []
+
+
+def test_hosts_whose_calls_are_answered_there_are_named(run: Any, control: Any) -> None:
+    waits(control)
+    lines = [{"name": "build", "state": "connected"}, {"name": "away", "state": "failed"}]
+    control.say("POST /lines", {"ok": True, "lines": lines})
+    said = run("approvals").output
+    assert "no call waits for approval" in said
+    assert "Calls of projects on build are answered there" in said
+    assert "away" not in said

@@ -91,3 +91,23 @@ def test_without_a_manager_the_verb_says_how_to_start_one(run: Any) -> None:
     result = run("ui")
     assert result.exit_code != 0
     assert "lmtb up" in result.output
+
+
+def test_one_browser_is_ended_by_its_number(run: Any, control: Any) -> None:
+    control.say("POST /page/revoke", {"ok": True, "revoked": 1})
+    assert run("ui", "--revoke=2").output.strip() == "ended 1 session"
+    assert control.asked[-1][1] == {"number": 2}
+    control.say("POST /page/revoke", {"ok": True, "revoked": 0})
+    result = run("ui", "--revoke=9")
+    assert result.exit_code != 0
+    assert "no browser has the session 9" in result.output
+    assert "lmtb ui --list" in result.output
+
+
+def test_browsers_are_listed_with_their_age(run: Any, control: Any) -> None:
+    one = {"number": 2, "browser": "Firefox", "openedAgeSec": 3600, "actedAgeSec": 60}
+    control.say("GET /page/sessions", {"ok": True, "sessions": [one]})
+    said = run("ui", "--list").output
+    assert "Firefox" in said
+    assert "1 h" in said
+    assert "lmtb ui --revoke=SESSION" in said

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from manager.recorder.call_filter import Filter
 from manager.recorder.ended_call import CallDetails, EndedCall
-from manager.recorder.overload import BURST, UNUSUAL, Allowance, choose
+from manager.recorder.overload import BURST, UNUSUAL, allowance, choose
 from manager.recorder.statistics import tool_figures
 from support.recorded_calls import ended, log_of, recorder
 
@@ -66,11 +66,11 @@ def test_no_call_is_lost_from_the_counts(tmp_path: Path) -> None:
 
 
 def test_a_burst_is_kept_whole_and_the_rate_holds_after_it() -> None:
-    allowance = Allowance(100, 50.0)
-    assert allowance.at(50.0) == BURST
-    allowance.spend(5_000)
-    assert allowance.at(50.0) == 0
-    assert allowance.at(52.5) == 250
-    allowance.spend(50)
-    assert allowance.at(52.5) == 200
-    assert allowance.at(9_999.0) == BURST
+    room = allowance(100, 50.0)
+    assert room.left(50.0) == BURST
+    room.spend(5_000)
+    assert room.left(50.0) == 0
+    assert room.left(52.5) == 250
+    room.spend(50)
+    assert room.left(52.5) == 200
+    assert room.left(9_999.0) == BURST

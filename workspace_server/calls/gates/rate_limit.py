@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
 
+from host.token_bucket import TokenBucket
 from protocol.errors import Reason, Refusal
 
 MAX_BUCKETS: Final = 4096
-
-
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
 
 
 class RateLimiter:
@@ -32,7 +26,7 @@ class RateLimiter:
     def __init__(self, per_s: float = 5.0, burst: int = 20) -> None:
         self._per_s = per_s
         self._burst = float(burst)
-        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
     def wait(self, tool: str, client: str, now: float) -> float:
         """Seconds until a call may be made, 0.0 if it may be made now. Takes nothing.
@@ -42,20 +36,18 @@ class RateLimiter:
             client: the calling program's name.
             now: monotonic seconds.
         """
-        missing = 1.0 - self._filled(tool, client, now).tokens
-        return max(0.0, missing / self._per_s)
+        return self._bucket(tool, client, now).wait_s(now)
 
     def take(self, tool: str, client: str, now: float) -> None:
         """Count one call."""
-        bucket = self._filled(tool, client, now)
-        bucket.tokens = max(0.0, bucket.tokens - 1.0)
+        bucket = self._bucket(tool, client, now)
+        bucket.left(now)
+        bucket.spend()
 
-    def _filled(self, tool: str, client: str, now: float) -> _Bucket:
+    def _bucket(self, tool: str, client: str, now: float) -> TokenBucket:
         key = (tool, client)
-        bucket = self._buckets.setdefault(key, _Bucket(self._burst, now))
+        bucket = self._buckets.setdefault(key, TokenBucket(self._per_s, self._burst, now))
         self._buckets.move_to_end(key)
-        bucket.tokens = min(self._burst, bucket.tokens + max(0.0, now - bucket.at) * self._per_s)
-        bucket.at = max(bucket.at, now)
         if len(self._buckets) > MAX_BUCKETS:
             self._buckets.popitem(last=False)  # unused for longest, so most likely full again
         return bucket

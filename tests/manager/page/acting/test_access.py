@@ -114,3 +114,17 @@ def test_of_too_many_sessions_the_oldest_ends() -> None:
     assert not desk.access.may_act(*opened[0])
     assert all(desk.access.may_act(*one) for one in opened[1:])
     assert len(desk.access.sessions()) == MOST_SESSIONS
+
+
+def test_one_session_is_ended_by_its_number_and_others_go_on() -> None:
+    access = Access(lambda: 0.0, iter(map(str, range(100))).__next__)
+    first, second = (access.open_session(access.issue_ticket(), name) for name in ("one", "two"))
+    assert first is not None
+    assert second is not None
+    found = access.revoke_one(1)
+    assert found is not None
+    assert found.browser == "one"
+    assert access.revoke_one(1) is None
+    assert not access.may_act(*first)
+    assert access.may_act(*second)
+    assert [one["number"] for one in access.as_json()] == [2]

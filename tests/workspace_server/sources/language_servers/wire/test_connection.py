@@ -26,7 +26,8 @@ async def failure(connection: Connection, method: str = "x", timeout_s: float = 
 
 async def test_a_request_returns_its_own_result() -> None:
     async with connected("""
-        first = read(); second = read()
+        first = read()
+        second = read()
         answer(second, "second"); answer(first, {"é": "\\U0001f600", "_x": None})
         serve()
     """) as connection:

@@ -1,0 +1,75 @@
+"""Reads the bodies of requests to the control socket, and makes its responses.
+
+Bodies hold `ok: true`, or `ok: false` and a `reason`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from host.own_children import is_own_child_peer
+from manager.admin.request_body import read_body
+from manager.http import lazy_aiohttp as web
+from manager.routing.request_heads.admission import AdmissionRefusal
+from protocol.internal.registration import InvalidPayload
+
+MAX_BODY: Final = 1024 * 1024
+BODY_S: Final = 30.0
+"""Deadline for a complete body."""
+_BODY_PROBLEMS: Final = {400: "invalid_json", 408: "body_too_late", 413: "body_too_large"}
+_NOT_FROM_CHILDREN: Final = (
+    "programs that a workspace server or an agent started may not act for you: use a terminal of yours"
+)
+
+
+def refusal(status: int, reason: str, **members: object) -> web.Response:
+    """A failure of the control plane: `{"ok": false, "reason": …}` and further members."""
+    return _response(status, {"ok": False, "reason": reason, **members})
+
+
+def method_not_allowed(allowed: Iterable[str]) -> web.Response:
+    """The response 405, with the allowed methods."""
+    response = refusal(405, "method_not_allowed")
+    response.headers["Allow"] = ", ".join(sorted(allowed))
+    return response
+
+
+def success(**members: object) -> web.Response:
+    """The response 200 with these members: `{"ok": true, …}`."""
+    return _response(200, {"ok": True, **members})
+
+
+def invalid(message: InvalidPayload) -> web.Response:
+    """The response 400, with the member of the body that is wrong."""
+    return refusal(400, message.reason, field=message.field, problem=message.problem)
+
+
+def _response(status: int, body: Mapping[str, object]) -> web.Response:
+    # ASCII escapes carry lone surrogates, too: paths may hold bytes that are not UTF-8
+    return web.Response(status=status, text=json.dumps(body), content_type="application/json")
+
+
+async def read_object(request: web.Request) -> dict[str, Any] | web.Response:
+    """The body as a JSON object, or the refusal. `MAX_BODY` applies, not the application's limit."""
+    body = await read_body(request, MAX_BODY, BODY_S)
+    if isinstance(body, AdmissionRefusal):
+        return refusal(body.status, _BODY_PROBLEMS[body.status])
+    try:
+        payload = json.loads(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        payload = None
+    return payload if isinstance(payload, dict) else refusal(400, "invalid_json")
+
+
+async def refuse_own_child(request: web.Request) -> web.Response | None:
+    """The refusal of a request of a program that a workspace server started; None for others.
+
+    A model could otherwise decide through such a program what only its user decides.
+    """
+    sock = None if request.transport is None else request.transport.get_extra_info("socket")
+    if sock is not None and not await asyncio.to_thread(is_own_child_peer, sock):
+        return None
+    return refusal(403, "forbidden", message=_NOT_FROM_CHILDREN)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from host.terminal.tones import Tone
 from manager.page.drawing.html import Action
+from manager.page.drawing.source_button import source_action
 from manager.status_reading.own_servers import running_twice
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import source_problems
@@ -94,15 +95,6 @@ def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Need]:
             words = last_words(source)
             page = None if problem.source else "trust" if problem.is_trust else "issues"
             yield Need(tone, problem.text, problem.next_step, project, words, action, page=page)
-
-
-def source_action(source: Mapping[str, Any], root: str) -> Action:
-    """The button for a source that is down: sign in where that is what is missing, else try again."""
-    name = str(source.get("id"))
-    members = (("root", root), ("source", name))
-    if source.get("state") == "auth_required" and name.startswith("remote:"):
-        return Action("sign-in", "Sign in", members, name)
-    return Action("retry-source", "Retry", members, name)
 
 
 def last_words(source: Mapping[str, Any]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from manager.page.drawing.html import (
     table,
     text,
 )
-from manager.page.overview.needs import source_action
+from manager.page.drawing.source_button import source_action
 from manager.page.project.selection import ProjectView, Waiting
 from manager.status_reading.responses import first_sentence
 from manager.status_reading.source_problems import DOWN, source_step
@@ -127,7 +127,9 @@ def _tools(view: ProjectView) -> str:
     rest = f"<p>{view.left_out} more: <code>lmtb tools --all</code></p>" if view.left_out else ""
     about = (
         "<p>Enabling and disabling is for this project. Allow, ask and deny are for all of your projects; "
-        "a project can only be stricter.</p>"
+        "a project can only be stricter. Whether a tool is listed, or found on demand with tool_search, is "
+        "set where it comes from: <code>visibility</code> in its tool.toml, or <code>tool_visibility</code> "
+        "in the entry of its server.</p>"
         if view.tools
         else ""
     )

@@ -1,0 +1,17 @@
+"""Chooses the button for a source that is down. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from manager.page.drawing.html import Action
+
+
+def source_action(source: Mapping[str, Any], root: str) -> Action:
+    """The button for a source that is down: sign in where that is what is missing, else try again."""
+    name = str(source.get("id"))
+    members = (("root", root), ("source", name))
+    if source.get("state") == "auth_required" and name.startswith("remote:"):
+        return Action("sign-in", "Sign in", members, name)
+    return Action("retry-source", "Retry", members, name)

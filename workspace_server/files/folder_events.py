@@ -85,10 +85,11 @@ class FolderEvents:
             return None
         return cls(library, queue, mounts, limit)
 
-    def begin(self) -> None:
-        """Forget what is queued, and begin to name the folders anew, up to `end`."""
-        self.read()
+    def begin(self) -> Events:
+        """What changed since the last question; then begin to name the folders anew, up to `end`."""
+        events = self.read()
         self._before, self._paths = self._paths, {}
+        return events
 
     def watch(self, folder: str) -> bool:
         """Queue the changes of this folder's entries from now on; False if that is not possible.

@@ -7,7 +7,8 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +23,30 @@ MAX_ENTRIES: Final = 200_000
 MAX_DIGESTED: Final = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What of an earlier look is known to hold, so that these files need not be asked for their state.
+
+    Attributes:
+        files: the states of files that did not change.
+        changed: folders of which, with everything below them, nothing holds.
+    """
+
+    files: Mapping[str, FileState] = field(default_factory=dict)
+    changed: Set[str] = frozenset()
+
+
+NOTHING: Final = Held()
+
+
 def scan(
     folders: Sequence[Path],
     relevance: Relevance,
     limit: int = MAX_ENTRIES,
+    *,
     wall_ns: Callable[[], int] = time.time_ns,
     before_listing: Callable[[str], object] = lambda folder: None,
+    held: Held = NOTHING,
 ) -> Snapshot:
     """The relevant files below these folders, shallow ones first, of at most `limit` entries.
 
@@ -41,8 +60,9 @@ def scan(
         limit: how many entries are looked at.
         wall_ns: the wall clock.
         before_listing: called with each folder before it is listed.
+        held: the states that are not asked for again.
     """
-    look = _Look(folders, relevance, limit, before_listing)
+    look = _Look(folders, relevance, limit, before_listing, held)
     taken_ns = wall_ns()
     look.run()
     return Snapshot(
@@ -95,6 +115,7 @@ class _Look:
         relevance: Relevance,
         limit: int,
         before_listing: Callable[[str], object],
+        held: Held,
     ) -> None:
         self.files: dict[str, FileState] = {}
         self.listed: list[str] = []
@@ -107,6 +128,8 @@ class _Look:
         self._suffixes = relevance.suffixes
         self._left = limit
         self._before_listing = before_listing
+        self._held = held.files
+        self._changed = set(held.changed)
 
     def run(self) -> None:
         """Walk until there is nothing left, or the limit is reached."""
@@ -131,10 +154,11 @@ class _Look:
             return
         self._left -= len(entries)
         self.listed.append(folder)
-        names = self._names
+        names, is_changed = self._names, folder in self._changed
+        held = NOTHING.files if is_changed else self._held
         if folder not in self._roots and not GENERATED_MARKS.isdisjoint([entry.name for entry in entries]):
             self.generated.append(folder)
-            self._files([entry for entry in entries if entry.name in names and not entry.is_dir()])
+            self._files([entry for entry in entries if entry.name in names and not entry.is_dir()], held)
             return
         suffixes = self._suffixes
         files = []
@@ -143,14 +167,20 @@ class _Look:
             if entry.is_dir(follow_symlinks=False):
                 if name not in SKIPPED_FOLDERS:
                     waiting.append(entry.path)
+                    if is_changed:
+                        self._changed.add(entry.path)
             elif name[name.rfind(".") :] in suffixes or name in names:
                 files.append(entry)
-        self._files(files)
+        self._files(files, held)
 
-    def _files(self, entries: Sequence[os.DirEntry[str]]) -> None:
+    def _files(self, entries: Sequence[os.DirEntry[str]], held: Mapping[str, FileState]) -> None:
         files = self.files
         for entry in entries:
             path = entry.path
+            known = held.get(path)
+            if known is not None:
+                files[path] = known
+                continue
             try:
                 status = entry.stat(follow_symlinks=False)
                 state = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)

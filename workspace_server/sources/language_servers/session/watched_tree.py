@@ -1,8 +1,9 @@
 """Keeps a look at a project's files current by the kernel's events; looks again where they do not suffice.
 
 An empty queue of events proves that the last look still holds. That costs microseconds, however many files
-there are. Files that events name are looked at alone. Everything is looked at again after changes of folders,
-if the queue overflowed, and every `LOOK_AGAIN_S` seconds, for what no event shows.
+there are. Files that events name are looked at alone. After changes of folders all folders are listed again,
+but files that no event names are not asked for their state. Everything is looked at again if the queue
+overflowed, and every `LOOK_AGAIN_S` seconds, for what no event shows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from workspace_server.sources.language_servers.session.relevant_files import (
     Relevance,
 )
 from workspace_server.sources.language_servers.session.tree_changes import Snapshot
-from workspace_server.sources.language_servers.session.tree_scan import scan, state_of
+from workspace_server.sources.language_servers.session.tree_scan import NOTHING, Held, scan, state_of
 
 LOOK_AGAIN_S: Final = 60.0
 """Memory that a program maps for long, and changes below a file system cause no events."""
@@ -60,21 +61,24 @@ class WatchedTree:
         self._roots: Sequence[Identity | None] = ()
         self._look_at = 0.0
         self._touched: set[str] = set()
+        self._changed: set[str] = set()  # folders
 
     def is_unchanged(self, relevance: Relevance) -> bool:
         """Whether nothing changed since the last look began; False if that is not proven."""
         self._take_in(relevance)
-        return self._snapshot is not None and not self._touched
+        return self._snapshot is not None and not (self._touched or self._changed)
 
     def look(self, relevance: Relevance) -> Snapshot:
         """The files as they are now. Blocks."""
         self._take_in(relevance)
         known = self._snapshot
-        if known is not None and not self._has_new_name(known):
-            self._snapshot = self._updated(known)
-            self._touched = set()
-            return self._snapshot
-        return self._look_at_all(relevance)
+        if known is not None and self._has_new_name(known):
+            known = None
+        if known is None or self._changed:
+            return self._look_at_all(relevance, known)
+        self._snapshot = self._updated(known)
+        self._touched = set()
+        return self._snapshot
 
     def close(self) -> None:
         """Give the queue back; a later look makes another one. Idempotent."""
@@ -97,9 +101,15 @@ class WatchedTree:
             self._snapshot = None
 
     def _note(self, events: Events, known: Snapshot) -> bool:
-        """Whether the changed files are known by name."""
-        if events.is_lost or any(_name(folder) not in SKIPPED_FOLDERS for folder in events.folders):
+        """Whether the changed files and folders are known by name."""
+        if events.is_lost:
             return False
+        for folder in events.folders:
+            above, _, name = folder.rpartition("/")
+            if name in GENERATED_MARKS:
+                return False
+            if name not in SKIPPED_FOLDERS and above not in known.generated:
+                self._changed.add(folder)
         for path in events.files:
             name = _name(path)
             if name in GENERATED_MARKS:
@@ -130,10 +140,12 @@ class WatchedTree:
             (elsewhere.add if is_elsewhere else elsewhere.discard)(path)
         return replace(known, files=files, taken_ns=taken_ns, elsewhere=frozenset(elsewhere), digests={})
 
-    def _look_at_all(self, relevance: Relevance) -> Snapshot:
-        self._snapshot, self._touched = None, set()
-        events = self._queue()
+    def _look_at_all(self, relevance: Relevance, known: Snapshot | None) -> Snapshot:
+        """List everything; of files that are known to be as they were, nothing is asked."""
+        self._snapshot = None
+        before, events = self._events, self._queue()
         if events is None:
+            self._touched, self._changed = set(), set()
             return scan(self._folders, relevance, wall_ns=self._wall_ns)
         roots, missed = self._identities(), False
 
@@ -141,8 +153,13 @@ class WatchedTree:
             nonlocal missed
             missed = missed or not events.watch(folder)
 
-        events.begin()
-        snapshot = scan(self._folders, relevance, wall_ns=self._wall_ns, before_listing=watch)
+        newest, held = events.begin(), NOTHING
+        if known is not None and events is before and self._note(newest, known):
+            but = self._touched | known.elsewhere
+            files = {path: state for path, state in known.files.items() if path not in but}
+            held = Held(files, frozenset(self._changed))
+        self._touched, self._changed = set(), set()
+        snapshot = scan(self._folders, relevance, wall_ns=self._wall_ns, before_listing=watch, held=held)
         events.end()
         if missed or _is_partial(snapshot):
             self.close()

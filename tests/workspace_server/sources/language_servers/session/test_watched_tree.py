@@ -27,11 +27,13 @@ class Watched:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, **members: Any) -> None:
         self.root = root
         self.looks = 0
+        self.held: set[str] = set()
         self.now = 0.0
         self.tree = WatchedTree([root], clock=lambda: self.now, **members)
 
         def counted(*arguments: Any, **named: Any) -> Any:
             self.looks += 1
+            self.held = set(named["held"].files) if "held" in named else set()
             return scan(*arguments, **named)
 
         monkeypatch.setattr(watched_tree, "scan", counted)
@@ -119,13 +121,80 @@ def replaced_root(root: Path) -> None:
     shutil.copytree(root.with_name("old"), root)
 
 
-@pytest.mark.parametrize("edit", [new_folder, moved_folder, build_tree, replaced_root])
-def test_changes_of_folders_are_looked_at_with_everything(
+def replaced_folder(root: Path) -> None:
+    shutil.copytree(root / "pkg", root / "other")
+    (root / "other/deep/c.py").write_text("other")
+    (root / "pkg").rename(root / "node_modules/pkg")
+    (root / "other").rename(root / "pkg")
+
+
+def folder_in_place_of_a_file(root: Path) -> None:
+    (root / "a.py").unlink()
+    (root / "a.py").mkdir()
+    (root / "a.py/in.py").write_text("")
+
+
+def swapped_folders(root: Path) -> None:
+    new_folder(root)
+    (root / "one/two/c.py").write_text("one")
+    (root / "pkg/deep").rename(root / "pkg/gone")
+    (root / "one/two").rename(root / "pkg/deep")
+    (root / "pkg/gone").rename(root / "one/two")
+
+
+def changed_with_a_folder(root: Path) -> None:
+    new_folder(root)
+    (root / "pkg/deep/c.py").write_text("changed")
+    (root / "b.py").unlink()
+    (root / "b.py").symlink_to(root / "a.py")
+
+
+FOLDERS = [
+    *(new_folder, moved_folder, build_tree, replaced_root, replaced_folder),
+    *(folder_in_place_of_a_file, swapped_folders, changed_with_a_folder),
+]
+
+
+@pytest.mark.parametrize("edit", FOLDERS)
+def test_after_changes_of_folders_all_are_listed_again(
     watched: Watched, edit: Callable[[Path], None]
 ) -> None:
     edit(watched.root)
     watched.check()
     assert watched.looks == 2
+    (watched.root / "pkg").mkdir(exist_ok=True)
+    (watched.root / "pkg/last.py").write_text("")
+    watched.check()
+
+
+def test_files_that_did_not_change_are_not_asked_for_their_state(watched: Watched) -> None:
+    changed_with_a_folder(watched.root)
+    watched.check()
+    assert watched.held == {str(watched.root / "a.py")}
+
+
+def test_of_what_changes_while_folders_are_listed_the_next_look_tells(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_folder(watched.root)
+    begin = FolderEvents.begin
+
+    def begin_and_edit(events: FolderEvents) -> Events:
+        found = begin(events)
+        (watched.root / "a.py").write_text("meanwhile")
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderEvents, "begin", begin_and_edit)
+        watched.tree.look(PYTHON)
+    watched.check()
+
+
+def test_a_folder_in_a_build_tree_is_no_change(watched: Watched) -> None:
+    build_tree(watched.root)
+    watched.check()
+    (watched.root / "pkg/deep/objects").mkdir()
+    assert watched.is_unchanged()
 
 
 def test_files_in_new_folders_are_watched_from_then_on(watched: Watched) -> None:

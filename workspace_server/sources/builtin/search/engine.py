@@ -160,14 +160,15 @@ async def find_text(
         batches = Batches(scope)
         try:
             files = await batches.next()
-            while True:  # at least once, to check the pattern even if there are no files
-                program = await _match(program, scope, query, files, limit=limit, found=found)
-                files = await batches.next() if files else []
-                if not files:
-                    return
-                if found.total >= limit + MAX_COUNTED_LINES or (not found.exact):
+            # at least once, to check the pattern even if there are no files
+            program = await _match(program, scope, query, files, limit=limit, found=found)
+            while files and (files := await batches.next()):
+                if found.total >= limit + MAX_COUNTED_LINES or not found.exact:
                     found.exact = False
                     return
+                pair = [files, await batches.next()]
+                program = await _match_both(program, scope, query, pair, limit=limit, found=found)
+                files = pair[1]
         finally:
             batches.close()
 
@@ -175,6 +176,40 @@ async def find_text(
         return TextMatch(scope.tree.folder.path / line.relative, line.number, line.preview, line.occurrences)
 
     return await _search(workspace, where, limit, settings, search=search, convert=convert)
+
+
+async def _match_both(
+    program: str | None,
+    scope: Scope,
+    query: TextQuery,
+    batches: Sequence[list[str]],
+    *,
+    limit: int,
+    found: Findings[Line],
+) -> str | None:
+    """Search batches that follow each other as `_match` does, all at once.
+
+    ripgrep reads its arguments, and looks at each file, with one processor before it searches with all.
+    """
+    room = limit - len(found.items)
+    parts: list[tuple[list[str], Findings[Line]]] = [(files, Findings()) for files in batches if files]
+    tasks = [
+        asyncio.create_task(_match(program, scope, query, files, limit=room, found=part), name="search-match")
+        for files, part in parts
+    ]
+    try:
+        programs = await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for task, (_, part) in zip(tasks, parts, strict=True):
+            found.items += part.items[: max(0, limit - len(found.items))]
+            found.total += max(part.total, len(part.items))
+            found.exact = found.exact and part.exact
+            if task.cancelled() or task.exception() is not None:
+                break  # what was found behind a gap is not the next
+    return None if None in programs else programs[0]
 
 
 async def _match(

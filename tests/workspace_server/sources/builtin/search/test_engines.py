@@ -171,6 +171,20 @@ async def test_total_counts_what_is_not_shown(engine: str, root: Path) -> None:
     assert (len(files.items), files.total, files.exact, files.capped) == (5, 21, True, True)
 
 
+@pytest.mark.parametrize("limit", [5, 35, 100])
+async def test_batches_that_are_searched_at_once_give_the_first_lines(
+    engine: str, root: Path, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "FIRST", 2)
+    monkeypatch.setattr(batches, "GROWTH", 2)
+    write_tree(root, {f"{n:02}.txt": "needle\n" * 3 for n in range(20)})
+    settings = settings_of(engine, root.parent)
+    found = await find_text(workspace_of(root), literal("needle"), Where("", ""), limit, settings)
+    every = [(f"{n:02}.txt", line) for n in range(20) for line in (1, 2, 3)] + [("keep.txt", 1)]
+    assert [(match.path.name, match.line) for match in found.items] == every[:limit]
+    assert (found.total, found.exact) == (61, True)
+
+
 async def test_name_with_a_line_end_is_found(engine: str, root: Path) -> None:
     write_tree(root, {"src/a\nb.txt": "needle\n", "src/c\n/d.txt": "needle\n"})
     for pattern in ("", "src/**", "*.txt", "**/src/**/*.txt", "proj/src"):

@@ -158,11 +158,13 @@ async def _stop(folder: Path) -> Rows:
             async with meanwhile(
                 *(_stopped(manager.port, request) for _ in range(STOPPED)), _watch(manager.pid, peak)
             ):
-                beside = await p99_ms(lambda: good.call("calculator", SUM))
+                stopping = await p99_ms(lambda: good.call("calculator", SUM))
+                stopped = await p99_ms(lambda: good.call("calculator", SUM))
             rows += [
                 (f"memory of the manager before and at most beside {STOPPED} clients that stop {what}, MiB",
                  f"{before:.0f}, {peak[0]:.0f}"),
-                ("p99 of another client's calls without and beside them, ms", f"{quiet:.1f}, {beside:.1f}"),
+                ("p99 of another client's calls without them, while their requests come in, and later, ms",
+                 f"{quiet:.1f}, {stopping:.1f}, {stopped:.1f}"),
             ]  # fmt: skip
         return rows
 

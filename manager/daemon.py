@@ -46,6 +46,7 @@ from manager.own_files import OwnFiles
 from manager.paths import Paths
 from manager.replacement import Replacement
 from manager.routing.request_heads.admission import AdmissionRules
+from manager.runtime_tuning.event_loop import loop_factory
 from manager.runtime_tuning.malloc import FreedMemory
 from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
@@ -70,7 +71,7 @@ def run(
     """
     daemon = Daemon(settings, paths, on_ready, started_by=started_by)
     erase_values(SECRETS)
-    with unblocked(sys.stderr) as stream, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with unblocked(sys.stderr) as stream, asyncio.Runner(loop_factory=loop_factory()) as runner:
         configure(settings.log_level, settings.log_format, stream)
         if loose := sum(map(make_tight, (paths.state_dir, paths.runtime_dir))):
             logger().warning("files.made_private", count=loose)
@@ -82,14 +83,6 @@ def run(
     except OSError as error:
         logger().error("restart.failed", why=str(error))
         return exit_codes.FAILED
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if sys.platform == "win32":
-        return None
-    import uvloop  # noqa: PLC0415  not on every platform
-
-    return uvloop.new_event_loop
 
 
 class Daemon:

@@ -8,7 +8,6 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 from manager.routing.remote.greeting import PROTOCOL, Greeting, encode
+from manager.runtime_tuning.event_loop import loop_factory
 from manager.stdio_bridge.manager_start import ManagerStarter
 
 START_S: Final = 25.0
@@ -110,17 +110,9 @@ def serve_line() -> int:
     except CannotServe as error:
         os.write(pipes[1], encode(_greeting(str(error))))
         return 1
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(serve(pipes, _greeting(), manager.find_socket))
     return 0
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if sys.platform == "win32":
-        return None
-    import uvloop  # noqa: PLC0415  not on every platform
-
-    return uvloop.new_event_loop
 
 
 def refuse_line(problem: str) -> int:

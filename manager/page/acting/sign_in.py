@@ -18,7 +18,7 @@ from manager.page.acting.command import understood
 from manager.paths import Paths
 from manager.server_command import server_command
 
-ADDRESS_S: Final = 30.0
+ADDRESS_S: Final = 60.0
 """Longest time until the address is known: the server and its authorization server are asked for it."""
 MOST: Final = 8
 """Most sign-ins that wait for their persons; one more ends the oldest."""

@@ -89,6 +89,7 @@ document.addEventListener("click", async (event) => {
     return;
   }
   button.disabled = true;
+  say("One moment …");
   const { action, ...members } = button.dataset;
   try {
     const answer = await send("/page/action", { action, ...members });

@@ -17,6 +17,14 @@ from host.terminal.tones import MARKS, Tone, tone_of
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 _TITLE: Final = "LM Tools Bridge"
 _NEXT_STEP: Final = re.compile(r"; (?=[a-z ]+: lmtb |or )")
+_STATES: Final = {
+    "auth_required": "needs you to sign in",
+    "backoff": "ended, and starts again soon",
+    "crash_looping": "ends again and again",
+    "failed": "has failed",
+    "pending_trust": "waits for your trust",
+    "unhealthy": "does not answer",
+}
 _SITE: Final = '<nav aria-label="Pages of this site"><a href="/page/calls">Recorded calls</a></nav>'
 
 
@@ -70,8 +78,13 @@ def lines(values: Iterable[object]) -> str:
 
 
 def state(value: object) -> str:
-    """A state with its mark and colour."""
-    return toned(value, tone_of(str(value or "")) or Tone.OFF)
+    """A state in plain words, with its mark and colour."""
+    return toned(plain_state(value), tone_of(str(value or "")) or Tone.OFF)
+
+
+def plain_state(value: object) -> str | None:
+    """A state of a server or source as a person says it: behind the name of what is in it."""
+    return None if value is None else _STATES.get(str(value), str(value))
 
 
 def toned(value: object, tone: Tone) -> str:
@@ -90,7 +103,7 @@ def copyable(command: str) -> str:
 
 def steps(told: str) -> str:
     """What helps: sentences, whose commands can be copied by themselves, without the words before them."""
-    return "; ".join(map(_step, _NEXT_STEP.split(told)))
+    return "<br>".join(map(_step, _NEXT_STEP.split(told)))
 
 
 def _step(told: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from host.terminal.tones import Tone
-from manager.page.drawing.html import Action
+from manager.page.drawing.html import Action, plain_state
 from manager.page.drawing.source_button import source_action
 from manager.status_reading.own_servers import running_twice
 from manager.status_reading.responses import objects
@@ -85,7 +85,7 @@ def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Need]:
             words = tuple(str(line) for line in tail[-3:]) if isinstance(tail, list) else ()
             why = row.get("lastError") or "it does not answer"
             start = Action("start-server", "Start again", (("root", str(row.get("root"))),), project)
-            text = f"The server is {row['state']}: {why}"
+            text = f"The server {plain_state(row['state'])}: {why}"
             yield Need(Tone.BAD, text, "lmtb doctor", project, words, start)
         sources = {str(one.get("id")): one for one in objects(row, "sources")}
         for problem in source_problems(row):
@@ -94,7 +94,13 @@ def _of_workspaces(status: Mapping[str, Any]) -> Iterator[Need]:
             action = source_action(source, str(row.get("root"))) if source else None
             words = last_words(source)
             page = None if problem.source else "trust" if problem.is_trust else "issues"
-            yield Need(tone, problem.text, problem.next_step, project, words, action, page=page)
+            text = _of_source(source) if source else problem.text
+            yield Need(tone, text, problem.next_step, project, words, action, page=page)
+
+
+def _of_source(source: Mapping[str, Any]) -> str:
+    why = source.get("error") or "it did not say why"
+    return f"{source.get('id')} {plain_state(source.get('state'))}: {why}"
 
 
 def last_words(source: Mapping[str, Any]) -> tuple[str, ...]:

@@ -105,7 +105,7 @@ def _source(source: Mapping[str, Any], root: str) -> Sequence[str]:
     is_down = source.get("state") in DOWN
     return (
         text(name),
-        state(f"{source.get('state')}{' (stale)' if source.get('stale') else ''}"),
+        state(source.get("state")) + (" (tools as last known)" if source.get("stale") else ""),
         text(source.get("toolCount")),
         text(source.get("restarts")),
         "".join(_words(source, root)) if is_down else "–",

@@ -240,7 +240,7 @@ async def test_a_person_signs_in_to_a_server_that_the_page_names(
         await tab.goto(await address(manager))
         await tab.get_by_role("button", name="Sign in remote:far").click()
         link = tab.get_by_role("link", name="Open the page to sign in")
-        await playwright.expect(link).to_be_focused()
+        await playwright.expect(link).to_be_focused(timeout=70_000)  # the command loads the SDK
         url = await link.get_attribute("href")
         assert url.startswith(f"{oauth.origin}/authorize?")
         target = oauth.authorize(dict(parse_qsl(urlsplit(url).query)))

@@ -13,7 +13,6 @@ import http.client
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,13 +25,12 @@ from protocol import names
 from scripts.benchmarks import cold
 from scripts.benchmarks.delayed_line import delayed_line
 from scripts.benchmarks.plan import Plan
+from scripts.benchmarks.remote_calls import CONNECTIONS, SUM, timed, times
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
 from support.processes.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
 
-SUM: Final = {"expression": "6 * 7"}
 CALLS: Final = 300
-CONNECTIONS: Final = 8
 PROJECTS: Final = 40
 ROUND_TRIP_MS: Final = 1.0
 GONE_S: Final = 30.0
@@ -204,10 +202,10 @@ class _Bench:
         found = []
         with self._echo() as echo:
             for port, target in ((self.port, here_target), (there, there_target)):
-                _times(port, target, CALLS // 3)
+                times(port, target, CALLS // 3)
             for _ in range(rounds):
-                line = [_timed(echo) for _ in range(CALLS)]
-                at_home, from_here = _times(there, there_target), _times(self.port, here_target)
+                line = [timed(echo) for _ in range(CALLS)]
+                at_home, from_here = times(there, there_target, CALLS), times(self.port, here_target, CALLS)
                 found.append(tuple(map(statistics.median, (line, at_home, from_here))))
         return _Latency(*(1000 * statistics.median(column) for column in zip(*found, strict=True)))
 
@@ -228,7 +226,14 @@ class _Bench:
     def rate(self, seconds: float) -> int:
         """Calls a second over several connections."""
         target = f"/mcp?cwd={quote(f'{ADDRESS}{self._root}')}"
-        program = [sys.executable, "-m", "scripts.benchmarks.remote", str(self.port), target, str(seconds)]
+        program = [
+            sys.executable,
+            "-m",
+            "scripts.benchmarks.remote_calls",
+            str(self.port),
+            target,
+            str(seconds),
+        ]
         done = subprocess.run(program, check=True, capture_output=True, text=True)
         return int(done.stdout)
 
@@ -242,44 +247,3 @@ class _Echo:
     def __call__(self) -> None:
         self._write(b".")
         self._read(1)
-
-
-def _timed(call: _Echo) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
-
-
-def _times(port: int, target: str, count: int = CALLS) -> list[float]:
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    connection.connect()
-    found = []
-    for _ in range(count):
-        began = time.perf_counter()
-        cold.call(connection, target, "calculator", SUM)
-        found.append(time.perf_counter() - began)
-    connection.close()
-    return found
-
-
-def _count(port: int, target: str, until: float, counts: list[int]) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    count = 0
-    while time.monotonic() < until:
-        cold.call(connection, target, "calculator", SUM)
-        count += 1
-    counts.append(count)
-
-
-if __name__ == "__main__":
-    counts: list[int] = []
-    end = time.monotonic() + float(sys.argv[3])
-    threads = [
-        threading.Thread(target=_count, args=(int(sys.argv[1]), sys.argv[2], end, counts))
-        for _ in range(CONNECTIONS)
-    ]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
-    print(int(sum(counts) / float(sys.argv[3])))

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -125,22 +126,25 @@ async def container_host(folder: Path) -> AsyncIterator[ContainerHost]:
     """
     tools = folder / "bin"
     tools.mkdir(parents=True)
-    podman = _install_tools(folder, tools)
     path = {"PATH": f"{tools}:/usr/bin:/bin"}
-    async with manager_home(folder / "far", environ={"PATH": "/usr/bin:/bin"}) as far:
-        with _docker(podman, folder, tools) as has_docker:
-            async with manager_home(folder / "near", environ=path) as near:
-                kinds = [kind for kind in ADDRESSES if kind != "docker" or has_docker]
-                host = ContainerHost(near, far, podman, kinds)
-                await asyncio.to_thread(_import_image, podman)
-                try:
-                    await host.run()
-                    yield host
-                    await near.close()
-                finally:
-                    await host.remove()
-                    await host.podman("rmi", "--force", IMAGE)
-                    _end_monitors(folder)
+    with tempfile.TemporaryDirectory(
+        prefix="lmtb-box-", dir="/tmp"
+    ) as short:  # podman's sockets have long names
+        podman = _install_tools(Path(short), tools)
+        async with manager_home(folder / "far", environ={"PATH": "/usr/bin:/bin"}) as far:
+            with _docker(podman, Path(short), tools) as has_docker:
+                async with manager_home(folder / "near", environ=path) as near:
+                    kinds = [kind for kind in ADDRESSES if kind != "docker" or has_docker]
+                    host = ContainerHost(near, far, podman, kinds)
+                    await asyncio.to_thread(_import_image, podman)
+                    try:
+                        await host.run()
+                        yield host
+                        await near.close()
+                    finally:
+                        await host.remove()
+                        await host.podman("rmi", "--force", IMAGE)
+                        _end_monitors(Path(short))
 
 
 def _install_tools(folder: Path, tools: Path) -> Path:

@@ -23,7 +23,16 @@ def made(number: int) -> bytes:
     return b"00-%b%b-%b-01" % (digits[::-1], digits, digits)
 
 
+def number_of(traceparent: str) -> int:
+    """The number from which `made` made it; 0 if it did not."""
+    try:
+        number = int(traceparent[36:52], 16)
+    except ValueError:
+        return 0
+    is_number = 0 < number < 1 << BITS
+    return number if is_number and made(number).decode() == traceparent else 0
+
+
 def is_made(traceparent: str) -> bool:
     """Whether `made` made it, so that its span is that of the call itself, and not of a client."""
-    span = traceparent[36:52]
-    return span.isalnum() and made(int(span, 16)).decode() == traceparent
+    return number_of(traceparent) != 0

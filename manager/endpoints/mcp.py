@@ -157,7 +157,7 @@ class McpRoutes:
             http_request.respond(202)
             return
         exchange = exchange_of(http_request.metadata, inbound, inbound.message, None, self._profiles)
-        self._note(exchange, http_request.received_at)
+        self._note(exchange, http_request)
         answer = partial(self._modern.answer, exchange)
         if answers_form(exchange.params):
             self._work(http_request, exchange, partial(admit_answer, http_request, exchange, answer))
@@ -202,7 +202,7 @@ class McpRoutes:
     ) -> None:
         exchange = exchange_of(http_request.metadata, inbound, message, session, self._profiles)
         exchange.headers[headers.SESSION] = session.id
-        self._note(exchange, http_request.received_at)
+        self._note(exchange, http_request)
         key = jsonrpc.id_key(message.id)
         if key in session.in_flight:
             text = "this id is still being answered in this session; use a new one"
@@ -214,11 +214,13 @@ class McpRoutes:
         else:
             session.in_flight.add(key, sent.cancel)
 
-    def _note(self, exchange: Exchange, came: float) -> None:
-        exchange.begun = came
+    def _note(self, exchange: Exchange, http_request: HttpRequest) -> None:
+        exchange.begun = came = http_request.received_at
         exchange.recorded_as, exchange.seen = client_record(exchange, came)
         self._clients.record(exchange.recorded_as, exchange.seen)
-        if self._makes_traces and exchange.message.method in RECORDED and not trace_context.given(exchange):
+        if http_request.made_trace:
+            exchange.made_trace = http_request.made_trace
+        elif self._makes_traces and exchange.message.method in RECORDED and not trace_context.given(exchange):
             exchange.made_trace = trace_context.made_number()
 
     # -- with and without a task --------------------------------------------------------------------------

@@ -47,12 +47,13 @@ class HttpRequest(BaseRequest):
     Attributes:
         ends: returns our address and the client's; None if it did not connect over TCP.
         keep_alives: sends comments on the response where that is an event stream.
+        made_trace: the number of the trace context that a manager on another host made for it; 0 for none.
         metadata: what the head says.
         received_at: when the request was complete (monotonic).
         session: the session id that it names.
     """
 
-    __slots__ = ("_deadline", "ends", "keep_alives", "metadata", "received_at", "session")
+    __slots__ = ("_deadline", "ends", "keep_alives", "made_trace", "metadata", "received_at", "session")
 
     fixed_lines = staticmethod(fixed_head_lines)
 
@@ -69,6 +70,7 @@ class HttpRequest(BaseRequest):
         self.metadata = metadata
         self.session = session
         self.ends = connection.ends
+        self.made_trace = 0
         self.keep_alives = connection.keep_alives
         self._deadline = connection.deadline
 

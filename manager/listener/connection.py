@@ -21,10 +21,11 @@ from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
 from manager.listener.connection_context import ConnectionContext
 from manager.route_cache.cached_call import CachedCall
-from manager.routing.request_heads.reader import ClientHead
+from manager.routing.request_heads.reader import ClientHead, without_trace
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
 from manager.tokens.gate import Guest
+from protocol import trace_context
 
 _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Python 3.11
 
@@ -117,10 +118,15 @@ class ClientConnection(HttpConnection[ClientHead]):
         serve = self._context.serve
         assert metadata is not None  # noqa: S101  narrows the types: `take_over` has looked
         assert serve is not None  # noqa: S101
-        if not self._send_cached(metadata, read.session, body):
-            serve(self.begin(metadata, read.session, body))
+        trace = trace_context.number_of(read.trace) if read.trace else 0
+        if not self._send_cached(metadata, read.session, body, trace):
+            request = self.begin(metadata, read.session, body)
+            request.made_trace = trace
+            serve(request)
 
-    def _send_cached(self, metadata: RequestMetadata, named_session: str | None, body: bytes) -> bool:
+    def _send_cached(
+        self, metadata: RequestMetadata, named_session: str | None, body: bytes, trace: int
+    ) -> bool:
         cache = self._context.route_cache
         if cache is None or self.parser.buffer or self._room is not None:
             return False
@@ -132,7 +138,8 @@ class ClientConnection(HttpConnection[ClientHead]):
         if self._cached_call is None:
             self._cached_call = CachedCall(self, self.transport, cache)
         self.move(Event.CALL_CACHED)
-        return self._cached_call.send_parsed(group, session, self.parser.raw_head, body)
+        head = without_trace(self.parser.raw_head) if trace else self.parser.raw_head
+        return self._cached_call.send_parsed(group, session, head, body, trace)
 
     def begin(self, metadata: RequestMetadata, session: str | None, body: bytes) -> HttpRequest:
         """Make the request, which is answered without the route cache from now on."""

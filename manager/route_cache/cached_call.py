@@ -123,21 +123,27 @@ class CachedCall:
         self._last = bound
         self._cache.remember(bound, head)
 
-    def send_parsed(self, group: RouteGroup, session: Session | None, head: bytes, body: bytes) -> bool:
-        """Send a request whose head was parsed by a route of this group; False if no route can be used."""
+    def send_parsed(
+        self, group: RouteGroup, session: Session | None, head: bytes, body: bytes, trace: int = 0
+    ) -> bool:
+        """Send a request whose head was parsed by a route of this group; False if no route can be used.
+
+        Args:
+            trace: the number of the trace context that it brings along; 0 for none.
+        """
         self._begun_at = _monotonic()
         for route in group.routes:
             values = route.match(body)
             if values is not None:
                 bound = group.bound_route(route, session, head, self._cache.longest)
-                if not self._send(bound, body, values):
+                if not self._send(bound, body, values, trace):
                     return False
                 self._remember(bound, head)
                 group.misses = 1
                 return True
         return False
 
-    def _send(self, bound: BoundRoute, body: bytes, values: PatternValues) -> bool:
+    def _send(self, bound: BoundRoute, body: bytes, values: PatternValues, trace: int = 0) -> bool:
         now, cache = self._begun_at, self._cache
         route, session = bound.route, bound.session
         if not cache.is_valid(route, session, now):
@@ -153,7 +159,7 @@ class CachedCall:
             route.mark(session)
         self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
-        made_trace = made_number() if route.makes_traces else 0
+        made_trace = trace or (made_number() if route.makes_traces else 0)
         self._call = cache.begin(route, values, bound.session_id, now, made_trace)
         self._connection.deadline.set_at(now + direct_relay.PATIENCE_S, self._on_late)
         connection.send_for(self, bound.request(body, values, made_trace))

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from http_server.head import Framing, RequestHead, framing
-from http_server.head_reader import HeadReader
+from http_server.head_reader import HeadReader, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
 from manager.routing.request_heads.admission import AdmissionRules, refuse
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
-from protocol import headers
+from protocol import headers, trace_context
 
 SESSION_FIELD: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
 """A session id: no rule of admission depends on which visible characters it has."""
+
+_TRACE: Final = b"\r\n%b: " % trace_context.NAME.encode()
+_END: Final = b"\r\n\r\n"
+_TRACE_SIZE: Final = len(_TRACE) + len(trace_context.made(1)) + len(_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,17 @@ class ClientHeadReader(HeadReader[ClientHead]):
         super().__init__(rules.head_cap, rules.head_too_large, rules.body_cap, SESSION_FIELD)
         self._rules = rules
 
+    def read(self, raw: bytes) -> ReadHead[ClientHead] | RefusedHead:
+        """See `HeadReader`. A trace context that another manager made is cut off before: it is new in each
+        head, and that manager writes it last."""
+        if not self._rules.from_managers or not raw.startswith(_TRACE, len(raw) - _TRACE_SIZE):
+            return super().read(raw)
+        trace = raw[len(_TRACE) - _TRACE_SIZE : -len(_END)].decode("latin-1")
+        if not trace_context.is_made(trace):
+            return super().read(raw)
+        read = super().read(without_trace(raw))
+        return read if isinstance(read, RefusedHead) else read._replace(trace=trace)
+
     def admit(self, raw: bytes, parsed: RequestHead) -> ClientHead | AdmissionRefusal:
         """Apply the rules of admission, and read the metadata of a request at an MCP route."""
         refusal = refuse(parsed, self._rules)
@@ -50,3 +65,8 @@ class ClientHeadReader(HeadReader[ClientHead]):
     def session_of(self, head: ClientHead) -> str | None:
         """Return the session id as the client spells it, which may be malformed."""
         return None if head.metadata is None else head.metadata.fields.get(headers.SESSION)
+
+
+def without_trace(raw: bytes) -> bytes:
+    """A head without the trace context at its end."""
+    return raw[:-_TRACE_SIZE] + _END

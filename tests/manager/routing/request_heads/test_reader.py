@@ -6,8 +6,9 @@ import pytest
 
 from http_server import head_reader
 from http_server.head_reader import ReadHead, RefusedHead
-from manager.routing.request_heads.admission import AdmissionRules
+from manager.routing.request_heads.admission import TUNNEL_HOST, AdmissionRules
 from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
+from protocol import trace_context
 
 RULES = AdmissionRules.for_ports([4000], body_cap=5_000_000)
 
@@ -127,3 +128,38 @@ def test_an_http_1_0_client_gets_no_chunks_and_its_connection_closes() -> None:
         0
     ].framing
     assert (found.is_last, found.allows_chunked, found.expects_continue) == (True, False, False)
+
+
+def from_manager(number: int | str, *lines: str) -> bytes:
+    """The head of a call of a manager on another host, with a trace context that was made for it, or another one."""
+    trace = number if isinstance(number, str) else trace_context.made(number).decode()
+    sent = head(*lines, f"traceparent: {trace}").decode()
+    return sent.encode().replace(b"127.0.0.1:4000", TUNNEL_HOST)
+
+
+def test_trace_contexts_that_another_manager_made_leave_heads_equal() -> None:
+    known = ClientHeadReader(AdmissionRules.for_managers(body_cap=1000))
+    first, second = read(known, from_manager(7)), read(known, from_manager(8))
+    assert second.head is first.head
+    assert [trace_context.number_of(one.trace) for one in (first, second)] == [7, 8]
+    assert "traceparent" not in str(first.head.parsed.headers)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        from_manager("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        from_manager(trace_context.made(7).decode() + "\r\nX-Last: 1"),
+    ],
+    ids=["of a client", "not the last field"],
+)
+def test_other_trace_contexts_stay_in_the_head(raw: bytes) -> None:
+    found = read(ClientHeadReader(AdmissionRules.for_managers(body_cap=1000)), raw)
+    assert found.trace == ""
+    assert "traceparent" in str(found.head.parsed.headers)
+
+
+def test_clients_of_the_port_keep_their_trace_contexts() -> None:
+    found = read(ClientHeadReader(RULES), head(f"traceparent: {trace_context.made(7).decode()}"))
+    assert found.trace == ""
+    assert "traceparent" in str(found.head.parsed.headers)

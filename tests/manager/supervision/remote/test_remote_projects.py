@@ -17,7 +17,7 @@ from aiohttp import ClientSession
 
 from protocol import names
 from support.clients.raw_clients import SessionClient, StatelessClient
-from support.processes.manager_home import ManagerProcess, until
+from support.processes.manager_home import ManagerHome, ManagerProcess, until
 from support.processes.two_hosts import NAME, TwoHosts, two_hosts
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
@@ -145,6 +145,22 @@ async def test_status_shows_the_line_and_its_latency(scene: Scene) -> None:
     shown = await scene.hosts.near.status()
     assert [one["name"] for one in shown["lines"]] == [NAME]
     assert f"ssh://build{scene.root}" in {one["root"] for one in shown["workspaceDetails"]}
+
+
+async def test_a_call_has_one_trace_in_the_records_of_both_managers(scene: Scene) -> None:
+    client = scene.client(f"ssh://build{scene.root}")
+    for _ in range(6):  # the last ones by cached routes
+        await client.call("calculator", {"expression": "6*7"})
+
+    async def traces(home: ManagerHome) -> list[str]:
+        done = await home.lmtb("calls", "--tool", "calculator", "-n", "6", "--json")
+        return [one["trace"] for one in json.loads(done.out)["calls"]]
+
+    near: list[str] = []
+    async with asyncio.timeout(30):
+        while len(near) < 6 or near != await traces(scene.hosts.far):
+            near = await traces(scene.hosts.near)
+    assert len(set(near)) == 6
 
 
 async def test_questions_about_the_server_go_to_its_own_manager(scene: Scene) -> None:

@@ -171,7 +171,7 @@ async def test_links_are_never_followed_out(
 async def test_beyond_the_limit_nothing_is_taken_for_deleted(project: Path) -> None:
     limits = [100]
     watching = TreeWatch(
-        [project], lambda folders, relevance: scan(folders, relevance, limits[0], lambda: LATER_NS)
+        [project], lambda folders, relevance: scan(folders, relevance, limits[0], wall_ns=lambda: LATER_NS)
     ).watcher(PYTHON)
     watching.accept(await watching.look())
     limits[0] = 4  # the folder itself, and not `pkg`

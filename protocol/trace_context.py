@@ -9,6 +9,9 @@ from typing import Final
 
 NAME: Final = "traceparent"
 """Its name in `_meta` and as a header."""
+BEGIN: Final = b"00-"
+END: Final = b"-01"
+"""What is around trace id and span of a made context: version, and the flag that it is sampled."""
 BITS: Final = 63
 """Of the number, which must be random and not 0: the last seven bytes of a trace id should be random
 (Level 2), and a signed integer of SQLite has no more."""
@@ -19,8 +22,8 @@ def made(number: int) -> bytes:
 
     The span is its sixteen digits; the trace id is these, preceded by the same backwards.
     """
-    digits = b"%016x" % number
-    return b"00-%b%b-%b-01" % (digits[::-1], digits, digits)
+    span = number.to_bytes(8, "big").hex().encode()
+    return b"".join((BEGIN, span[::-1], span, b"-", span, END))
 
 
 def number_of(traceparent: str) -> int:

@@ -5,12 +5,17 @@ The bytes of the heads, and the rules for bodies, come from the route (`cached_r
 
 from __future__ import annotations
 
+from typing import Final
+
 from manager.route_cache.cached_route import CachedRoute
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.state.session_table import Session
 from manager.upstream.request_head import TRACE_BEGIN
 from protocol.call_pattern import PatternValues
-from protocol.trace_context import made
+from protocol.trace_context import BEGIN, END
+
+_BEGIN: Final = TRACE_BEGIN + BEGIN
+_END: Final = END + b"\r\n\r\n"
 
 
 class BoundRoute:
@@ -75,7 +80,9 @@ class BoundRoute:
             self._request_length = len(sent)
             self._request_head = b"%b%d\r\n" % (self._request_begin, len(sent))
         if made_trace:
-            return b"%b%b%b\r\n\r\n%b" % (self._request_head, TRACE_BEGIN, made(made_trace), sent)
+            # as `trace_context.made` does, joined at once: half the time
+            span = made_trace.to_bytes(8, "big").hex().encode()
+            return b"".join((self._request_head, _BEGIN, span[::-1], span, b"-", span, _END, sent))
         return b"%b\r\n%b" % (self._request_head, sent)
 
     def answer(self, data: bytes, identity: bytes, date: bytes) -> bytes | None:

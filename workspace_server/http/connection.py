@@ -27,7 +27,7 @@ class ManagerConnection(HttpConnection[ManagerHead]):
 
     def serve(self, read: ReadHead[ManagerHead], body: bytes) -> None:
         """Hand the request to the routes."""
-        request = HttpRequest(self, read, body)
+        request = HttpRequest(self, read, self.parser.raw_head, body)
         self.start_serving(request)
         self._handle(request)
 

@@ -78,19 +78,23 @@ class ManagerHeadReader(HeadReader[ManagerHead]):
         self._admission = admission
 
     def read(self, raw: bytes) -> ReadHead[ManagerHead] | RefusedHead:
-        """See `HeadReader`. The trace context is new in each head, so it is cut off before: the manager
-        writes it last."""
-        if not raw.startswith(_TRACE, len(raw) - _TRACE_SIZE):
-            return super().read(raw)
-        read = super().read(raw[:-_TRACE_SIZE] + _END)
-        if isinstance(read, RefusedHead):
-            return read
-        trace = raw[len(_TRACE) - _TRACE_SIZE : -len(_END)].decode("latin-1")
-        return ReadHead(read.head, read.length, read.session, read.is_known, trace)
+        """See `HeadReader`. A trace context at the end is new in each head, so it is cut off before."""
+        end = len(raw) - _TRACE_SIZE
+        if raw.startswith(_TRACE, end):
+            raw = raw[:end] + _END
+        return self._by_bytes.get(raw) or self._read(raw)
 
     def admit(self, raw: bytes, parsed: RequestHead) -> ManagerHead | AdmissionRefusal:
         """Apply the rules of admission, and decode the head."""
         return self._admission.refuse(parsed) or _decoded(raw, parsed)
+
+
+def trace_of(raw: bytes) -> str:
+    """The trace context that the manager made and wrote at the end of a head; empty for none."""
+    end = len(raw) - _TRACE_SIZE
+    if not raw.startswith(_TRACE, end):
+        return ""
+    return raw[end + len(_TRACE) : -len(_END)].decode("latin-1")
 
 
 def _decoded(raw: bytes, parsed: RequestHead) -> ManagerHead:

@@ -10,7 +10,7 @@ from http_server.request import BaseRequest, ResponseConnection
 from http_server.response_head import fixed_lines
 from protocol import headers
 from protocol.internal.result_trim import ResultTrim
-from workspace_server.http.head_reader import ManagerHead
+from workspace_server.http.head_reader import ManagerHead, trace_of
 
 
 class HttpRequest(BaseRequest):
@@ -19,19 +19,25 @@ class HttpRequest(BaseRequest):
     Attributes:
         head: of the request.
         is_known: whether an equal head was received before.
-        trace: the trace context that the manager made for it; empty for none.
     """
 
-    __slots__ = ("head", "is_known", "trace")
+    __slots__ = ("_raw_head", "head", "is_known")
 
     fixed_lines = staticmethod(fixed_lines(()))
     has_date = False
 
-    def __init__(self, connection: ResponseConnection, read: ReadHead[ManagerHead], body: bytes) -> None:
+    def __init__(
+        self, connection: ResponseConnection, read: ReadHead[ManagerHead], raw_head: bytes, body: bytes
+    ) -> None:
         super().__init__(connection, read.head.framing, body)
         self.head = read.head
         self.is_known = read.is_known
-        self.trace = read.trace
+        self._raw_head = raw_head
+
+    @property
+    def trace(self) -> str:
+        """The trace context that the manager made for it; empty for none."""
+        return trace_of(self._raw_head)
 
 
 @lru_cache(maxsize=64)

@@ -9,7 +9,7 @@ from http_server.refusal import AdmissionRefusal
 from protocol import headers
 from protocol.trace_context import made
 from workspace_server.http.admission import MAX_BODY, Admission
-from workspace_server.http.head_reader import MAX_HEAD, ManagerHead, ManagerHeadReader
+from workspace_server.http.head_reader import MAX_HEAD, ManagerHead, ManagerHeadReader, trace_of
 
 SECRET = "s3cret"
 LINES = [
@@ -137,18 +137,20 @@ def test_what_can_never_become_a_head_is_seen_at_once() -> None:
 def test_a_trace_context_at_the_end_makes_no_other_head() -> None:
     known = heads()
     plain = read(raw("Content-Length: 12"), known)
-    traced = [read(raw("Content-Length: 12", f"traceparent: {made(n).decode()}"), known) for n in (1, 2, 3)]
+    heads_of = [raw("Content-Length: 12", f"traceparent: {made(n).decode()}") for n in (1, 2, 3)]
+    traced = [read(one, known) for one in heads_of]
     assert all(one.head is plain.head for one in traced)
-    assert [one.trace for one in traced] == [made(n).decode() for n in (1, 2, 3)]
+    assert [trace_of(one) for one in heads_of] == [made(n).decode() for n in (1, 2, 3)]
     assert [one.length for one in traced] == [12, 12, 12]
-    assert (plain.trace, traced[0].is_known) == ("", True)
+    assert (trace_of(raw("Content-Length: 12")), traced[0].is_known) == ("", True)
+    assert traced[1] is traced[2]  # as for heads that are equal
     assert "traceparent" not in plain.head.fields
 
 
 @pytest.mark.parametrize("value", ["00-1", made(1).decode() + "0", ""])
 def test_a_trace_context_of_another_length_is_an_ordinary_field(value: str) -> None:
-    found = read(raw("Content-Length: 12", f"traceparent: {value}"))
-    assert (found.trace, found.head.fields["traceparent"]) == ("", value)
+    head = raw("Content-Length: 12", f"traceparent: {value}")
+    assert (trace_of(head), read(head).head.fields["traceparent"]) == ("", value)
 
 
 def test_a_head_with_a_trace_context_is_admitted_by_the_same_rules() -> None:

@@ -52,12 +52,14 @@ class ReadHead(NamedTuple, Generic[Head]):
         length: bytes of the body; None for a chunked body.
         session: the session id that it names, if the reader looks for one.
         is_known: whether an equal head was received before.
+        trace: the `traceparent` that a reader cut off before; empty for none.
     """
 
     head: Head
     length: int | None
     session: str | None
     is_known: bool
+    trace: str = ""
 
 
 class HeadReader(ABC, Generic[Head]):

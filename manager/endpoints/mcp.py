@@ -165,8 +165,7 @@ class McpRoutes:
             self._work(http_request, exchange, answer)
 
     def _legacy_post(self, http_request: HttpRequest, inbound: Inbound) -> None:
-        message = inbound.message
-        identity = http_request.session
+        message, identity = inbound.message, http_request.session
         if not isinstance(message, Request):
             known = self._legacy.session(identity, uses=False)
             if isinstance(known, Session):
@@ -218,10 +217,9 @@ class McpRoutes:
         exchange.begun = came = http_request.received_at
         exchange.recorded_as, exchange.seen = client_record(exchange, came)
         self._clients.record(exchange.recorded_as, exchange.seen)
-        if http_request.made_trace:
-            exchange.made_trace = http_request.made_trace
-        elif self._makes_traces and exchange.message.method in RECORDED and not trace_context.given(exchange):
-            exchange.made_trace = trace_context.made_number()
+        exchange.made_trace = http_request.made_trace
+        if self._makes_traces and exchange.message.method in RECORDED and not trace_context.given(exchange):
+            exchange.made_trace = exchange.made_trace or trace_context.made_number()
 
     # -- with and without a task --------------------------------------------------------------------------
 

@@ -47,7 +47,7 @@ from manager.paths import Paths
 from manager.replacement import Replacement
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.runtime_tuning.event_loop import loop_factory
-from manager.runtime_tuning.malloc import FreedMemory
+from manager.runtime_tuning.malloc import FreedMemory, use_one_heap
 from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
 from manager.supervision.environment import SECRETS
@@ -69,6 +69,7 @@ def run(
         on_ready: called with the endpoint's URL once requests are answered.
         started_by: who runs this process.
     """
+    use_one_heap()  # before the first thread
     daemon = Daemon(settings, paths, on_ready, started_by=started_by)
     erase_values(SECRETS)
     with unblocked(sys.stderr) as stream, asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -25,9 +25,42 @@ print(full, malloc.resident_bytes(), malloc.return_freed_memory(), malloc.reside
 """
 """Frees 30 MB that glibc keeps, because small pieces between them are in use."""
 
+THREADS = """
+import ctypes, sys, tempfile, threading
+from manager.runtime_tuning import malloc
+if sys.argv[1]:
+    assert malloc.use_one_heap()
+done = threading.Barrier(4)
+pieces = []
+def work():
+    pieces.append(bytes(10_000))
+    done.wait()
+for thread in (threads := [threading.Thread(target=work) for _ in range(4)]):
+    thread.start()
+for thread in threads:
+    thread.join()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+with tempfile.NamedTemporaryFile() as file:
+    stream = ctypes.c_void_p(libc.fopen(file.name.encode(), b"w"))
+    libc.malloc_info(0, stream)
+    libc.fclose(stream)
+    print(file.read().count(b"<heap "))
+"""
+"""Prints how many heaps there are after four threads have allocated at the same time: malloc_info(3)."""
+
 
 def test_glibc_takes_the_bounds_and_others_are_left_alone() -> None:
     assert malloc.keep_freed_memory() is IS_GLIBC
+
+
+@pytest.mark.skipif(not IS_GLIBC, reason="only glibc can be asked")
+@pytest.mark.parametrize("is_one_heap", [True, False])
+def test_threads_share_one_heap_once_that_is_asked_for(is_one_heap: bool) -> None:
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", THREADS, "x" * is_one_heap], capture_output=True, text=True, check=True
+    )
+    assert (said.stdout == "1\n") is is_one_heap, said.stdout
 
 
 @pytest.mark.skipif(not IS_GLIBC, reason="only glibc can be asked")

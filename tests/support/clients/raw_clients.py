@@ -124,10 +124,11 @@ class Client:
         url: str | None = None,
         identity: Any = None,
     ) -> Answer:
-        """Send a request; its id must come back."""
+        """Send a request; its id must come back, unless it was refused before its body was read."""
         identity = identity or next(self._ids)
         answer = await self.post(self.body(method, params, identity), url)
-        if answer.body:
+        is_refused_unread = answer.status >= 400 and "id" not in answer.message
+        if answer.body and not is_refused_unread:
             assert answer.message["id"] == identity
         return answer
 

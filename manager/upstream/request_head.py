@@ -45,7 +45,7 @@ def trace_line(number: int) -> bytes:
     return b"%b%b\r\n" % (TRACE_BEGIN, trace_context.made(number))
 
 
-@lru_cache(maxsize=1024)  # a client's calls of one tool differ only in their bodies
+@lru_cache(maxsize=256)  # a client's calls of one tool differ only in their bodies
 def head_before_length(
     method: bytes, target: bytes, host: bytes, headers: tuple[tuple[bytes, bytes], ...]
 ) -> bytes:

@@ -1,6 +1,7 @@
 """Judges figures sampled over a long run: slopes after the warm-up, and medians by quarter. Pure.
 
-The first quarter of a run is its warm-up: modules are loaded late, caches and the heap fill up.
+The first quarter of a run is its warm-up: modules are loaded late, caches and the heap fill up. Memory swings
+with the traffic of the moment; what stays is the least of a while.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 QUARTERS: Final = 4
+PARTS: Final = 12
+"""Into so many parts a run is divided, of each of which the least counts."""
 
 
 class Sample(NamedTuple):
@@ -49,6 +52,17 @@ def trends(samples: Sequence[Sample]) -> Iterator[Trend]:
         yield Trend(name, values[0], values[-1], per_s * 3600, grown)
 
 
+def least(samples: Sequence[Sample]) -> list[Sample]:
+    """The least of each figure in each part of the run, at the time of the part's last sample."""
+    parts: dict[int, list[Sample]] = {}
+    for one in samples:
+        parts.setdefault(_part(one, samples, PARTS), []).append(one)
+    return [
+        Sample(part[-1].at, {name: min(one.figures[name] for one in part) for name in part[0].figures})
+        for part in parts.values()
+    ]
+
+
 def quarter_medians(samples: Sequence[Sample], name: str) -> list[float]:
     """The median of a figure in each quarter of the run; zero for a quarter without samples."""
     quarters: list[list[float]] = [[] for _ in range(QUARTERS)]
@@ -58,5 +72,9 @@ def quarter_medians(samples: Sequence[Sample], name: str) -> list[float]:
 
 
 def _quarter(sample: Sample, samples: Sequence[Sample]) -> int:
+    return _part(sample, samples, QUARTERS)
+
+
+def _part(sample: Sample, samples: Sequence[Sample], parts: int) -> int:
     whole = samples[-1].at
-    return min(int(QUARTERS * sample.at / whole), QUARTERS - 1) if whole else 0
+    return min(int(parts * sample.at / whole), parts - 1) if whole else 0

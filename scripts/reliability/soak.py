@@ -23,7 +23,7 @@ from aiohttp import ClientSession, TCPConnector
 from manager.client import ControlRefusal, ManagerFault, NoManager
 from scripts.benchmarks.processes import cpu_ns, rss_mb
 from scripts.benchmarks.table import table
-from scripts.reliability.growth import Sample, quarter_medians, trends
+from scripts.reliability.growth import Sample, least, quarter_medians, trends
 from support.clients.raw_clients import Answer, SessionClient
 from support.processes.manager_home import ManagerHome, manager_home
 from support.processes.manager_in_process import make_project
@@ -70,7 +70,9 @@ class Found:
     def holds(self) -> bool:
         """Whether nothing grows or gets slower."""
         grows = any(
-            one.grown > GROWTH[one.name] for samples in self.samples.values() for one in trends(samples)
+            one.grown > GROWTH[one.name]
+            for samples in self.samples.values()
+            for one in trends(least(samples))
         )
         return not grows and min(self._slower(name) for name in (WAIT_MS, WORK_US)) <= SLOWER
 
@@ -89,7 +91,7 @@ class Found:
         rows = [
             (f"{program}: {one.name}", *one[1:])
             for program, samples in self.samples.items()
-            for one in trends(samples)
+            for one in trends(least(samples))
         ]
         heads = ("figure", "after the warm-up", "at the end", "slope per hour", "grown since the warm-up")
         times = [

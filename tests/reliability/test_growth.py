@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scripts.reliability.growth import Sample, quarter_medians, trends, warm
+from scripts.reliability.growth import Sample, least, quarter_medians, trends, warm
 from scripts.reliability.soak import WAIT_MS, WORK_US, Found, refusal_reason
 
 MEMORY = "memory, MiB"
@@ -37,8 +37,15 @@ def test_quarters_have_medians_that_single_peaks_do_not_move() -> None:
     assert quarter_medians(found, "ms") == [1, 2, 2.5, 4]
 
 
+def test_swings_are_no_growth_and_what_stays_is() -> None:
+    swings = samples(*(50.0 + minute // 12 * (minute % 2) for minute in range(121)))
+    assert [one.grown for one in trends(least(swings))] == [0]
+    stays = samples(*(50.0 + minute // 12 + minute % 2 for minute in range(121)))
+    assert [one.grown for one in trends(least(stays))] == [pytest.approx(7, abs=1)]
+
+
 def test_nothing_is_told_of_no_samples() -> None:
-    assert list(trends([])) == []
+    assert list(trends(least([]))) == []
     assert quarter_medians([], "ms") == [0, 0, 0, 0]
 
 

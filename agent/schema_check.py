@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from host.printable import printable
+from host.text.printable import printable
 
 _LONGEST: Final = 300
 _MAX_PROBLEMS: Final = 10

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from host.blocked_import import blocked_import
-from host.redaction import HIDDEN, is_secret_name, mask
 from host.terminal.colour import has_colour
+from host.text.redaction import HIDDEN, is_secret_name, mask
 
 with blocked_import("rich"):  # where it is installed, 3 MB and 30 ms for coloured tracebacks that nobody uses
     import structlog

@@ -8,8 +8,8 @@ import socket
 import time
 from typing import Final
 
-from host.disk_errors import worded
-from host.private_files import UnsafePathError, make_private
+from host.files.disk_errors import worded
+from host.files.private_files import UnsafePathError, make_private
 from manager import __version__, exit_codes, systemd
 from manager.lock import Lock, LockHolder
 from manager.log import logger

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from host.redaction import hide
+from host.text.redaction import hide
 from http_server.byte_budget import ByteBudget
 from manager import __version__
 from manager.admin.control_plane import ControlPlane

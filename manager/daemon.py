@@ -21,8 +21,8 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
-from host.erased_environment import erase_values
-from host.tight_modes import make_tight
+from host.files.tight_modes import make_tight
+from host.processes.erased_environment import erase_values
 from manager import __version__, exit_codes, late_modules, systemd
 from manager.acquisition import acquire_lock, acquire_port, address_of
 from manager.admin.approvals import end_waiting

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from host.marked_folder import marks_of
-from host.project_marks import WORKSPACE_FILE, Mark
+from host.files.marked_folder import marks_of
+from host.files.project_marks import WORKSPACE_FILE, Mark
 from manager.budgets import MAX_HANGING_LOOKUPS
 from manager.disk_lookups import DEADLINE_S, DiskLookups, NoAnswer
 from manager.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from host.private_files import open_lock_file
+from host.files.private_files import open_lock_file
 
 _MAX_DESCRIPTION_BYTES = 4096
 

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from host.disk_errors import worded
-from host.private_files import UnsafePathError, make_private
+from host.files.disk_errors import worded
+from host.files.private_files import UnsafePathError, make_private
 from manager.filesystem import FolderExaminer
 from manager.listener.control_listener import ControlListener
 from manager.lock import Lock

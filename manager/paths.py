@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from host.private_files import UnsafePathError
+from host.files.private_files import UnsafePathError
 
 APP_NAME = "lm-tools-bridge"
 # sockaddr_un holds 104 bytes on macOS and 108 on Linux, terminator included.

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from host.key_lines import line_of
-from host.near_names import did_you_mean
+from host.text.key_lines import line_of
+from host.text.near_names import did_you_mean
 from manager import client_overrides
 
 ENV_PREFIX = "LMTB_"

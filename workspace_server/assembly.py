@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from host import private_files
+from host.files import private_files
 from protocol.internal.launch import APPROVAL_WAIT, Folders, LaunchInstructions
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls

@@ -1,6 +1,6 @@
 """Logs events of a workspace server as JSON lines on standard error, which the manager collects.
 
-Callers pass fields that they made themselves, never tool output (see `host.redaction` for what is masked).
+Callers pass fields that they made themselves, never tool output. `host.text.redaction` says what is masked.
 """
 
 from __future__ import annotations

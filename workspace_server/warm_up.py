@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from host.private_folder import temporary_folder
+from host.files.private_folder import temporary_folder
 from protocol import headers, inbound, jsonrpc, names
 from protocol.internal.launch import Folders, LaunchInstructions
 from protocol.versions import MODERN_REVISIONS

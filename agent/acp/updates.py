@@ -30,7 +30,7 @@ from acp.schema import (
 
 from agent.interaction import Tone
 from agent.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
-from host.printable import printable
+from host.text.printable import printable
 
 Update: TypeAlias = (
     AgentMessageChunk | AgentThoughtChunk | UserMessageChunk | ToolCallStart | ToolCallProgress

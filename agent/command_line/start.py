@@ -57,7 +57,7 @@ def read_start(screen: Screen, arguments: Arguments, workspace: Path | None = No
         name = arguments.provider.lower()
         known = (*providers.offered(), MANUAL)
         if name not in known:
-            from host.near_names import did_you_mean  # noqa: PLC0415
+            from host.text.near_names import did_you_mean  # noqa: PLC0415
 
             text = f"there is no provider {name}{did_you_mean(name, known)}; known: {', '.join(known)}"
             screen.notice(text, Tone.ERROR)

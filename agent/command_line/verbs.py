@@ -23,7 +23,7 @@ from agent.screen.interrupts import Interrupts
 from agent.screen.nowhere import is_gone, write_nowhere
 from agent.settings.file import load
 from agent.settings.settings import MANUAL
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from agent.assembly import Agent

@@ -20,9 +20,9 @@ from agent.settings.file import NotEditable, load, save
 from agent.settings.settings import MANUAL, AgentSettings
 from agent.settings.workspace_file import add_servers
 from agent.slash_commands.model_choice import picked, show_models
-from host import private_files
-from host.disk_errors import worded
-from host.near_names import did_you_mean
+from host.files import private_files
+from host.files.disk_errors import worded
+from host.text.near_names import did_you_mean
 
 OLLMCPC: Final = ".ollmcpc.json"
 _LARGEST: Final = 1024 * 1024

@@ -12,7 +12,7 @@ from agent.call_arguments import read_arguments
 from agent.conversation.tool_names import is_internal, offered_names
 from agent.messages import Call, Tool
 from agent.tool_source import Outcome, SourceState, ToolSource
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 
 LIST_S: Final = 90.0
 """Longer than a source takes that starts what it needs: one that hangs has no tools in this round."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.approval import Verdict
-from host.disk_errors import worded
+from host.files.disk_errors import worded
+from host.files.private_files import UnsafePathError
+from host.files.private_lines import append_line
 from host.line_queue import LineQueue
-from host.private_files import UnsafePathError
-from host.private_lines import append_line
-from host.redaction import HIDDEN, is_secret_name, mask
+from host.text.redaction import HIDDEN, is_secret_name, mask
 
 MAX_VALUE: Final = 500
 """Characters of one argument that are kept."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from host.printable import printable, printable_lines
+from host.text.printable import printable, printable_lines
 
 MAX_INPUTS: Final = 2_000
 """Characters of the arguments that are shown; the count of the others is."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.keys.key import Key, KeySourceFailed, KeyWish, StoreReadOnly
-from host import private_files
+from host.files import private_files
 
 _LARGEST: Final = 256 * 1024
 _LINE: Final = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.keys.key import Key, KeyFound, KeySource, KeySourceFailed, KeyWish
-from host import redaction
+from host.text import redaction
 
 __all__ = ["Key", "KeyFound", "KeyLookup", "KeyWish"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from agent.keys.key import Key, KeySourceFailed, KeyWish
-from host import private_files
+from host.files import private_files
 
 FOLDER: Final = "internal"
 SETTLE_S: Final = 3.0

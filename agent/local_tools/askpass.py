@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from host.peer_uid import unix_peer_pid, unix_peer_uid
-from host.private_folder import PrivateFolder, temporary_folder
-from host.private_socket import listening_socket
+from host.files.private_folder import PrivateFolder, temporary_folder
+from host.files.private_socket import listening_socket
+from host.peers.peer_uid import unix_peer_pid, unix_peer_uid
 
 SOCKET: Final = "askpass.sock"
 _PROGRAM: Final = "askpass"

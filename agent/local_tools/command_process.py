@@ -14,7 +14,7 @@ from typing import Final
 from agent.local_tools.command_output import CommandEnd, OutputBuffer
 from agent.local_tools.command_watch import watched
 from agent.local_tools.measurements import is_hidden
-from host.process_sweep import Judge, Verdict, environment, kill_all
+from host.processes.process_sweep import Judge, Verdict, environment, kill_all
 from protocol import names
 
 TERM_S: Final = 2.0

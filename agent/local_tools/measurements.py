@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from host.printable import printable
-from host.redaction import is_secret_name
+from host.text.printable import printable
+from host.text.redaction import is_secret_name
 
 REDACTED: Final = "[redacted]"
 _HIDDEN_NAMES: Final = ("PASS", "TOKEN", "KEY", "SECRET")

@@ -19,7 +19,7 @@ from agent.messages import Tool
 from agent.schema_check import problems_with
 from agent.settings.settings import AgentSettings
 from agent.tool_source import Outcome, SourceState, text_outcome
-from host.redaction import mask
+from host.text.redaction import mask
 
 DEFAULT_S: Final = 60.0
 """Seconds that a command may take, unless its call says something else."""

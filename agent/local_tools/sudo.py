@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent.interaction import Box, Interaction, Question
-from host.printable import printable
+from host.text.printable import printable
 
 PROMPT: Final = "[sudo] password: "
 REFUSED: Final = "root commands are off: {why}. Nothing ran. Next step: " + (

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from agent.interaction import NO, Box, Choice, Effect, Interaction, Question, Tone
 from agent.manager_client.running_call import RunningCall
-from host.form_fields import Field, InvalidLine, fields
-from host.printable import printable, printable_lines
+from host.text.form_fields import Field, InvalidLine, fields
+from host.text.printable import printable, printable_lines
 
 MAX_FIELDS: Final = 50
 _MAX_LINES: Final = 200

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from host.printable import printable
+from host.text.printable import printable
 
 _LONGEST: Final = 200
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from agent.settings.settings import KNOWN_PROVIDERS, AgentSettings
-from host import private_files
+from host.files import private_files
 
 FILE: Final = "providers.json"
 WORKSPACE_FOLDER: Final = ".lm-tools-bridge"

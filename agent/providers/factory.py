@@ -26,7 +26,7 @@ from agent.providers.http.retries import Retries
 from agent.providers.result_messages import UserResults
 from agent.providers.text_protocol import TextProtocol
 from agent.settings.settings import AgentSettings
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 
 if TYPE_CHECKING:
     import aiohttp

@@ -21,10 +21,10 @@ from agent.model_events import (
     Usage,
 )  # fmt: skip
 from agent.providers.result_messages import asked, window_of
+from host.files.private_files import UnsafePathError
+from host.files.private_lines import append_line
 from host.line_queue import LineQueue
-from host.private_files import UnsafePathError
-from host.private_lines import append_line
-from host.redaction import mask
+from host.text.redaction import mask
 
 FILE: Final = "agent-debug.log"
 VARIABLE: Final = "LMTB_AGENT_DEBUG"

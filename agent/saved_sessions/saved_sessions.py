@@ -13,8 +13,8 @@ from typing import Final
 from agent.messages import Message
 from agent.saved_sessions.session_files import LARGEST, Identity, SessionFiles
 from agent.saved_sessions.session_text import Heading, broken_line, decoded, encoded, title_of
-from host.disk_errors import worded
-from host.private_files import UnsafePathError
+from host.files.disk_errors import worded
+from host.files.private_files import UnsafePathError
 
 _STEP: Final = "its first line has to be an object that names the folder: repair it, or remove the file"
 

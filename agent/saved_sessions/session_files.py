@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.saved_sessions.session_text import Heading, heading_of
-from host import private_files
+from host.files import private_files
 
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of one session."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from host.printable import printable
+from host.text.printable import printable
 
 WIDEST: Final = 80
 """Columns of a box at most, also on a wider terminal."""

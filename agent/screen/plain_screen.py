@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 from agent.interaction import Box, Question, Tone
 from agent.screen.line_input import LineInput
-from host.printable import printable
+from host.text.printable import printable
 
 
 class PlainScreen:

@@ -12,11 +12,11 @@ import msgspec
 
 from agent.settings.fault_words import worded_fault
 from agent.settings.settings import FIELDS, KNOWN_PROVIDERS, MANUAL, AgentSettings, ProviderEntry
-from host import private_files
-from host.key_lines import line_of
-from host.near_names import did_you_mean
-from host.printable import printable
-from host.toml_text import TooManyKeysError, check_editable, parse_toml
+from host.files import private_files
+from host.text.key_lines import line_of
+from host.text.near_names import did_you_mean
+from host.text.printable import printable
+from host.text.toml_text import TooManyKeysError, check_editable, parse_toml
 
 TABLE: Final = "agent"
 _LIMIT: Final = 1024 * 1024

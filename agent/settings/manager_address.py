@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.settings.settings import default
-from host import private_files
-from host.toml_text import parse_toml
+from host.files import private_files
+from host.text.toml_text import parse_toml
 
 PORT_VARIABLE: Final = "LMTB_HTTP_PORT"
 _PORT: Final = "http_port"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from host.marked_folder import marks_of
-from host.project_marks import STRONG
+from host.files.marked_folder import marks_of
+from host.files.project_marks import STRONG
 
 
 def project_folder(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.settings.file import NotEditable
-from host import private_files
+from host.files import private_files
 
 _LARGEST: Final = 1024 * 1024
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from agent.slash_commands import setting_commands, tool_commands
 from agent.slash_commands.command_table import Entered, help_lines
 from agent.slash_commands.model_choice import change_model
 from agent.slash_commands.session import Session
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 
 Handler = Callable[[Session, str], Awaitable[None]]
 

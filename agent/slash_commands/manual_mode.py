@@ -11,7 +11,7 @@ from agent.messages import Call, Result
 from agent.slash_commands.manual_arguments import NoArguments, arguments_of
 from agent.slash_commands.session import Session
 from agent.slash_commands.tool_menu import chosen, menu
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from agent.conversation.toolbox import Found

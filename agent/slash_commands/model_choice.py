@@ -12,7 +12,7 @@ from agent.model_events import ProviderFailure
 from agent.screen.screen import Screen
 from agent.settings.file import NotEditable, save
 from agent.slash_commands.tool_menu import chosen
-from host.private_files import LockTimeout, UnsafePathError
+from host.files.private_files import LockTimeout, UnsafePathError
 
 SHOWN: Final = 30
 """Models of a list that are shown; remote providers have hundreds."""

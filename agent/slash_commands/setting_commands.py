@@ -15,10 +15,10 @@ from agent.settings.manager_address import manager_endpoint
 from agent.settings.settings import FIELDS, AgentSettings, default, description
 from agent.slash_commands.session import Session
 from agent.slash_commands.tables import table
-from host.disk_errors import worded
-from host.near_names import did_you_mean
-from host.private_files import LockTimeout, UnsafePathError
+from host.files.disk_errors import worded
+from host.files.private_files import LockTimeout, UnsafePathError
 from host.terminal.views import Column, Kind
+from host.text.near_names import did_you_mean
 
 _AT_START: Final = frozenset({"default_provider", "endpoint", "local_tools", "providers", "sudo", "tool_s"})
 """Settings that are read when a session starts."""

@@ -12,8 +12,8 @@ from agent.slash_commands.lmtb import problem_of
 from agent.slash_commands.session import Session
 from agent.slash_commands.tables import table
 from agent.slash_commands.tool_menu import chosen, menu
-from host.near_names import did_you_mean
 from host.terminal.views import Column, Kind
+from host.text.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from agent.conversation.toolbox import Offer

@@ -11,7 +11,7 @@ from typing import Any, Final
 from agent.schema_check import InvalidSchema, problems_with
 from agent.tool_service.errors import ToolServiceError
 from agent.tool_service.results import CallToolResult, error_result, result_of
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 from protocol.jsonrpc import INVALID_PARAMS
 
 PAGE: Final = 100

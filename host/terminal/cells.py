@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from host.printable import printable
 from host.terminal.quantities import duration, latency, size
 from host.terminal.screen import Screen
 from host.terminal.tones import tone_of
 from host.terminal.views import Kind
+from host.text.printable import printable
 
 NUMERIC: Final = frozenset({Kind.NUMBER, Kind.LATENCY, Kind.SIZE, Kind.SECONDS})
 """Kinds that are aligned on the right."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from host.printable import printable
 from host.terminal.cells import NUMERIC, cut, with_home, written
 from host.terminal.columns import GAP, arranged
 from host.terminal.prose import broken
 from host.terminal.screen import Line, Part, Screen, Span
 from host.terminal.tones import Tone, tone_of
 from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
+from host.text.printable import printable
 
 _BELOW = "    "
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from host.printable import printable
 from host.terminal.colour import has_colour
+from host.text.printable import printable
 
 if TYPE_CHECKING:
     from rich.live import Live

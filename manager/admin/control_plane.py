@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from host.confined_process import is_confined_peer
-from host.peer_uid import unix_peer_uid
+from host.peers.confined_process import is_confined_peer
+from host.peers.peer_uid import unix_peer_uid
 from manager import __version__, replacement
 from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, StartedBy, Status
 from manager.folder import CwdProblem, CwdProblemKind

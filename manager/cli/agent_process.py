@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final, NoReturn
 
-from host.private_files import UnsafePathError
+from host.files.private_files import UnsafePathError
 from manager.paths import Paths
 
 _LIBRARY: Final = "prompt_toolkit"

@@ -13,9 +13,9 @@ from typing import Any, Final
 import click
 
 from host.command_line import Failure, json_option, print_json, print_line, say
-from host.printable import printable
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Kind, Note, Table
+from host.text.printable import printable
 from manager.cli import workspace_command
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control

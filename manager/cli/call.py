@@ -12,8 +12,8 @@ import click
 
 from host.command_line import Failure, is_json, json_option, print_json, say
 from host.own_token import own_headers
-from host.printable import printable
 from host.terminal.waiting import waiting
+from host.text.printable import printable
 from manager import __version__, exit_codes
 from manager.cli import input_forms
 from manager.cli.completion import suggestions

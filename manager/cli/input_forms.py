@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from host.form_fields import Field, InvalidLine, fields
-from host.printable import printable
+from host.text.form_fields import Field, InvalidLine, fields
+from host.text.printable import printable
 from protocol import names
 
 CAPABILITIES: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}

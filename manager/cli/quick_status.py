@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from host.private_files import UnsafePathError
+from host.files.private_files import UnsafePathError
 from host.terminal.show import show
 from host.terminal.tones import Tone
 from host.terminal.views import Note

@@ -12,8 +12,8 @@ import click
 import msgspec
 
 from host.command_line import Failure, confirm, json_option, print_json, say
-from host.disk_errors import worded
-from host.private_files import UnsafePathError
+from host.files.disk_errors import worded
+from host.files.private_files import UnsafePathError
 from host.terminal.tones import Tone
 from host.terminal.views import Fact, FactList, Note
 from manager.cli.calls.options import Length, open_log

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from host.command_line import Failure, json_option, print_json, say
-from host.printable import printable
+from host.text.printable import printable
 from manager import __version__
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.service import facts as service_facts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from host.command_line import Failure, json_option, print_line
-from host.printable import printable
+from host.text.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import user_paths
 from manager.documentation import page

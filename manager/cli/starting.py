@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from host.command_line import Failure, say
-from host.printable import printable
 from host.terminal.waiting import waiting
+from host.text.printable import printable
 from manager import exit_codes
 from manager.cli.service import systemctl
 from manager.client import Control, ManagerFault, NoManager

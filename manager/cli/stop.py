@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from host.command_line import Failure, json_option, print_json, say
-from host.pidfd import has_ended, open_pidfd
+from host.processes.pidfd import has_ended, open_pidfd
 from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.output.manager_access import explained, user_paths

@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from host.command_line import Failure, json_option, print_json, say
-from host.printable import printable
 from host.terminal.views import Column, Kind, Note, Table
+from host.text.printable import printable
 from manager.cli.calls.options import Length
 from manager.cli.output.manager_access import user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager

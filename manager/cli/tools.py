@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 
 from host.command_line import Failure, json_option, print_json, say
-from host.near_names import near
 from host.terminal.views import Column, Kind, Table
+from host.text.near_names import near
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask_about

@@ -10,8 +10,8 @@ from typing import Any, Final
 import click
 
 from host.command_line import Failure, json_option, print_json, say
-from host.printable import printable
 from host.terminal.views import Column, Kind, Table
+from host.text.printable import printable
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control
 

@@ -9,9 +9,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from host.command_line import VerbGroup, say
-from host.near_names import did_you_mean
-from host.printable import printable
 from host.terminal.colour import has_colour
+from host.text.near_names import did_you_mean
+from host.text.printable import printable
 from manager import __version__
 from manager.client import Control
 

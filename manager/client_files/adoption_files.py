@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from host import private_files
-from host.private_files import LockTimeout, UnsafePathError
-from manager.client_files import file_access, undo_records
+from host.files import private_files
+from host.files.private_files import LockTimeout, UnsafePathError
 from manager.client_files.adoption import Adoption, decide
 from manager.client_files.change import Change
-from manager.client_files.file_access import FileState
+from manager.client_files.editing import file_access, undo_records
+from manager.client_files.editing.file_access import FileState
+from manager.client_files.editing.undo_records import UndoRecord
 from manager.client_files.project_file_formats import ServersFile
 from manager.client_files.refusals import Refusal
-from manager.client_files.undo_records import UndoRecord
 from manager.client_files.workbench import Planned
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from manager.client_files import jsonc_edit, toml_edit
-from manager.client_files.jsonc_parser import Dialect
+from manager.client_files.editing import jsonc_edit, toml_edit
+from manager.client_files.editing.jsonc_parser import Dialect
 from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
 
 ENTRY_NAME: Final = "lm-tools-bridge"

@@ -9,8 +9,8 @@ from typing import Final
 
 from manager.client_files import entries
 from manager.client_files.change import FileFormat
+from manager.client_files.editing.jsonc_parser import JSON, Dialect
 from manager.client_files.entries import MakeEntry
-from manager.client_files.jsonc_parser import JSON, Dialect
 
 COMMENTS: Final = Dialect(comments=True)
 RELAXED: Final = Dialect(comments=True, trailing_commas=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from manager.client_files import file_access
 from manager.client_files.change import FileFormat, decoded, value_at
 from manager.client_files.clients import Client, Machine
-from manager.client_files.file_access import FileState
-from manager.client_files.jsonc_parser import Dialect
+from manager.client_files.editing import file_access
+from manager.client_files.editing.file_access import FileState
+from manager.client_files.editing.jsonc_parser import Dialect
 
 _GEMINI_FILE: Final = "trustedFolders.json"
 _COMMENTS: Final = Dialect(comments=True)

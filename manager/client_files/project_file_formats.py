@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from manager.client_files.change import FileFormat
-from manager.client_files.jsonc_parser import Dialect
+from manager.client_files.editing.jsonc_parser import Dialect
 
 _RELAXED: Final = Dialect(comments=True, trailing_commas=True)
 _ONLY_EDITORS: Final = re.compile(r"\$\{(?:input|command|config|extensionInstallFolder):[^}]*\}?")

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from manager.client_files.change import FileFormat, decoded, value_at
-from manager.client_files.jsonc_parser import Dialect
+from manager.client_files.editing.jsonc_parser import Dialect
 
 MASK: Final = "********"
 _SECRET_TABLES: Final = frozenset({"env", "environment", "headers", "http_headers", "oauth", "auth"})

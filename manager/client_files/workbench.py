@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from host import private_files
-from host.private_files import LockTimeout, UnsafePathError
-from manager.client_files import file_access, undo_records
+from host.files import private_files
+from host.files.private_files import LockTimeout, UnsafePathError
 from manager.client_files.change import (
     Change,
     Entry,
@@ -21,10 +20,11 @@ from manager.client_files.change import (
     state_of,
 )
 from manager.client_files.clients import Client, Machine
+from manager.client_files.editing import file_access, undo_records
+from manager.client_files.editing.file_access import FileState
+from manager.client_files.editing.undo_records import UndoRecord
 from manager.client_files.entries import Endpoint
-from manager.client_files.file_access import FileState
 from manager.client_files.refusals import Refusal
-from manager.client_files.undo_records import UndoRecord
 
 
 @dataclass(frozen=True, slots=True)

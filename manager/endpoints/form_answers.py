@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from host.own_children import is_own_child_tcp_peer
+from host.peers.own_children import is_own_child_tcp_peer
 from manager.answers import result_format
 from manager.answers.exchange import AnyReply, Exchange
 from manager.http.request import HttpRequest

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from host.peer_uid import Address
+from host.peers.peer_uid import Address
 from http_server.deadline import Deadline
 from http_server.head import Framing, RequestHead
 from http_server.request import BaseRequest, ResponseConnection

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import Final
 
-from host.peer_uid import Address
+from host.peers.peer_uid import Address
 from http_server.connection import HttpConnection
 from http_server.connection_state import Event, State
 from http_server.head import Framing, RequestHead

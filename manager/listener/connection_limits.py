@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from host.open_files import connections_within, raise_limit
+from host.processes.open_files import connections_within, raise_limit
 from http_server.limits import Limits
 from manager.log import logger
 from manager.settings import Settings

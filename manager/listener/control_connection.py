@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from host.peer_uid import unix_peer_pid
+from host.peers.peer_uid import unix_peer_pid
 from http_server.byte_budget import SMALL, ByteBudget
 from http_server.connection import HttpConnection
 from http_server.connection_state import Event

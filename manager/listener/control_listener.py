@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from host.private_files import make_private
+from host.files.private_files import make_private
 from http_server.connections import Connections
 from manager.admin.renewals import Renewals
 from manager.listener.aiohttp_server import LazyAiohttpServer

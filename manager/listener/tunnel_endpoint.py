@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from host.private_files import make_private
+from host.files.private_files import make_private
 from manager.http.request import HttpRequest
 from manager.listener.runner import Runner
 from manager.port import private_socket

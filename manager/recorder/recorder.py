@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
-from host.disk_errors import worded
-from host.private_files import UnsafePathError
+from host.files.disk_errors import worded
+from host.files.private_files import UnsafePathError
 from manager.budgets import MAX_UNRECORDED_CALLS
 from manager.log import logger
 from manager.recorder import retention

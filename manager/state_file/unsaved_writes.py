@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from host import private_files
+from host.files import private_files
 from manager.budgets import MAX_UNSAVED_BYTES
 from manager.log import logger
 

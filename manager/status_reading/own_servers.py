@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from host.printable import printable
+from host.text.printable import printable
 from manager.routing.client_profiles import OTHER, profile_of
 from manager.status_reading.responses import objects
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from host.missing_variables import passing_on
+from host.text.missing_variables import passing_on
 from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})

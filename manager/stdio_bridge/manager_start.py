@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from host.disk_errors import worded
-from host.private_files import UnsafePathError, make_private
+from host.files.disk_errors import worded
+from host.files.private_files import UnsafePathError, make_private
 from manager import exit_codes
 from manager.paths import Paths
 

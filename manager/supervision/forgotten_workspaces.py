@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from host.private_folder import remove
+from host.files.private_folder import remove
 from manager.filesystem import FolderExaminer
 from manager.folder import CwdProblem, CwdProblemKind
 from manager.log import logger

@@ -18,8 +18,8 @@ from typing import IO, Final
 
 import msgspec
 
-from host.oom import end_before_others
-from host.open_files import restore_limit
+from host.processes.oom import end_before_others
+from host.processes.open_files import restore_limit
 from manager.supervision import environment
 from manager.supervision.process import (
     Process,

@@ -6,7 +6,7 @@ in another session or process group, or without a parent. The mark begins with t
 
 from __future__ import annotations
 
-from host.process_sweep import Judge, Verdict, environment, find_all, kill_all
+from host.processes.process_sweep import Judge, Verdict, environment, find_all, kill_all
 from protocol import names
 
 

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from host.oom import end_before_others
-from host.open_files import restore_limit
-from host.pidfd import open_pidfd
-from host.process_ending import Ending
+from host.processes.oom import end_before_others
+from host.processes.open_files import restore_limit
+from host.processes.pidfd import open_pidfd
+from host.processes.process_ending import Ending
 from manager.supervision import environment
 from manager.supervision.server_log import open_log
 from protocol import names

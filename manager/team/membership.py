@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from host import private_files
+from host.files import private_files
 from manager.team.calls.exposure import Scope
 from manager.team.registry.entry import Kind, Policy
 

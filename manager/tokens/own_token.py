@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from pathlib import Path
 
-from host import private_files
+from host.files import private_files
 from host.own_token import FILE, PREFIX, read_own_token
 
 
@@ -18,7 +18,7 @@ def ensure_own_token(runtime_dir: Path) -> str:
     """The token of the user's own programs, which is made if there is none. It survives restarts.
 
     Raises:
-        OSError, host.private_files.UnsafePathError: the file cannot be used.
+        OSError, host.files.private_files.UnsafePathError: the file cannot be used.
     """
     found = read_own_token(runtime_dir)
     if found is not None:

@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 
-from host.peer_uid import Address, tcp_peer_uid
+from host.peers.peer_uid import Address, tcp_peer_uid
 from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import Fields, head_before_length, request_head

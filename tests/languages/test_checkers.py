@@ -17,7 +17,7 @@ from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.checkers.checker import Checker
 from workspace_server.sources.language_servers.kinds.table import KINDS
 from workspace_server.sources.language_servers.session.launch import Launch
-from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 
 MYPY: Final = replace(
     PYTHON,

@@ -12,7 +12,7 @@ import platformdirs
 import pytest
 
 import manager
-from host.private_files import UnsafePathError, make_private
+from host.files.private_files import UnsafePathError, make_private
 from manager.paths import MAX_SOCKET_PATH_BYTES, Paths
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX")

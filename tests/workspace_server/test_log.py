@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from host import redaction
+from host.text import redaction
 from workspace_server import log
 
 CANARY = 'canary "7ab1" é'

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from host import redaction
+from host.text import redaction
 from protocol import jsonrpc
 from protocol.errors import Refusal
 from protocol.inbound import MISSING_CAPABILITY, Rejection

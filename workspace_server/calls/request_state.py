@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from host import private_files
+from host.files import private_files
 from protocol.internal import request_state
 from workspace_server import log
 

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 import click
 
 from host.command_line import Failure, is_json, json_option, print_json, say
-from host.near_names import did_you_mean
-from host.printable import printable
 from host.terminal.tones import Tone
 from host.terminal.views import Note
+from host.text.near_names import did_you_mean
+from host.text.printable import printable
 from workspace_server.command.arguments import UserFolders
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import open_store

@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 
 from host.command_line import Failure, is_json, json_option, print_line, say
-from host.near_names import did_you_mean
-from host.printable import printable
+from host.text.near_names import did_you_mean
+from host.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust import FOLDER
 from workspace_server.config.load import ConfigurationLoader

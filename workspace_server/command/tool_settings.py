@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from host.command_line import Failure, is_json, json_option, print_json, say
-from host.own_children import are_we_own_child
+from host.peers.own_children import are_we_own_child
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, ConfigurationLoader

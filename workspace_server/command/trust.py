@@ -14,9 +14,9 @@ from typing import Final
 import click
 
 from host.command_line import Failure, json_option, print_json, say
-from host.printable import printable
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Kind, Note, Table
+from host.text.printable import printable
 from workspace_server.command import item_display, pager
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust_view import TrustView, read_view

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from host.command_line import Failure
-from host.near_names import did_you_mean
-from host.printable import printable
+from host.text.near_names import did_you_mean
+from host.text.printable import printable
 from protocol.issues import Issue
 from workspace_server.command import item_display
 from workspace_server.command.arguments import UserFolders

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from host.toml_text import check_editable
+from host.text.toml_text import check_editable
 from workspace_server.config import policy
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
 from workspace_server.config.model import Approval, PolicyDeltas

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from host.key_lines import line_of
+from host.text.key_lines import line_of
 from protocol.issues import Issue, Level
 from workspace_server.config.formats.jsonc import ConfigFileError
 from workspace_server.results import clean_text

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from host.confined_process import is_confined_peer
-from host.peer_uid import unix_peer_uid
+from host.peers.confined_process import is_confined_peer
+from host.peers.peer_uid import unix_peer_uid
 from protocol import jsonrpc
 from workspace_server import log
 from workspace_server.internal_channel import address as addresses

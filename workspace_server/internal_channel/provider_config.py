@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from host import private_files
+from host.files import private_files
 
 Scope = Literal["user", "workspace"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
-from host.process_ending import Ending
+from host.processes.process_ending import Ending
 from protocol import names
 from workspace_server import log
 from workspace_server.processes import marked_processes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from host import redaction
+from host.text import redaction
 from workspace_server.processes.child_process import ChildProcess
 
 MAX_WORDS: Final = 200

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Final
 
-from host.process_sweep import Verdict, environment, find_all, kill_all, pids, read_proc
+from host.processes.process_sweep import Verdict, environment, find_all, kill_all, pids, read_proc
 
 _KERNEL_THREAD: Final = 0x00200000
 

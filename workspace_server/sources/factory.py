@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from host import redaction
+from host.text import redaction
 from workspace_server.config.model import (
     ClangdSettings,
     EditorSettings,

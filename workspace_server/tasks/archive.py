@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from host import private_files
+from host.files import private_files
 from protocol import jsonrpc, tasks
 from protocol.errors import Reason, Refusal
 from workspace_server import log

@@ -14,8 +14,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 from agent.model_events import ProviderFailure
-from host.printable import printable
-from host.redaction import HIDDEN
+from host.text.printable import printable
+from host.text.redaction import HIDDEN
 
 RETRYABLE: Final = frozenset({429, 500, 502, 503, 504, 520, 522, 524, 529})
 LONGEST_WAIT_S: Final = 60.0

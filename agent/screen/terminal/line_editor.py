@@ -20,7 +20,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from agent.screen.screen import Completions
-from host.printable import printable
+from host.text.printable import printable
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import CompleteEvent

@@ -15,7 +15,7 @@ from agent.screen.interrupts import Interrupts
 from agent.screen.screen import Completions, Interrupted
 from agent.screen.terminal.line_editor import LineEditor
 from agent.screen.terminal.quiet_keys import QuietKeys
-from host.printable import printable
+from host.text.printable import printable
 
 if TYPE_CHECKING:
     from agent.screen.terminal.reply_box import ReplyBox

@@ -162,7 +162,7 @@ def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bo
 
 def _write(file: Path, log: CallLog | None, found: Iterator[Call], *, contents: bool) -> int:
     """Write calls to a file that only this user can read. Returns how many."""
-    from host import private_files  # noqa: PLC0415  only this needs it
+    from host.files import private_files  # noqa: PLC0415  only this needs it
 
     lines = [msgspec.json.encode(_exported(log, call, contents=contents)) for call in found]
     with explained():

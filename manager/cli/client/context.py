@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from host.command_line import Failure
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 from manager import exit_codes
 from manager.cli.output.manager_access import ask, user_paths
 from manager.client_files.clients import CLIENTS, Client, Machine, client_named

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import click
 
-from host.printable import printable
 from host.terminal.views import Column, Kind, Table
+from host.text.printable import printable
 from manager.client_files.change import ENTRY_NAME, Entry
 from manager.client_files.clients import Client
 from manager.client_files.refusals import Refusal
@@ -79,7 +79,7 @@ def client_table(rows: list[tuple[Client, Overview]]) -> Table:
 def entry_text(client: Client, entry: Entry) -> str:
     """An entry as it stands in the client's file."""
     if client.form.dialect is None:
-        from manager.client_files.toml_edit import with_table  # noqa: PLC0415 - only for this
+        from manager.client_files.editing.toml_edit import with_table  # noqa: PLC0415 - only for this
 
         return str(with_table("", client.form.path, entry)).rstrip()
     return json.dumps({client.form.container: {ENTRY_NAME: entry}}, indent=2, ensure_ascii=False)

@@ -9,9 +9,9 @@ from typing import Any, Final
 import click
 
 from host.command_line import Command, Failure, json_option, print_json, say
-from host.printable import printable
 from host.terminal.tones import Tone
 from host.terminal.views import Note
+from host.text.printable import printable
 from manager.cli.client.changes import Changes
 from manager.cli.client.context import client_files, named
 from manager.cli.client.presentation import as_json as overview_json

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from host import private_files
 from host.command_line import Failure, confirm, json_option, print_json, say
+from host.files import private_files
 from manager.cli.client.presentation import short, show_diff
 from manager.cli.completion.scripts import SHELLS, Shell, next_step, places, script
 from manager.cli.output.manager_access import user_paths

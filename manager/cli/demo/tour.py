@@ -17,7 +17,7 @@ from urllib.parse import quote
 import click
 
 from host.command_line import Failure, is_json, json_option, print_line, say
-from host.printable import printable
+from host.text.printable import printable
 from manager.cli.demo.agent_tour import show_agent
 from manager.cli.demo.code_tour import PROJECT as SHIPYARD
 from manager.cli.demo.code_tour import CodeTour

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from host.peer_uid import tcp_peer_uid
+from host.peers.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.doctor.client_checks import PATIENCE_S, clients
 from manager.cli.doctor.findings import Finding, Level, Situation

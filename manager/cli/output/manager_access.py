@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from host.command_line import Failure
-from host.private_files import UnsafePathError
+from host.files.private_files import UnsafePathError
 from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager

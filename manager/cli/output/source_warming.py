@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from host.command_line import Failure
-from host.printable import printable
 from host.terminal.waiting import waiting
+from host.text.printable import printable
 from manager.cli.output.manager_access import ask_about
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import DOWN, shell_hint

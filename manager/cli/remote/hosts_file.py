@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tomlkit
 
-from host import private_files
+from host.files import private_files
 from manager.tunnel.known_hosts import COMMAND, FILE, KnownHost
 
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from host.printable import printable
+from host.text.printable import printable
 from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths

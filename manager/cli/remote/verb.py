@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from host.command_line import Failure, confirm, json_option, print_json, say
-from host.private_files import make_private
+from host.files.private_files import make_private
 from host.terminal.quantities import latency
 from host.terminal.views import Column, Fact, FactList, Table
 from manager import __version__, exit_codes

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from host.command_line import Failure
-from host.redaction import HIDDEN
+from host.text.redaction import HIDDEN
 from manager.recorder.call_log import Call, Contents
 from protocol import names
 

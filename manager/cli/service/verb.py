@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from host import private_files
 from host.command_line import Failure, confirm, json_option, print_json, say
-from host.private_files import UnsafePathError
+from host.files import private_files
+from host.files.private_files import UnsafePathError
 from host.terminal.views import Fact, FactList
 from manager import __version__, exit_codes
 from manager.cli.service import systemctl

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from host.command_line import Failure
-from host.disk_errors import worded
-from host.private_files import LockTimeout
+from host.files.disk_errors import worded
+from host.files.private_files import LockTimeout
 from host.terminal.waiting import waiting
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control, NoManager

@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from host.command_line import Failure, confirm, json_option, print_json, say
-from host.printable import printable
 from host.terminal.views import Note
+from host.text.printable import printable
 from manager.cli.output.manager_access import current_folder, unmatched
 from manager.cli.team.files import edited, joined, posted
 from manager.team.membership import Membership, OwnOffer

@@ -12,13 +12,13 @@ import click
 import msgspec
 
 from host.command_line import Failure, confirm, json_option, print_json, say
-from host.printable import printable
 from host.terminal.views import Note
+from host.text.printable import printable
 from manager.cli.output.manager_access import ask, current_folder, mcp_address
 from manager.cli.team.files import config_dir, edited, joined
-from manager.client_files import file_access, toml_edit
 from manager.client_files.change import Change
-from manager.client_files.file_access import FileState
+from manager.client_files.editing import file_access, toml_edit
+from manager.client_files.editing.file_access import FileState
 from manager.team.membership import Membership, Use
 from manager.team.names import is_token
 

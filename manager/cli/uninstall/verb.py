@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from host.command_line import Failure, json_option, print_json, say
-from host.printable import printable
+from host.text.printable import printable
 from manager.cli.output.manager_access import user_paths
 from manager.cli.service.facts import gather
 from manager.cli.service.plan import Plan, removal

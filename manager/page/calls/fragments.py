@@ -7,9 +7,9 @@ from datetime import datetime, tzinfo
 from html import escape
 from typing import Final
 
-from host.printable import printable
 from host.terminal.quantities import latency
 from host.terminal.tones import Tone
+from host.text.printable import printable
 from manager.page.calls.lookups import FoundCalls, FoundFigures
 from manager.page.calls.query import CALL_PATH, CALLS_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
 from manager.page.drawing.html import document, link, table, text, toned

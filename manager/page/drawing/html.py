@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from host.printable import printable
 from host.terminal.tones import MARKS, Tone, tone_of
+from host.text.printable import printable
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 _TITLE: Final = "LM Tools Bridge"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from host.open_files import OpenFiles, open_files
+from host.processes.open_files import OpenFiles, open_files
 from host.terminal.quantities import latency, size
 from manager.admin.history import EVERY_S, Moment
 from manager.page.drawing.charts import chart

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from host.project_marks import STRONG, Mark
+from host.files.project_marks import STRONG, Mark
 from manager.folder import Ancestor, FolderIdentity
 
 _WITHOUT_KNOWN_PARENT: Final[frozenset[Mark]] = STRONG | {"vscode"}

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from host.printable import printable
+from host.text.printable import printable
 from manager.routing.remote.address import RemoteAddress
 from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.workspace.cwd import MAX_BYTES

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from host.redaction import redacted
+from host.text.redaction import redacted
 from manager.log import logger
 from manager.team.calls import parts
 from manager.team.calls.answer_sender import AnswerSender, AnswerTooLarge, CallerGone

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from host.printable import printable
+from host.text.printable import printable
 from manager.team.names import is_token
 
 MAX_ENTRY_BYTES: Final = 64 * 1024

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from host.peer_uid import unix_peer_uid
+from host.peers.peer_uid import unix_peer_uid
 from manager.admin.allocate import allocate_routes
 from manager.admin.control_messages import MAX_BODY
 from manager.admin.control_socket import make_control_app

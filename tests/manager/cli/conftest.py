@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from host.private_files import make_private
+from host.files.private_files import make_private
 from manager import __version__
 from manager.cli.verbs import cli
 from manager.paths import Paths

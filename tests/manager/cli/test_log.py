@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import pytest
 
-from host.private_files import make_private
+from host.files.private_files import make_private
 from manager import exit_codes
 from manager.cli import log
 from manager.paths import Paths

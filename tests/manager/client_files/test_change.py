@@ -18,7 +18,7 @@ from manager.client_files.change import (
     removal,
     state_of,
 )
-from manager.client_files.jsonc_parser import JSON, Dialect
+from manager.client_files.editing.jsonc_parser import JSON, Dialect
 from manager.client_files.refusals import Refusal
 
 STRICT = FileFormat("mcpServers", JSON)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from host import redaction
-from host.redaction import HIDDEN
+from host.text import redaction
+from host.text.redaction import HIDDEN
 from manager.recorder.redaction import Redactor
 
 

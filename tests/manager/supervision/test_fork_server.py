@@ -173,7 +173,7 @@ async def until(check: Callable[[], object]) -> None:
 
 PROBE = """
 import asyncio, gc, json, os, random, signal, sys, threading
-from host import redaction
+from host.text import redaction
 from workspace_server import fork_server, log, process
 {first}
 

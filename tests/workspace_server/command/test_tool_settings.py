@@ -61,7 +61,7 @@ def test_a_program_that_a_server_started_can_only_be_stricter(
     home: Home, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as marked:
-        marked.setattr("host.own_children.is_own_child", lambda pid: pid == os.getpid())
+        marked.setattr("host.peers.own_children.is_own_child", lambda pid: pid == os.getpid())
         root = ["--root", home.root] if verb in {"enable", "disable"} else []
         done = home.run("tools", verb, "x", *root)
     is_stricter = verb in {"deny", "disable"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from host import private_files
+from host.files import private_files
 from workspace_server.internal_channel import address as addresses
 from workspace_server.internal_channel.address import new_address
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from host import private_files
+from host.files import private_files
 from protocol import jsonrpc
 from support.projects.running_tasks import (
     DONE,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast, get_args
 
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 
 T = TypeVar("T", bound=str)
 

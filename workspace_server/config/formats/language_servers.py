@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 from workspace_server.config.file_issues import display_name
 from workspace_server.config.formats import entries, environment, variables
 from workspace_server.config.formats.entries import EntryContext

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 from workspace_server.config.formats import entries, variables
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError

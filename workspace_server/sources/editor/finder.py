@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from host import peer_uid
+from host.peers import peer_uid
 from workspace_server.sources.editor import window as windows
 from workspace_server.sources.editor.discovery_sockets import MAX_ADDRESS, DiscoverySocket, sockets_for
 from workspace_server.sources.editor.window import Window

@@ -15,7 +15,7 @@ from workspace_server.sources.language_servers.kinds.available_kinds import (
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
 from workspace_server.sources.language_servers.session.project_sync import sync_by
 from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
-from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 
 
 def make_servers(

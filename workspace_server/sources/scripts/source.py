@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from host.private_folder import PrivateFolder
+from host.files.private_folder import PrivateFolder
 from protocol.errors import Reason, Refusal
 from protocol.issues import Issue
 from workspace_server.call_context import CallContext

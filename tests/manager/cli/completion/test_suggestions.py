@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from host.private_files import make_private
+from host.files.private_files import make_private
 from manager.cli.verbs import cli
 from manager.paths import Paths
 

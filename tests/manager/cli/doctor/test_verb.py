@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from host.private_files import make_private
+from host.files.private_files import make_private
 from manager import __version__, exit_codes
 from manager.cli.doctor import checks
 from manager.paths import Paths

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from host.private_files import make_private
+from host.files.private_files import make_private
 from manager.cli.remote import installing, serving
 from manager.paths import Paths
 from manager.routing.remote.address import Host

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from manager.cli.uninstall.inventory import groups, removal_command
-from manager.client_files import undo_records
-from manager.client_files.undo_records import UndoRecord
+from manager.client_files.editing import undo_records
+from manager.client_files.editing.undo_records import UndoRecord
 from manager.paths import Paths
 
 

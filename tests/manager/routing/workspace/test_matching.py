@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from host.project_marks import Mark
+from host.files.project_marks import Mark
 from manager.folder import Ancestor, FolderIdentity
 from manager.routing.workspace.matching import KnownRoot, Match, match
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from host import peer_uid
+from host.peers import peer_uid
 from support.servers.editor_window import advertised, free_range, opened
 from workspace_server.sources.editor.discovery_sockets import PREFIX_VARIABLE
 from workspace_server.sources.editor.finder import WindowFinder

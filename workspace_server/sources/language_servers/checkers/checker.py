@@ -20,9 +20,9 @@ from workspace_server.sources.language_servers.server import (
     ServerStatus,
 )
 from workspace_server.sources.language_servers.session.launch import Launch
-from workspace_server.sources.language_servers.session.relevant_files import relevance_of
 from workspace_server.sources.language_servers.session.server_supervisor import USUAL_LIMITS
-from workspace_server.sources.language_servers.session.tree_watch import TreeWatch, Watcher
+from workspace_server.sources.language_servers.session.tree.relevant_files import relevance_of
+from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch, Watcher
 from workspace_server.sources.language_servers.specification import Check
 
 LOOK_S: Final = 10.0

@@ -23,7 +23,7 @@ from workspace_server.sources.language_servers.outline.grammars import installed
 from workspace_server.sources.language_servers.outline.kind import OUTLINE
 from workspace_server.sources.language_servers.server import Unavailable
 from workspace_server.sources.language_servers.session.project_kinds import Found
-from workspace_server.sources.language_servers.session.relevant_files import Relevance, relevance_of
+from workspace_server.sources.language_servers.session.tree.relevant_files import Relevance, relevance_of
 from workspace_server.sources.language_servers.specification import Role, ServerSpecification
 from workspace_server.trust.item import TrustItem, Verdict, trust_command
 

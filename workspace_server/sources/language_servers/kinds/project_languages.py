@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Final
 
-from workspace_server.sources.language_servers.session.relevant_files import Relevance
-from workspace_server.sources.language_servers.session.tree_scan import scan
+from workspace_server.sources.language_servers.session.tree.relevant_files import Relevance
+from workspace_server.sources.language_servers.session.tree.tree_scan import scan
 
 MAX_ENTRIES: Final = 20_000
 """Files and folders to look at; folders near the root come first."""

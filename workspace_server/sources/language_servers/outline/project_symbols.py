@@ -11,7 +11,10 @@ from typing import Any, Final
 
 from workspace_server.sources.language_servers.outline.grammars import LANGUAGES, grammar
 from workspace_server.sources.language_servers.outline.syntax_symbols import Symbol, span, symbols_of
-from workspace_server.sources.language_servers.session.relevant_files import GENERATED_MARKS, SKIPPED_FOLDERS
+from workspace_server.sources.language_servers.session.tree.relevant_files import (
+    GENERATED_MARKS,
+    SKIPPED_FOLDERS,
+)
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 
 MAX_FILES: Final = 20_000

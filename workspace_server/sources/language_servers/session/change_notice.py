@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from workspace_server.sources.language_servers.session.documents import OpenDocuments, is_source
 from workspace_server.sources.language_servers.session.peer import Peer
-from workspace_server.sources.language_servers.session.tree_changes import ChangeKind, Changes
+from workspace_server.sources.language_servers.session.tree.tree_changes import ChangeKind, Changes
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 
 _EVENT_TYPES: Final[dict[ChangeKind, int]] = {"created": 1, "changed": 2, "deleted": 3}

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.files.local_disk import LocalFiles
-from workspace_server.sources.language_servers.session import disk_text
-from workspace_server.sources.language_servers.session.disk_text import DiskText
 from workspace_server.sources.language_servers.session.peer import Peer
+from workspace_server.sources.language_servers.session.tree import disk_text
+from workspace_server.sources.language_servers.session.tree.disk_text import DiskText
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 from workspace_server.sources.language_servers.wire.positions import split_lines

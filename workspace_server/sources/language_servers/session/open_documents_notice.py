@@ -15,14 +15,14 @@ from typing import Final
 
 from workspace_server import log
 from workspace_server.sources.language_servers.server import ServerGone
+from workspace_server.sources.language_servers.session.diagnostics.publications import Publications
 from workspace_server.sources.language_servers.session.documents import (
     Document,
     OpenDocuments,
     is_source,
 )
 from workspace_server.sources.language_servers.session.peer import Peer
-from workspace_server.sources.language_servers.session.publications import Publications
-from workspace_server.sources.language_servers.session.tree_changes import ChangeKind, Changes
+from workspace_server.sources.language_servers.session.tree.tree_changes import ChangeKind, Changes
 
 AT_ONCE: Final = 16
 """So many files are given to it at a time: less than may be open, so that none is closed before it was read.

@@ -20,7 +20,7 @@ from workspace_server.sources.language_servers.server import (
 from workspace_server.sources.language_servers.session.launch import Launch
 from workspace_server.sources.language_servers.session.project_kinds import Found, Kinds
 from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
-from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 from workspace_server.sources.language_servers.specification import Check, Role, ServerSpecification
 
 

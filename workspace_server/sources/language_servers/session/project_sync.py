@@ -12,19 +12,21 @@ from workspace_server.files.single_flight import SharedRun
 from workspace_server.sources.language_servers.freshness import Freshness, worst
 from workspace_server.sources.language_servers.server import DiagnosticsAnswer, ReportProgress
 from workspace_server.sources.language_servers.session.change_notice import ChangeNotice, WatchedFilesNotice
+from workspace_server.sources.language_servers.session.diagnostics.file_diagnostics import DiagnosticsOfFiles
+from workspace_server.sources.language_servers.session.diagnostics.project_diagnostics import (
+    DiagnosticsOfProject,
+)
+from workspace_server.sources.language_servers.session.diagnostics.publications import Publications
 from workspace_server.sources.language_servers.session.documents import Document, OpenDocuments, is_source
-from workspace_server.sources.language_servers.session.file_diagnostics import DiagnosticsOfFiles
 from workspace_server.sources.language_servers.session.open_documents_notice import OpenDocumentsNotice
 from workspace_server.sources.language_servers.session.peer import MakeSync, Peer
-from workspace_server.sources.language_servers.session.project_diagnostics import DiagnosticsOfProject
-from workspace_server.sources.language_servers.session.publications import Publications
 from workspace_server.sources.language_servers.session.readiness import Readiness
-from workspace_server.sources.language_servers.session.relevant_files import (
+from workspace_server.sources.language_servers.session.tree.relevant_files import (
     relevance_of,
     relevance_of_watchers,
 )
-from workspace_server.sources.language_servers.session.tree_changes import Changes, Snapshot
-from workspace_server.sources.language_servers.session.tree_watch import Look, TreeWatch
+from workspace_server.sources.language_servers.session.tree.tree_changes import Changes, Snapshot
+from workspace_server.sources.language_servers.session.tree.tree_watch import Look, TreeWatch
 
 WATCHED: Final = "workspace/didChangeWatchedFiles"
 LOOK_S: Final = 10.0

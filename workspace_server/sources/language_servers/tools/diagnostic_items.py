@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.sources.language_servers.server import FileDiagnostics, PositionEncoding
-from workspace_server.sources.language_servers.tools import spans
 from workspace_server.sources.language_servers.tools.definitions import SEVERITIES
+from workspace_server.sources.language_servers.tools.symbols import spans
 from workspace_server.sources.language_servers.wire.positions import Span, span_from_server
 
 MAX_PREVIEW_LINES: Final = 10

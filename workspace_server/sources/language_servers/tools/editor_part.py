@@ -11,7 +11,7 @@ from typing import Final
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import FileDiagnostics
 from workspace_server.sources.language_servers.tools.diagnostic_items import Diagnostic, diagnostics_of
-from workspace_server.sources.language_servers.tools.texts import Texts
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import AskEditor, Problems
 
 SOURCE: Final = "vscode.languages.getDiagnostics"

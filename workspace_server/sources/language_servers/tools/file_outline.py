@@ -11,8 +11,8 @@ from workspace_server.results import well_formed
 from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Waiting
-from workspace_server.sources.language_servers.tools.symbols import OUTLINE, Symbol, outline
-from workspace_server.sources.language_servers.tools.texts import Texts
+from workspace_server.sources.language_servers.tools.symbols.symbols import OUTLINE, Symbol, outline
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import ToolError, ToolResult
 from workspace_server.workspace import absolute_text

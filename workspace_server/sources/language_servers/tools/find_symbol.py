@@ -9,9 +9,9 @@ from workspace_server.call_context import CallContext
 from workspace_server.sources.language_servers.tools import listing
 from workspace_server.sources.language_servers.tools.asking import Waiting
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
-from workspace_server.sources.language_servers.tools.symbol_names import name_query
-from workspace_server.sources.language_servers.tools.symbol_search import Findings, search
-from workspace_server.sources.language_servers.tools.texts import Texts
+from workspace_server.sources.language_servers.tools.symbols.symbol_names import name_query
+from workspace_server.sources.language_servers.tools.symbols.symbol_search import Findings, search
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import InvalidArguments, ToolResult
 

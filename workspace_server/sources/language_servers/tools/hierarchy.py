@@ -13,11 +13,11 @@ from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking, listing
 from workspace_server.sources.language_servers.tools.asking import Waiting, list_of
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
-from workspace_server.sources.language_servers.tools.places import place_of
 from workspace_server.sources.language_servers.tools.references import target_members
-from workspace_server.sources.language_servers.tools.symbols import kind_name
-from workspace_server.sources.language_servers.tools.target import Target, find_target
-from workspace_server.sources.language_servers.tools.texts import Texts
+from workspace_server.sources.language_servers.tools.symbols.places import place_of
+from workspace_server.sources.language_servers.tools.symbols.symbols import kind_name
+from workspace_server.sources.language_servers.tools.symbols.target import Target, find_target
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.sources.language_servers.wire.positions import span_from_server
 from workspace_server.tool import ToolError, ToolResult

@@ -11,9 +11,9 @@ from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking, listing
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
-from workspace_server.sources.language_servers.tools.places import Location, locations_of, place_at
-from workspace_server.sources.language_servers.tools.target import Target, find_target
-from workspace_server.sources.language_servers.tools.texts import Texts
+from workspace_server.sources.language_servers.tools.symbols.places import Location, locations_of, place_at
+from workspace_server.sources.language_servers.tools.symbols.target import Target, find_target
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import ToolResult
 

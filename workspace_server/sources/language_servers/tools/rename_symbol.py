@@ -12,8 +12,8 @@ from workspace_server.sources.language_servers.tools import asking, edit_results
 from workspace_server.sources.language_servers.tools.asking import Waiting
 from workspace_server.sources.language_servers.tools.edit_results import Proposal
 from workspace_server.sources.language_servers.tools.references import target_members
-from workspace_server.sources.language_servers.tools.target import find_target
-from workspace_server.sources.language_servers.tools.texts import Texts
+from workspace_server.sources.language_servers.tools.symbols.target import find_target
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult
 

@@ -12,10 +12,14 @@ from workspace_server.results import clean_text, well_formed
 from workspace_server.sources.language_servers.server import LanguageServer, RequestFailed
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
-from workspace_server.sources.language_servers.tools.places import Place, locations_of, places_of
-from workspace_server.sources.language_servers.tools.symbols import OUTLINE, Symbol, outline
-from workspace_server.sources.language_servers.tools.target import Target, find_target, freshness_members
-from workspace_server.sources.language_servers.tools.texts import Texts, cut
+from workspace_server.sources.language_servers.tools.symbols.places import Place, locations_of, places_of
+from workspace_server.sources.language_servers.tools.symbols.symbols import OUTLINE, Symbol, outline
+from workspace_server.sources.language_servers.tools.symbols.target import (
+    Target,
+    find_target,
+    freshness_members,
+)
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts, cut
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import ToolResult
 

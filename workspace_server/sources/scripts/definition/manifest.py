@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from host.near_names import did_you_mean
+from host.text.near_names import did_you_mean
 from workspace_server.results import clean_text
 from workspace_server.sources.scripts.definition import key_messages
 from workspace_server.sources.scripts.definition.folders import MAX_MANIFEST_BYTES
@@ -89,7 +89,7 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
     # most workspaces have no script tools
     import tomllib  # noqa: PLC0415
 
-    from host.toml_text import LongKeyError, parse_toml  # noqa: PLC0415
+    from host.text.toml_text import LongKeyError, parse_toml  # noqa: PLC0415
 
     if len(content) > MAX_MANIFEST_BYTES:
         return InvalidManifest(f"tool.toml is larger than {MAX_MANIFEST_BYTES >> 10} KiB")

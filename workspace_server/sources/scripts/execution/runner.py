@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from host.private_folder import PrivateFolder, remove, temporary_folder
+from host.files.private_folder import PrivateFolder, remove, temporary_folder
 from protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.call_context import Toolbox

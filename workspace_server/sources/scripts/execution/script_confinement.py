@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from host.confined_process import MAX_FILE_BYTES
+from host.peers.confined_process import MAX_FILE_BYTES
 from workspace_server.processes.confinement import Confinement
 
 _SHARED: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  allowed, not used

@@ -19,8 +19,8 @@ from workspace_server.sources.language_servers.checkers import checker as checke
 from workspace_server.sources.language_servers.checkers.checker import Checker
 from workspace_server.sources.language_servers.checkers.run import Result, check_project
 from workspace_server.sources.language_servers.session.launch import Launch
-from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
-from workspace_server.sources.language_servers.session.watched_tree import WatchedTree
+from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.session.tree.watched_tree import WatchedTree
 from workspace_server.sources.language_servers.specification import Check, ServerSpecification
 
 WAIT_S = 20.0

@@ -12,8 +12,8 @@ import pytest
 from support.servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed
 from workspace_server.files import local_disk
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut
-from workspace_server.sources.language_servers.session.publications import Publications
-from workspace_server.sources.language_servers.session.tsserver_diagnostics import COMMAND
+from workspace_server.sources.language_servers.session.diagnostics.publications import Publications
+from workspace_server.sources.language_servers.session.diagnostics.tsserver_diagnostics import COMMAND
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 
 PULL, WORKSPACE = "textDocument/diagnostic", "workspace/diagnostic"

@@ -19,7 +19,7 @@ from workspace_server.sources.language_servers.session.pool import PoolContext, 
 from workspace_server.sources.language_servers.session.project_sync import FollowedProject
 from workspace_server.sources.language_servers.session.running_server import RunningServer
 from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
-from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 
 NONSENSE = """
 values = [None, 0, -1, 1e300, 10**40, True, "", "x", [], {}, [[]], [None], {"items": 5}, [{"range": 7}]]

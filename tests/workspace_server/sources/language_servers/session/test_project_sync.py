@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from support.servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed, name_of
+from workspace_server.sources.language_servers.session.diagnostics.publications import Publications
 from workspace_server.sources.language_servers.session.documents import OpenDocuments
 from workspace_server.sources.language_servers.session.open_documents_notice import OpenDocumentsNotice
-from workspace_server.sources.language_servers.session.publications import Publications
-from workspace_server.sources.language_servers.session.relevant_files import Relevance
-from workspace_server.sources.language_servers.session.tree_changes import Changes, Snapshot
-from workspace_server.sources.language_servers.session.tree_watch import TreeWatch
+from workspace_server.sources.language_servers.session.tree.relevant_files import Relevance
+from workspace_server.sources.language_servers.session.tree.tree_changes import Changes, Snapshot
+from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 
 CREATED, CHANGED, DELETED = 1, 2, 3
 

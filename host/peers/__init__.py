@@ -1,0 +1,1 @@
+"""Finds out who is at the other end of a connection, and whether it may act for the user."""

@@ -1,0 +1,1 @@
+"""Watches and ends processes of this machine, and sets what the kernel keeps of them."""

@@ -1,0 +1,1 @@
+"""Reads and words text for people: names, secrets, forms, TOML."""

@@ -1,0 +1,1 @@
+"""Finds symbols and shows them: names, places in files, lines around them."""

@@ -1,0 +1,235 @@
+"""Finds the symbol that a call is about: by name or name path, or by file and position."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from workspace_server.sources.language_servers.freshness import Freshness
+from workspace_server.sources.language_servers.server import (
+    LanguageServer,
+    RequestFailed,
+    RequestTimedOut,
+    Unavailable,
+)
+from workspace_server.sources.language_servers.tools import asking
+from workspace_server.sources.language_servers.tools.asking import Waiting
+from workspace_server.sources.language_servers.tools.symbols.places import locations_of, places_of
+from workspace_server.sources.language_servers.tools.symbols.symbol_names import name_query
+from workspace_server.sources.language_servers.tools.symbols.symbol_search import Findings, search
+from workspace_server.sources.language_servers.tools.symbols.symbols import OUTLINE, Symbol, outline
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts
+from workspace_server.sources.language_servers.tools.workplace import Workplace
+from workspace_server.sources.language_servers.wire.document_uris import to_uri
+from workspace_server.sources.language_servers.wire.positions import OutsideText, Position, to_server
+from workspace_server.tool import InvalidArguments, ToolError
+
+MAX_CANDIDATES: Final = 8
+_DEFINITION: Final = "textDocument/definition"
+Home = tuple[Path, int]
+"""A file and a line in which a symbol is declared or defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A symbol: its server, its file, the LSP position of its name, and its declaration where it is known."""
+
+    server: LanguageServer
+    path: Path
+    position: Mapping[str, int]
+    symbol: Symbol | None
+    unavailable: Sequence[Unavailable]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The `TextDocumentPositionParams`."""
+        return {"textDocument": {"uri": to_uri(self.path)}, "position": dict(self.position)}
+
+
+async def find_target(
+    workplace: Workplace, arguments: Mapping[str, Any], method: str, waiting: Waiting, texts: Texts
+) -> Target:
+    """The symbol of a call.
+
+    Args:
+        workplace: where it is.
+        arguments: with the members of `schemas.TARGET`.
+        method: what its server must be able to do.
+        waiting: see `Waiting`.
+        texts: the files read by this call.
+
+    Raises:
+        InvalidArguments: it is not named, or not uniquely.
+        ToolError: there is no such symbol, or no server that can do this.
+    """
+    name, file, line = arguments.get("symbol"), arguments.get("filePath"), arguments.get("line")
+    if name is None and (file is None or line is None):
+        raise InvalidArguments("/symbol", "give a symbol's name, or filePath with line and character")
+    path = None if file is None else await workplace.find_file(file)
+    if path is not None and line is not None:
+        return await _at_position(workplace, path, arguments, method, texts)
+    try:
+        wanted = name_query(str(name))
+    except ValueError as error:
+        raise InvalidArguments("/symbol", str(error)) from None
+    found = await search(workplace, wanted, path, waiting, texts)
+    if not found.symbols:
+        raise _unknown(str(name), found)
+    symbol, server = await _only(workplace, str(name), found, texts)
+    unavailable: Sequence[Unavailable] = _about(symbol.place.path, found.unavailable)
+    if not server.supports(method):
+        server, unavailable = await _server_for(workplace, symbol.place.path, method)
+    lines = await _open(server, symbol.place.path, workplace)
+    position = to_server(symbol.place.span.start, lines, server.encoding)
+    if isinstance(position, OutsideText):
+        raise ToolError(f"{workplace.shown(symbol.place.path)} changed meanwhile; call again")
+    return Target(server, symbol.place.path, position, symbol, unavailable)
+
+
+async def _at_position(
+    workplace: Workplace, path: Path, arguments: Mapping[str, Any], method: str, texts: Texts
+) -> Target:
+    server, unavailable = await _server_for(workplace, path, method)
+    lines = await _open(server, path, workplace)
+    line, character, name = arguments["line"], arguments.get("character"), arguments.get("symbol")
+    symbols = await _symbols(server, path, texts, lines)
+    if character is None:
+        if not 1 <= line <= len(lines):
+            raise InvalidArguments("/line", f"the file has {len(lines)} lines")
+        character = _character_in(lines[int(line) - 1], int(line), name, symbols)
+    ours = Position(int(line), int(character))
+    position = to_server(ours, lines, server.encoding)
+    if isinstance(position, OutsideText):
+        pointer = "/line" if not 1 <= line <= len(lines) else "/character"
+        raise InvalidArguments(pointer, position.reason)
+    symbol = next(
+        (one for one in symbols if one.place.span.start <= ours <= one.place.span.end),
+        None,
+    )
+    return Target(server, path, position, symbol, unavailable)
+
+
+def _character_in(text: str, line: int, name: str | None, symbols: Sequence[Symbol]) -> int:
+    """Where in a line the symbol stands whose character was not given."""
+    if name is not None:
+        last = name_query(name).name
+        found = re.search(rf"(?<!\w){re.escape(last)}(?!\w)", text)
+        if found is None:
+            raise InvalidArguments("/symbol", f"line {line} does not contain {last}")
+        return found.start() + 1
+    declared = [one.place.span.start.column for one in symbols if one.place.span.start.line == line]
+    if not declared:
+        raise InvalidArguments("/character", f"line {line} declares no symbol; give character or symbol")
+    return declared[0]
+
+
+async def _symbols(
+    server: LanguageServer, path: Path, texts: Texts, lines: Sequence[str]
+) -> Sequence[Symbol]:
+    """The outline, which only adds to an answer."""
+    try:
+        return await outline(server, path, texts, lines) if server.supports(OUTLINE) else ()
+    except (RequestFailed, RequestTimedOut, OSError):
+        return ()
+
+
+async def _server_for(
+    workplace: Workplace, path: Path, method: str
+) -> tuple[LanguageServer, Sequence[Unavailable]]:
+    running, unavailable = asking.split(await workplace.servers.for_file(path, "symbols"))
+    for server in running:
+        if server.supports(method):
+            return server, unavailable
+    if running:
+        names = ", ".join(server.specification.name for server in running)
+        better = asking.reasons(unavailable)
+        raise ToolError(
+            f"{names} cannot do this ({method})" + (f". {better}" if better else ""),
+            {"method": method, "unavailable": asking.unavailable_members(unavailable)},
+        )
+    raise asking.no_server(unavailable, workplace.shown(path))
+
+
+def _about(path: Path, unavailable: Sequence[Unavailable]) -> list[Unavailable]:
+    """Those that would know the language of a file."""
+    return [one for one in unavailable if {path.name, path.suffix} & one.specification.languages.keys()]
+
+
+async def _open(server: LanguageServer, path: Path, workplace: Workplace) -> Sequence[str]:
+    try:
+        return await server.open(path)
+    except OSError as error:
+        cause = (error.strerror or "unreadable").lower()
+        raise ToolError(f'Error reading file "{workplace.shown(path)}": {cause}') from None
+
+
+async def _only(
+    workplace: Workplace, name: str, found: Findings, texts: Texts
+) -> tuple[Symbol, LanguageServer]:
+    """The one symbol that was found; declaration and definition of one symbol count as one."""
+    if len(found.symbols) == 1:
+        return found.symbols[0]
+    if len(found.symbols) <= MAX_CANDIDATES:
+        asked = (_homes(workplace, symbol, server, texts) for symbol, server in found.symbols)
+        homes = await asyncio.gather(*asked)
+        if _is_one(homes):
+            return found.symbols[0]
+    shown = [f"{one.title()} at {one.place.text(workplace)}" for one, _ in found.symbols[:MAX_CANDIDATES]]
+    rest = len(found.symbols) - len(shown)
+    more = f"; and {rest} more" if rest else ""
+    raise InvalidArguments(
+        "/symbol",
+        f"{len(found.symbols)} symbols have the name {name}: {'; '.join(shown)}{more}. "
+        "Give filePath (and line), or a longer name path",
+    )
+
+
+def _is_one(homes: Sequence[frozenset[Home]]) -> bool:
+    """Whether places are of one symbol: each is connected with the others by where it is defined."""
+    joined, rest = set(homes[0]), list(homes[1:])
+    while rest:
+        near = next((one for one in rest if not joined.isdisjoint(one)), None)
+        if near is None:
+            return False
+        joined |= near
+        rest.remove(near)
+    return True
+
+
+async def _homes(
+    workplace: Workplace, symbol: Symbol, server: LanguageServer, texts: Texts
+) -> frozenset[Home]:
+    """The place of a symbol, and those where the server says that it is defined or declared."""
+    own = (symbol.place.path, symbol.place.span.start.line)
+    if not server.supports(_DEFINITION):
+        return frozenset({own})
+    try:
+        lines = await server.open(symbol.place.path)
+        position = to_server(symbol.place.span.start, lines, server.encoding)
+        params = {"textDocument": {"uri": to_uri(symbol.place.path)}, "position": position}
+        result = await server.request(_DEFINITION, params)
+    except (RequestFailed, RequestTimedOut, OSError):
+        return frozenset({own})
+    paths = [one.path for one in locations_of(result)]
+    places = await workplace.run(paths, lambda: places_of(result, texts, server.encoding))
+    return frozenset({own, *((place.path, place.span.start.line) for place in places)})
+
+
+def _unknown(name: str, found: Findings) -> ToolError:
+    told = "; ".join(one.text() for one in found.freshness if one.state != "fresh")
+    return ToolError(
+        f"no symbol has the name {name}" + (f" so far ({told})" if told else "") + ". See lm_findSymbol",
+        {"freshness": [one.structured() for one in found.freshness]},
+    )
+
+
+def freshness_members(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> dict[str, Any]:
+    """What `structuredContent` says of the servers."""
+    return {
+        "freshness": [one.structured() for one in parts],
+        "unavailable": asking.unavailable_members(unavailable),
+    }

@@ -10,13 +10,15 @@ from pathlib import Path
 import click
 
 from host.command_line import Failure, is_json, json_option, print_json, say
-from host.peers.own_children import are_we_own_child
 from workspace_server.command.arguments import UserFolders, real_folder
+from workspace_server.command.deciding import refuse_children
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, ConfigurationLoader
 from workspace_server.config.model import Approval
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.trust.item import trust_command
+
+_WHICH_ASK = "which tools ask"
 
 
 @click.group()
@@ -31,7 +33,7 @@ def tools() -> None:
 @click.pass_obj
 def enable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
     """Offer the tool NAME."""
-    _refuse_children()
+    refuse_children(_WHICH_ASK)
     _switch(name, root, folders, enabled=True)
 
 
@@ -51,7 +53,7 @@ def disable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
 @click.pass_obj
 def allow(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Let the tool NAME run without asking."""
-    _refuse_children()
+    refuse_children(_WHICH_ASK)
     _decide(name, folders, "allow")
 
 
@@ -61,7 +63,7 @@ def allow(folders: UserFolders, /, name: str, **_: bool) -> None:
 @click.pass_obj
 def ask(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Have the tool NAME ask before every call."""
-    _refuse_children()
+    refuse_children(_WHICH_ASK)
     _decide(name, folders, "ask")
 
 
@@ -72,13 +74,6 @@ def ask(folders: UserFolders, /, name: str, **_: bool) -> None:
 def deny(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Never let the tool NAME run."""
     _decide(name, folders, "deny")
-
-
-def _refuse_children() -> None:
-    """A model must not decide through a program that it can start what you decide."""
-    if are_we_own_child():
-        text = "a program that a workspace server or an agent started may not decide which tools ask"
-        raise Failure(text, "repeat the command in a terminal of yours", reason="forbidden")
 
 
 def _switch(name: str, root: Path, folders: UserFolders, *, enabled: bool) -> None:

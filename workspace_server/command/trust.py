@@ -19,6 +19,7 @@ from host.terminal.views import Column, Kind, Note, Table
 from host.text.printable import printable
 from workspace_server.command import item_display, pager
 from workspace_server.command.arguments import UserFolders, real_folder
+from workspace_server.command.deciding import refuse_children
 from workspace_server.command.trust_view import TrustView, read_view
 from workspace_server.trust.difference import differences
 from workspace_server.trust.item import trust_command, untrust_command
@@ -104,6 +105,7 @@ def _accept(
 
 
 def _trust(store: TrustStore, view: TrustView) -> None:
+    refuse_children("what is trusted")
     try:
         store.trust(view.root, view.items, view.others)
     except TrustStoreError as unusable:

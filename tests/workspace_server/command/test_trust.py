@@ -46,6 +46,18 @@ def test_everything_that_would_run_is_shown_before_and_trusted_after(full: Home)
     assert "trusted already" in full.run("trust", full.root).output
 
 
+@pytest.mark.parametrize("options", [["--yes"], ["--yes", "--json"], ["--yes", "--data"]])
+def test_a_program_that_a_server_started_trusts_nothing(
+    full: Home, options: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as marked:
+        marked.setattr("host.peers.own_children.is_own_child", lambda pid: pid == os.getpid())
+        refused = full.run("trust", full.root, *options)
+    assert refused.exit_code == 1 and "in a terminal of yours" in refused.output
+    assert set(full.states().values()) == {"new"}
+    assert full.run("trust", full.root, *options).exit_code == 0
+
+
 def test_no_secret_is_shown_or_kept(full: Home) -> None:
     shown = full.run("trust", full.root, "--yes").output + full.run("trust", full.root, "--json").output
     kept = b"".join(path.read_bytes() for path in full.state_dir.rglob("*") if path.is_file())

@@ -84,7 +84,8 @@ def columns(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Let the output be a terminal of this width."""
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((count, 24)))
+    size = os.terminal_size((count, 24))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda fallback=size: size)
 
 
 @pytest.mark.usefixtures("inspected")

@@ -49,10 +49,15 @@ class PathRecorder:
         relay_directly, answer = McpRoutes.relay_directly, Writer.answer
 
         def cached(
-            cache: RouteCache, route: CachedRoute, values: PatternValues, session: str | None, now: float
+            cache: RouteCache,
+            route: CachedRoute,
+            values: PatternValues,
+            session: str | None,
+            now: float,
+            made_trace: int,
         ) -> ForwardedCall:
             self.steps.append("cached")
-            return begin(cache, route, values, session, now)
+            return begin(cache, route, values, session, now, made_trace)
 
         def written(cache: RouteCache, call: ForwardedCall, answered_at: float) -> None:
             self.steps.append("written")

@@ -1,9 +1,9 @@
 """Caches parsed response heads, since a server sends the same one again and again.
 
 Two heads that differ only in the digits of their single `Content-Length`, and in where the time of the call
-went, share an entry. For a chunked body
-the head must be identical. The cache handles a whole response in one read, and the beginning of a response
-of known length. Everything else goes to the parser, which also adds the entries.
+went, share an entry. For a chunked body the head must be identical. The cache handles a whole response in one
+read, and the beginning of a response of known length. Everything else goes to the parser, which also adds the
+entries.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> ResponseHead |
 
 def _completed(head: ResponseHead, length: int, took: bytes | None) -> ResponseHead:
     """The head with the length and the timing of this response."""
-    if head.content_length == length and took is None:
-        return head
+    timing = CallTiming.from_header(took)
+    if head.content_length == length:
+        return head if took is None else replace(head, timing=timing)
     fields = tuple(
         (name, b"%d" % length if name == b"content-length" else value) for name, value in head.headers
     )
-    timing = CallTiming.from_header(took)
     return replace(head, headers=fields, content_length=length, timing=timing)

@@ -1,4 +1,4 @@
-"""Signs the JWTs of a NATS operator, of accounts and of users, and writes files of credentials (ADR-14 of NATS)."""
+"""Signs the JWTs of a NATS operator, of accounts and of users, and writes files of credentials."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The command line `lmtb`: the console script. One module for each verb; `verbs.py` lists them.
+"""The command line `lmtb`: the console script. One module for each verb, by subject; `verbs.py` lists them.
 
 Nothing that short verbs import may be slow (aiohttp, pydantic, mcp, psutil): they answer in less than 0.1 s.
-Here not even click is imported, which takes longer than the verb that is asked most (`quick_status.py`).
+Here not even click is imported: it takes longer than the most frequent verb (`status/quick_status.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> None:
             # What a terminal cannot show must not end the program.
             stream.reconfigure(errors="backslashreplace")
     if sys.argv[1:] == ["status"]:
-        from manager.cli import quick_status  # noqa: PLC0415  only this verb needs it
+        from manager.cli.status import quick_status  # noqa: PLC0415  only this verb needs it
 
         if quick_status.status():
             return

@@ -17,31 +17,31 @@ from manager.client import Control
 
 _SECTIONS: Final = {
     "The manager": {
-        "up": ("up", "Start the manager in the background, unless it runs."),
-        "serve": ("serve", "Run the manager in the foreground."),
-        "stop": ("stop", "Stop the manager and wait until it is gone."),
-        "restart": ("restart", "Change over to the installed version; sessions are kept."),
+        "up": ("lifecycle.up", "Start the manager in the background, unless it runs."),
+        "serve": ("lifecycle.serve", "Run the manager in the foreground."),
+        "stop": ("lifecycle.stop", "Stop the manager and wait until it is gone."),
+        "restart": ("lifecycle.restart", "Change over to the installed version; sessions are kept."),
         "service": ("service.verb", "Start the manager at login: install, uninstall, status."),
-        "status": ("show", "Show the state of the manager and its workspaces."),
+        "status": ("status.show", "Show the state of the manager and its workspaces."),
         "top": ("top.verb", "Watch calls, servers and clients live."),
-        "ui": ("ui", "Open the page in a browser: what needs you, projects, calls."),
-        "token": ("token", "Make tokens for programs in containers or behind forwarded ports."),
-        "approvals": ("approvals", "Answer the calls that wait for your approval."),
-        "workspaces": ("show", "List workspaces and their servers."),
-        "clients": ("clients", "List connected clients, and how the project of each was found."),
-        "log": ("log", "Show the log of the manager, a workspace or a server."),
+        "ui": ("access.ui", "Open the page in a browser: what needs you, projects, calls."),
+        "token": ("access.token", "Make tokens for programs in containers or behind forwarded ports."),
+        "approvals": ("access.approvals", "Answer the calls that wait for your approval."),
+        "workspaces": ("status.show", "List workspaces and their servers."),
+        "clients": ("status.clients", "List connected clients, and how the project of each was found."),
+        "log": ("status.log", "Show the log of the manager, a workspace or a server."),
         "calls": ("calls.verb", "Show what agents did: recorded calls, figures, export."),
-        "record": ("record", "Record arguments and results of calls, too, for a while."),
+        "record": ("calls.record", "Record arguments and results of calls, too, for a while."),
         "replay": ("replay.verb", "Send recorded calls again, and compare the results."),
     },
     "The workspace of the current folder": {
-        "trust": ("trust", "Review what it brings along, and allow it to run."),
-        "untrust": ("trust", "Revoke its trust."),
-        "adopt": ("adopt", "Move servers of .mcp.json and the like to its workspace.toml."),
-        "tools": ("tools", "List, enable, disable and restrict its tools."),
-        "servers": ("servers", "List, restart and sign in to the sources of its tools."),
-        "languages": ("languages", "List its language servers, and what is missing."),
-        "call": ("call", "Call one of its tools."),
+        "trust": ("workspace.trust", "Review what it brings along, and allow it to run."),
+        "untrust": ("workspace.trust", "Revoke its trust."),
+        "adopt": ("workspace.adopt", "Move servers of .mcp.json and the like to its workspace.toml."),
+        "tools": ("workspace.tools", "List, enable, disable and restrict its tools."),
+        "servers": ("workspace.servers", "List, restart and sign in to the sources of its tools."),
+        "languages": ("workspace.languages", "List its language servers, and what is missing."),
+        "call": ("workspace.call", "Call one of its tools."),
         "agent": ("agent", "Talk to a model that uses its tools."),
     },
     "Everywhere": {
@@ -49,7 +49,7 @@ _SECTIONS: Final = {
         "remote": ("remote.verb", "Reach projects on other hosts, over ssh and in containers."),
         "client": ("client.verb", "Connect coding agents: add this server to their files."),
         "team": ("team.verb", "Share workspaces and servers with a team."),
-        "secrets": ("secrets", "Store tokens that servers and tools need."),
+        "secrets": ("workspace.secrets", "Store tokens that servers and tools need."),
         "doctor": ("doctor.verb", "Check the installation, and say what to do."),
         "completion": ("completion.verb", "Complete words of this program in bash, zsh or fish."),
         "uninstall": ("uninstall.verb", "Remove everything that this program made."),
@@ -76,7 +76,7 @@ _MEANT: Final = {
     "version": "--version",
 }
 """Words of other programs for what a verb of ours does, where the spelling is not near."""
-_DETAILS: Final = {"sessions": "show", "whoami": "whoami"}
+_DETAILS: Final = {"sessions": "status.show", "whoami": "status.whoami"}
 """Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
 

@@ -15,11 +15,11 @@ import click
 
 from host.command_line import Failure, json_option, print_json, say
 from host.text.printable import printable
+from manager.cli.lifecycle.stop import stop
 from manager.cli.output.manager_access import user_paths
 from manager.cli.service.facts import gather
 from manager.cli.service.plan import Plan, removal
 from manager.cli.service.verb import carry_out, show
-from manager.cli.stop import stop
 from manager.cli.uninstall.client_entries import ClientEntries
 from manager.cli.uninstall.inventory import Group, groups, remains
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from manager import exit_codes
-from manager.cli import main, quick_status
+from manager.cli import main
+from manager.cli.status import quick_status
 from support.projects.sample_status import STATUS
 
 HEAVY = {

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from manager.cli import approvals
+from manager.cli.access import approvals
 from manager.paths import Paths
 
 CALL = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from manager.cli import call
+from manager.cli.workspace import call
 
 
 @pytest.mark.parametrize(

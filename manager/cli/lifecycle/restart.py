@@ -12,10 +12,10 @@ import click
 from host.command_line import Failure, json_option, print_json, say
 from host.text.printable import printable
 from manager import __version__
+from manager.cli.lifecycle.starting import Attempt, answer
+from manager.cli.lifecycle.stop import WatchedProcess
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.service import facts as service_facts
-from manager.cli.starting import Attempt, answer
-from manager.cli.stop import WatchedProcess
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.status_reading.responses import objects
 from manager.stdio_bridge.manager_start import ManagerStarter

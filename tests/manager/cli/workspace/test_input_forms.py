@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from manager.cli import input_forms
-from manager.cli.input_forms import NotAForm, answer_all
+from manager.cli.workspace import input_forms
+from manager.cli.workspace.input_forms import NotAForm, answer_all
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

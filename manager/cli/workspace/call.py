@@ -15,9 +15,9 @@ from host.own_token import own_headers
 from host.terminal.waiting import waiting
 from host.text.printable import printable
 from manager import __version__, exit_codes
-from manager.cli import input_forms
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import current_folder, explained, mcp_address, user_paths
+from manager.cli.workspace import input_forms
 from manager.client import McpAnswer, McpClient
 from protocol.errors import Reason
 from protocol.inbound import MISSING_CAPABILITY

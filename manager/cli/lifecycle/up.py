@@ -10,8 +10,8 @@ from host.command_line import json_option, print_json, say
 from host.terminal.tones import Tone
 from host.terminal.views import Note
 from manager import __version__
+from manager.cli.lifecycle.starting import Attempt, answer
 from manager.cli.output.manager_access import explained, user_paths
-from manager.cli.starting import Attempt, answer
 from manager.client import Control
 from manager.stdio_bridge.manager_start import UNIT, ManagerStarter
 

@@ -1,0 +1,1 @@
+"""Verbs that start, stop and replace the manager."""

@@ -1,0 +1,1 @@
+"""Verbs that show what the manager reports: its state, its clients, its log."""

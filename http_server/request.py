@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
-from http_server.backpressure import Backpressure
-from http_server.date import http_date
-from http_server.head import Framing
-from http_server.response_head import FixedLines
+from http_server.parsing.head import Framing
+from http_server.responses.backpressure import Backpressure
+from http_server.responses.date import http_date
+from http_server.responses.response_head import FixedLines
 
 JSON: Final = "application/json"
 JOINED: Final = 64 * 1024

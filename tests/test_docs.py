@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import manager
-from http_server import head_reader
+from http_server.parsing import head_reader
 from manager import budgets as manager_budgets
 from manager.paths import Paths
 from manager.routing.state.lifecycle import TRANSITIONS, Event, State

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from http_server.body_reader import BROKEN
+from http_server.parsing.body_reader import BROKEN
 from http_server.refusal import BODY_TIMEOUT, AdmissionRefusal, body_too_large
 from manager.http import lazy_aiohttp as web
 

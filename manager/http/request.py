@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from host.peers.peer_uid import Address
 from http_server.deadline import Deadline
-from http_server.head import Framing, RequestHead
+from http_server.parsing.head import Framing, RequestHead
 from http_server.request import BaseRequest, ResponseConnection
-from http_server.response_head import fixed_lines
+from http_server.responses.response_head import fixed_lines
 from manager.http.keep_alives import KeepAlives
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from manager.routing.request_heads.request_metadata import RequestMetadata

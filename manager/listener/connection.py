@@ -1,7 +1,7 @@
 """One connection of a client: cached calls, MCP requests, and delegation of other requests to aiohttp.
 
-`http_server/connection.py` reads the requests. So every head passes one grammar and one set of admission
-rules under a cap and a deadline, whoever serves its request.
+`http_server/connections/connection.py` reads the requests. So every head passes one grammar and one set of
+admission rules under a cap and a deadline, whoever serves its request.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Hashable
 from typing import Final
 
 from host.peers.peer_uid import Address
-from http_server.connection import HttpConnection
-from http_server.connection_state import Event, State
-from http_server.head import Framing, RequestHead
-from http_server.head_reader import ReadHead
+from http_server.connections.connection import HttpConnection
+from http_server.connections.connection_state import Event, State
+from http_server.parsing.head import Framing, RequestHead
+from http_server.parsing.head_reader import ReadHead
 from http_server.refusal import STOPPED_READING, AdmissionRefusal
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from http_server.byte_budget import ByteBudget
-from http_server.connections import Connections as OpenConnections
+from http_server.connections.open_connections import Connections as OpenConnections
+from http_server.connections.server_context import ServerContext
 from http_server.deadline import Deadlines
 from http_server.limits import Limits
-from http_server.server_context import ServerContext
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.connection import ClientConnection

@@ -17,18 +17,18 @@ import msgspec
 
 from host.peers.peer_uid import unix_peer_pid
 from http_server.byte_budget import SMALL, ByteBudget
-from http_server.connection import HttpConnection
-from http_server.connection_state import Event
-from http_server.connections import Connections
-from http_server.date import http_date
+from http_server.connections.connection import HttpConnection
+from http_server.connections.connection_state import Event
+from http_server.connections.open_connections import Connections
+from http_server.connections.server_context import ServerContext
 from http_server.deadline import Deadlines
-from http_server.framing import refuse_framing
-from http_server.head import Framing, RequestHead, framing
-from http_server.head_reader import HeadReader, ReadHead
 from http_server.limits import Limits
+from http_server.parsing.framing import refuse_framing
+from http_server.parsing.head import Framing, RequestHead, framing
+from http_server.parsing.head_reader import HeadReader, ReadHead
 from http_server.refusal import AdmissionRefusal
-from http_server.response_head import Fields, fixed_lines, render_head
-from http_server.server_context import ServerContext
+from http_server.responses.date import http_date
+from http_server.responses.response_head import Fields, fixed_lines, render_head
 from manager import __version__
 from manager.admin.renewals import TIMES
 

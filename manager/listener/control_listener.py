@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from host.files.private_files import make_private
-from http_server.connections import Connections
+from http_server.connections.open_connections import Connections
 from manager.admin.renewals import Renewals
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.control_connection import LIMITS, control_connections

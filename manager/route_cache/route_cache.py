@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final, Protocol
 
-from http_server.date import DateLine
+from http_server.responses.date import DateLine
 from manager.answers import trace_context
 from manager.answers.client_record import client_record
 from manager.answers.dispatch import SentCall

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from host.token_bucket import TokenBucket
-from http_server.head import RequestHead
+from http_server.parsing.head import RequestHead
 from http_server.refusal import AdmissionRefusal
 from manager.routing.request_heads.admission import is_mcp_target
 from manager.tokens.token import SCOPES, Token, digest_of, scope_of, shown_token

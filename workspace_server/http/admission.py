@@ -9,8 +9,8 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
-from http_server.framing import refuse_framing
-from http_server.head import RequestHead
+from http_server.parsing.framing import refuse_framing
+from http_server.parsing.head import RequestHead
 from http_server.refusal import AdmissionRefusal
 from protocol import headers, names
 

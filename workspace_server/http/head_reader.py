@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from http_server.head import Framing, RequestHead, framing
-from http_server.head_reader import HeadReader, ReadHead, RefusedHead
+from http_server.parsing.head import Framing, RequestHead, framing
+from http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
 from protocol import headers, trace_context
 from workspace_server.http.admission import MAX_BODY, Admission

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from http_server.head_reader import MAX_CACHED_HEADS
+from http_server.parsing.head_reader import MAX_CACHED_HEADS
 from protocol import inbound
 from protocol.call_pattern import Pattern, derive_pattern
 from protocol.inbound import Inbound

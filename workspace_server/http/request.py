@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from http_server.head_reader import ReadHead
+from http_server.parsing.head_reader import ReadHead
 from http_server.request import BaseRequest, ResponseConnection
-from http_server.response_head import fixed_lines
+from http_server.responses.response_head import fixed_lines
 from protocol import headers
 from protocol.internal.result_trim import ResultTrim
 from workspace_server.http.head_reader import ManagerHead, trace_of

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from http_server.head import Framing, RequestHead, framing
-from http_server.head_reader import HeadReader, ReadHead, RefusedHead
+from http_server.parsing.head import Framing, RequestHead, framing
+from http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
 from manager.routing.request_heads.admission import AdmissionRules, refuse
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata

@@ -18,7 +18,7 @@ import pytest
 import structlog
 from aiohttp import web
 
-from http_server.connection import MAX_PIPELINED
+from http_server.connections.connection import MAX_PIPELINED
 from http_server.limits import Limits
 from manager.admin.request_body import read_body
 from manager.listener.connections import Connections

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from http_server.head_reader import ReadHead, RefusedHead
+from http_server.parsing.head_reader import ReadHead, RefusedHead
 from manager.route_cache import route_cache, route_group
 from manager.route_cache.route_cache import MAX_GROUPS
 from manager.route_cache.route_group import CACHED_MISSES, MAX_GROUP_ROUTES, MISS_INTERVAL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.head_reader import MAX_CACHED_HEADS, ReadHead, RefusedHead
+from http_server.parsing.head_reader import MAX_CACHED_HEADS, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
 from protocol import headers
 from protocol.trace_context import made

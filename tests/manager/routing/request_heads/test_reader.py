@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from http_server import head_reader
-from http_server.head_reader import ReadHead, RefusedHead
+from http_server.parsing import head_reader
+from http_server.parsing.head_reader import ReadHead, RefusedHead
 from manager.routing.request_heads.admission import TUNNEL_HOST, AdmissionRules
 from manager.routing.request_heads.reader import ClientHead, ClientHeadReader
 from protocol import trace_context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.head import RequestHead
+from http_server.parsing.head import RequestHead
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
 from protocol import headers
 

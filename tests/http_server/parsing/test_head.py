@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.head import MALFORMED, RequestHead, body_length, may_become_head, parse_head
+from http_server.parsing.head import MALFORMED, RequestHead, body_length, may_become_head, parse_head
 
 HEAD = b"POST /mcp?cwd=%2Fa HTTP/1.1\r\nHost: h:1\r\nX-Empty:\r\nx-two:  a b \t\r\nx-two: \xc3\xb6\r\n\r\n"
 

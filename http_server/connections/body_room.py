@@ -7,10 +7,10 @@ from collections.abc import Hashable
 from math import inf
 from typing import Any, Final, Protocol
 
-from http_server.connection_state import Event, State
+from http_server.connections.connection_state import Event, State
+from http_server.connections.server_context import ServerContext
 from http_server.deadline import Deadline
 from http_server.refusal import BODY_TIMEOUT, NO_ROOM, AdmissionRefusal
-from http_server.server_context import ServerContext
 
 SHORT_S: Final = 5.0
 """Seconds that a client may send or read nothing while others wait for room."""

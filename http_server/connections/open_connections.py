@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from http_server.connection_state import State
+from http_server.connections.connection_state import State
 from http_server.limits import Limits
 
 

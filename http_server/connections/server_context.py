@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Generic
 
 from http_server.byte_budget import ByteBudget
-from http_server.connections import Connections
+from http_server.connections.open_connections import Connections
 from http_server.deadline import Deadlines
-from http_server.head_reader import Head, HeadReader
+from http_server.parsing.head_reader import Head, HeadReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import pytest
 
-from http_server.body_reader import BROKEN
-from http_server.head import MALFORMED, Framing, RequestHead, framing
-from http_server.head_reader import HeadReader, ReadHead, RefusedHead
+from http_server.parsing.body_reader import BROKEN
+from http_server.parsing.head import MALFORMED, Framing, RequestHead, framing
+from http_server.parsing.head_reader import HeadReader, ReadHead, RefusedHead
+from http_server.parsing.request_parser import MAX_BLANK_BYTES, TOO_MANY_BLANK_LINES, RequestParser
 from http_server.refusal import AdmissionRefusal
-from http_server.request_parser import MAX_BLANK_BYTES, TOO_MANY_BLANK_LINES, RequestParser
 
 CAP = 100
 REFUSAL = AdmissionRefusal(403, "no")

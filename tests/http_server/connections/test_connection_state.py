@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.connection_state import TRANSITIONS, Event, State
+from http_server.connections.connection_state import TRANSITIONS, Event, State
 
 LIVING = [state for state in State if state is not State.CLOSED]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final, Generic
 
-from http_server.body_reader import Body, ChunkedBody, MeasuredBody
-from http_server.head_reader import Head, HeadReader, ReadHead, RefusedHead
+from http_server.parsing.body_reader import Body, ChunkedBody, MeasuredBody
+from http_server.parsing.head_reader import Head, HeadReader, ReadHead, RefusedHead
 from http_server.refusal import AdmissionRefusal
 
 MAX_BLANK_BYTES: Final = 512

@@ -10,17 +10,17 @@ import asyncio
 from abc import abstractmethod
 from typing import Final, cast
 
-from http_server.body_room import BodyRoom
 from http_server.byte_budget import SMALL
-from http_server.connection_state import TRANSITIONS, Event, State
+from http_server.connections.body_room import BodyRoom
+from http_server.connections.connection_state import TRANSITIONS, Event, State
+from http_server.connections.server_context import ServerContext
+from http_server.connections.writing_connection import WritingConnection
 from http_server.deadline import Deadline
-from http_server.head import RequestHead
-from http_server.head_reader import Head, ReadHead, RefusedHead
+from http_server.parsing.head import RequestHead
+from http_server.parsing.head_reader import Head, ReadHead, RefusedHead
+from http_server.parsing.request_parser import RequestParser
 from http_server.refusal import BODY_TIMEOUT, HEAD_TIMEOUT, TOO_MANY_CONNECTIONS, AdmissionRefusal
 from http_server.request import BaseRequest
-from http_server.request_parser import RequestParser
-from http_server.server_context import ServerContext
-from http_server.writing_connection import WritingConnection
 
 MAX_PIPELINED: Final = 64 * 1024
 """Bytes that a client may send ahead while a request is being answered; more closes the connection."""

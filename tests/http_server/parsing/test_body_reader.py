@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from http_server.body_reader import BROKEN, MAX_LINE, MAX_TRAILERS, ChunkedBody
+from http_server.parsing.body_reader import BROKEN, MAX_LINE, MAX_TRAILERS, ChunkedBody
 
 WHOLE = b'5;name="a b"\r\nabcde\r\nA\r\n0123456789\r\n000\r\nX-Trailer: 1\r\n\r\nGET'
 CAP = 100

@@ -9,11 +9,11 @@ from collections.abc import Coroutine, Hashable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic
 
-from http_server.backpressure import Backpressure
-from http_server.head_reader import Head
+from http_server.connections.server_context import ServerContext
+from http_server.connections.unread_bytes import UnreadBytes
+from http_server.parsing.head_reader import Head
 from http_server.request import Piece
-from http_server.server_context import ServerContext
-from http_server.unread_bytes import UnreadBytes
+from http_server.responses.backpressure import Backpressure
 
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER: closing drops what the kernel holds for the client, and tells the client so."""

@@ -12,7 +12,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from http_server.head import MALFORMED, PLAIN_LENGTH, Framing, RequestHead, may_become_head, parse_head
+from http_server.parsing.head import (
+    MALFORMED,
+    PLAIN_LENGTH,
+    Framing,
+    RequestHead,
+    may_become_head,
+    parse_head,
+)
 from http_server.refusal import AdmissionRefusal
 
 MAX_CACHED_HEADS: Final = 1024

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 
 from http_server.byte_budget import ByteBudget
-from http_server.connections import Connections
+from http_server.connections.open_connections import Connections
+from http_server.connections.server_context import ServerContext
+from http_server.connections.unread_bytes import UnreadBytes
 from http_server.deadline import Deadlines
 from http_server.limits import Limits
-from http_server.server_context import ServerContext
-from http_server.unread_bytes import UnreadBytes
 
 PATIENCE_S = 30.0
 

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from http_server.byte_budget import ByteBudget
-from http_server.connection import HttpConnection
-from http_server.connections import Connections
+from http_server.connections.connection import HttpConnection
+from http_server.connections.open_connections import Connections
+from http_server.connections.server_context import ServerContext
 from http_server.deadline import Deadlines
-from http_server.head import Framing, RequestHead, framing
-from http_server.head_reader import HeadReader, ReadHead
 from http_server.limits import Limits
+from http_server.parsing.head import Framing, RequestHead, framing
+from http_server.parsing.head_reader import HeadReader, ReadHead
 from http_server.refusal import AdmissionRefusal
 from http_server.request import BaseRequest
-from http_server.response_head import fixed_lines
-from http_server.server_context import ServerContext
+from http_server.responses.response_head import fixed_lines
 
 LIMITS = Limits(first_s=1000, head_s=2000, body_s=3000, keepalive_s=4000, linger_s=5000)
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -8,10 +8,10 @@ from collections.abc import Hashable
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from http_server.body_room import SHORT_S
 from http_server.byte_budget import Room
+from http_server.connections.body_room import SHORT_S
+from http_server.connections.server_context import ServerContext
 from http_server.deadline import Deadline
-from http_server.server_context import ServerContext
 
 _OUTSTANDING: Final = 0x5411
 """SIOCOUTQ of Linux, tcp(7): asks for the bytes that the kernel holds for the client."""

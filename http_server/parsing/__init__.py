@@ -1,0 +1,1 @@
+"""Parses requests: heads, framing, bodies. Pure."""

@@ -1,0 +1,1 @@
+"""What responses need on their way: rendered heads, the field Date, back-pressure."""

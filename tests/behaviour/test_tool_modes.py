@@ -5,6 +5,7 @@ One manager and one project with a tool of every visibility serve all tests but 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,10 +13,15 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
+from manager.page.acting.command import ServerCommand
 from protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
+from support.http.event_stream import next_message
+from support.processes.timeouts import within
 from support.projects.gateway import Gateway, Project, eventually, found, listed, running_gateway, text_of
 from support.projects.registered_setup import raw_http
+from support.servers.remote_server import fake_remote
+from support.servers.stdio_servers import program
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 OWN = {names.HANDSHAKE, names.CALL_TOOL}
@@ -54,6 +60,17 @@ ASKED: dict[str, tuple[dict[str, str], str, str]] = {
     "both": ({MODE: "discovery", ALL: "true"}, "", "discovery"),
     "both by query": ({}, "show_all=true&tool_mode=discovery", "discovery"),
 }
+
+CHOICES = {
+    "plain": "ondemand",
+    "shy": "always",
+    "steady": "native",
+    "calculator": "ondemand",
+    "datetime": "always",
+    "stdio:near": "ondemand",
+    "remote:far": "ondemand",
+}
+"""What the user chooses for tools and sources of every kind."""
 
 
 def furnish(gateway: Gateway) -> Project:
@@ -153,6 +170,41 @@ async def test_a_handshake_in_discovery_mode_names_all_tools(project: Project) -
     client = await initialized(project.gateway.http, project.gateway.manager.address, {MODE: "discovery"})
     bridged = (await client.handshake(project.root)).payload["discovery"]["bridgedTools"]
     assert NATIVE | {"steady"} | META == {tool["name"] for tool in bridged}
+
+
+async def test_the_users_choice_applies_to_tools_of_every_source_at_once(
+    tmp_path: Path,
+) -> None:
+    """It wins over what their own files say, is announced, and needs no restart."""
+    async with fake_remote() as remote, running_gateway(tmp_path.resolve()) as gateway:
+        project = furnish(gateway)
+        command, *arguments = program("serve(echo)")
+        near, far = {"command": command, "args": arguments}, {"type": "http", "url": remote.url}
+        project.servers(near=near, far=far)
+        await project.trust()
+        await project.until_listed("near__echo", "far__echo", "calculator")
+        lmtb = ServerCommand(gateway.manager.paths, lambda: None)
+        client = await project.legacy()
+        await listed(client)
+        async with client.stream() as stream:
+            for name, visibility in CHOICES.items():
+                of_source = ":" in name
+                answer = await lmtb.change_visibility(
+                    str(project.root), name, visibility, of_source=of_source
+                )
+                assert not isinstance(answer, str), answer
+            async with asyncio.timeout(within(5)):
+                while (await next_message(stream))["method"] != names.TOOLS_CHANGED:
+                    pass
+        now = (await listed(project.modern)).keys()
+        assert not now & {"plain", "near__echo", "far__echo", "calculator"}
+        assert {"shy", "steady"} <= now
+        client.extra = {MODE: "discovery"}
+        assert {"shy", "datetime"} <= (await listed(client)).keys()
+        assert "steady" not in await listed(client)
+        assert (await found(project.modern, "far__echo"))[0] == "far__echo"
+        other = gateway.project("other")
+        assert "plain" in await listed(other.modern), "another project is not concerned"
 
 
 async def test_a_sessions_tool_mode_survives_a_manager_restart(tmp_path: Path) -> None:

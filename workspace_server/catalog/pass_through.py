@@ -44,6 +44,7 @@ def _is_unmodified(view: View, source: Source) -> bool:
     decided = {name for name, decision in view.configuration.approvals.items() if decision != "allow"}
     own = [offered.name for offered in view.snapshot.tools if offered.source is source]
     if not own:  # the tools are not known yet, so any setting could concern one of them
-        deltas = view.configuration.deltas
-        return not (decided or deltas.disabled or deltas.unexposed or deltas.closed)
+        deltas, choices = view.configuration.deltas, view.configuration.visibility
+        is_chosen = bool(choices.tools or choices.sources)
+        return not (decided or is_chosen or deltas.disabled or deltas.unexposed or deltas.closed)
     return not any(name in decided or name in view.hidden for name in own)

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from protocol import headers
 from protocol.issues import Issue
 from workspace_server import naming
-from workspace_server.catalog import schema_defaults
+from workspace_server.catalog import chosen_visibility, schema_defaults
 from workspace_server.catalog.listing import passes_filters
 from workspace_server.catalog.near_names import near_names
 from workspace_server.catalog.registry import OfferedTool, Snapshot
@@ -237,7 +237,8 @@ def build_view(snapshot: Snapshot, configuration: Configuration) -> View:
         if name not in snapshot.by_name:  # an untrusted tool takes no name away
             hidden.setdefault(name, f"waits for trust: {trust_command(path)}")
     visible = [offered for offered in snapshot.tools if offered.name not in hidden]
-    tools, issues = schema_defaults.apply(visible, configuration.schema_defaults)
+    chosen = chosen_visibility.apply(visible, configuration.visibility)
+    tools, issues = schema_defaults.apply(chosen, configuration.schema_defaults)
     return View(
         snapshot,
         configuration,

@@ -1,4 +1,4 @@
-"""The verb tools: enables and disables tools of a workspace, and decides which ones ask before they run."""
+"""The verb tools: enables and disables tools of a workspace, and decides which are listed and which ask."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast, get_args
 
 import click
 
@@ -16,14 +17,22 @@ from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, ConfigurationLoader
 from workspace_server.config.model import Approval
 from workspace_server.config.policy import BUILT_IN_DISABLED
+from workspace_server.tool import Visibility
 from workspace_server.trust.item import trust_command
 
 _WHICH_ASK = "which tools ask"
+_WHICH_ARE_LISTED = "which tools are listed"
+_DEFAULT = "default"
+_EFFECTS = {
+    "native": "listed as usual",
+    "ondemand": "not listed, but found with tool_search",
+    "always": "always listed, also in discovery mode",
+}
 
 
 @click.group()
 def tools() -> None:
-    """Which tools a workspace offers, and which of them ask before they run."""
+    """Which tools a workspace offers, and which of them are listed and ask before they run."""
 
 
 @tools.command()
@@ -74,6 +83,29 @@ def ask(folders: UserFolders, /, name: str, **_: bool) -> None:
 def deny(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Never let the tool NAME run."""
     _decide(name, folders, "deny")
+
+
+@tools.command()
+@click.argument("name")
+@click.argument("word", type=click.Choice([*get_args(Visibility), _DEFAULT]))
+@click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
+@click.option("--source", "of_source", is_flag=True, help="NAME is the id of a source.")
+@json_option
+@click.pass_obj
+def visibility(folders: UserFolders, /, name: str, word: str, root: Path, of_source: bool, **_: bool) -> None:
+    """Choose the visibility of the tool NAME, or of all tools of a source, in one workspace."""
+    refuse_children(_WHICH_ARE_LISTED)
+    chosen = cast(Visibility, word) if word != _DEFAULT else None
+    file, folder = folders.config_dir / USER_FILE, real_folder(root)
+    with _explained(file):
+        edit.set_visibility(file, folder, name, chosen, of_source=of_source)
+    if is_json():
+        key = "source" if of_source else "tool"
+        print_json({key: name, "visibility": chosen, "root": str(folder), "file": str(file)})
+        return
+    who = f"The tools of {name} are" if of_source else f"{name} is"
+    effect = "listed as its source says" if chosen is None else _EFFECTS[chosen]
+    say(f"{who} {effect}, for you in {folder}. Written to {file}.")
 
 
 def _switch(name: str, root: Path, folders: UserFolders, *, enabled: bool) -> None:

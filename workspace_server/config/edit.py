@@ -22,6 +22,7 @@ from workspace_server.config.model import Approval, PolicyDeltas
 from workspace_server.config.settings import DELTAS, OBSOLETE
 from workspace_server.config.watched_file import read_bytes
 from workspace_server.source import Default
+from workspace_server.tool import Visibility
 
 _TRIES: Final = 200
 _TRY_S: Final = 0.01
@@ -82,6 +83,25 @@ def set_approval(file: Path, name: str, value: Approval | None) -> None:
         put(file, ["approvals", name], value)
 
 
+def set_visibility(file: Path, root: Path, name: str, value: Visibility | None, *, of_source: bool) -> None:
+    """Set the visibility of a tool, or of all tools of a source, for one workspace in the user's file.
+
+    Args:
+        file: the user's file.
+        root: the workspace's folder.
+        name: the tool's offered name, or the source's id.
+        value: None removes the setting.
+        of_source: whether `name` is a source's id.
+
+    Raises like `set_tool_enabled`.
+    """
+    keys = ["visibility", str(root), "sources" if of_source else "tools", name]
+    if value is None:
+        unset(file, keys)
+    else:
+        put(file, keys, value)
+
+
 def put(file: Path, keys: Sequence[str], value: Any) -> None:
     """Set the value at a path of keys and create missing tables. Raises like `set_tool_enabled`."""
     _edit(file, lambda document: _put(document, keys, value))
@@ -113,11 +133,12 @@ def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> Non
             document = tomlkit.parse(text)
             change(document)
             written = tomlkit.dumps(document)
+            data = written.encode()  # a name that is not Unicode cannot be written
             _verify(text, written, change)
         except (ConfigFileError, TOMLKitError, ValueError) as error:
             raise ConfigEditError(f"{file} cannot be changed: {error}") from None
         if written != text:
-            _replace(target, before, written.encode())
+            _replace(target, before, data)
 
 
 @contextmanager

@@ -206,6 +206,7 @@ class ConfigurationLoader:
                 execute_code=user.execute_code,
             ),
             approvals=combine.approvals(user.approvals, ours.approvals),
+            visibility=user.visibility,
             internal_prefix=user.internal_prefix or _DEFAULTS.internal_prefix,
             call_timeout_s=ours.call_timeout_s or user.call_timeout_s or _DEFAULTS.call_timeout_s,
             call_timeout_file=(self._ours if ours.call_timeout_s else self._user).path,

@@ -120,6 +120,23 @@ class PolicyDeltas:
 
 
 @dataclass(frozen=True, slots=True)
+class VisibilityChoices:
+    """The visibilities that the user chose for this workspace: of single tools and of whole sources.
+
+    Attributes:
+        tools: by the name under which a tool is offered; these win.
+        sources: by the source's id.
+    """
+
+    tools: Mapping[str, Visibility] = field(default_factory=dict)
+    sources: Mapping[str, Visibility] = field(default_factory=dict)
+
+    def choice(self, tool: str, source: str) -> Visibility | None:
+        """What was chosen for this tool of this source; None if nothing was."""
+        return self.tools.get(tool) or self.sources.get(source)
+
+
+@dataclass(frozen=True, slots=True)
 class GroupingRule:
     """One rule for the display of tools in groups: names that match `pattern` belong to it."""
 
@@ -223,6 +240,7 @@ class Configuration:
         policy_file: the file that policy changes are saved to.
         schema_defaults: the `tool.param=value` entries in force, as (tool, param, value).
         approvals: the decision per tool.
+        visibility: the user's choices, in place of what the sources of tools say.
         internal_prefix: prefix of the internal tools' names.
         call_timeout_s: default for the longest duration of a call.
         call_timeout_file: the file in which that is set, or would be.
@@ -246,6 +264,7 @@ class Configuration:
     grouping_rules: tuple[GroupingRule, ...] = ()
     scripts: ScriptSettings = ScriptSettings()
     approvals: Mapping[str, Approval] = field(default_factory=dict)
+    visibility: VisibilityChoices = VisibilityChoices()
     internal_prefix: str = "openllm_"
     call_timeout_s: float = 120.0
     call_timeout_file: Path = Path()

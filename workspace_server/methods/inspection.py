@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from protocol import jsonrpc
 from workspace_server.calls.gates import approvals
+from workspace_server.catalog import chosen_visibility
 from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, View
-from workspace_server.config.model import Approval
+from workspace_server.config.model import Configuration
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.results import clean_text
 
@@ -25,22 +26,23 @@ BYTES_PER_TOKEN: Final = 4
 def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     """`{ok, tools, skills, sources, issues}`.
 
-    A tool has `name`, `source` and its `kind`, `group`, `visibility`, `listed` (in normal mode),
-    `state` (`callable`, `hidden` or `pending`), `reason` if it cannot be called, `tokens` (the size of its
-    definition), `approval` (`allow`, `ask` or `deny`) and `description`. A skill has `uri`, `name`, `source`,
-    `state`, `description`, `fileCount`.
+    A tool has `name`, `source` and its `kind`, `group`, `visibility` and `visibilityOrigin`
+    (`chosen_visibility.py`), `listed` (in normal mode), `state` (`callable`, `hidden` or `pending`), `reason`
+    if it cannot be called, `tokens` (the size of its definition), `approval` (`allow`, `ask` or `deny`) and
+    `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A source has
+    `visibility` if the user chose one for all its tools.
     """
     # loaded here: few processes need it, and it loads the schema library
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415
 
     grouping = Grouping(view.configuration.grouping_rules)
     listed = {str(definition["name"]) for definition in view.listed(Mode.NORMAL)}
-    decided = view.configuration.approvals
-    rows = [_row(offered, listed, decided) for offered in view.tools]
+    configuration = view.configuration
+    rows = [_row(offered, listed, configuration) for offered in view.tools]
     for name, reason in view.hidden.items():
         offered = view.snapshot.get(name)
         pending = name in view.snapshot.withheld
-        row: dict[str, Any] = {"name": name} if offered is None else _row(offered, listed, decided)
+        row: dict[str, Any] = {"name": name} if offered is None else _row(offered, listed, configuration)
         rows.append({**row, "listed": False, "state": "pending" if pending else "hidden", "reason": reason})
     for row in rows:
         group = grouping.group(row["name"], row.get("kind", ""), BUILT_IN_DISABLED)
@@ -49,7 +51,7 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
         "ok": True,
         "tools": sorted(rows, key=lambda row: (row["name"].lower(), row["name"])),
         "skills": _skills(view),
-        "sources": toolset.sources(closely=True),
+        "sources": [_with_choice(one, configuration) for one in toolset.sources(closely=True)],
         "issues": [issue.as_json() for issue in toolset.issues()],
     }
 
@@ -80,16 +82,23 @@ def _count(files: object) -> int | None:
     return len(files) if isinstance(files, Sequence) and not isinstance(files, str) else None
 
 
-def _row(offered: OfferedTool, listed: set[str], decided: Mapping[str, Approval]) -> dict[str, Any]:
+def _with_choice(source: Mapping[str, Any], configuration: Configuration) -> Mapping[str, Any]:
+    chosen = configuration.visibility.sources.get(source["id"])
+    return source if chosen is None else {**source, "visibility": chosen}
+
+
+def _row(offered: OfferedTool, listed: set[str], configuration: Configuration) -> dict[str, Any]:
+    choices = configuration.visibility
     return {
         "name": offered.name,
         "source": offered.source.id,
         "kind": offered.source.kind,
-        "visibility": offered.tool.visibility,
+        "visibility": choices.choice(offered.name, offered.source.id) or offered.tool.visibility,
+        "visibilityOrigin": chosen_visibility.origin(offered, choices),
         "listed": offered.name in listed,
         "state": "callable",
         "tokens": tokens(offered.definition),
-        "approval": approvals.policy(offered.name, offered.tool, decided),
+        "approval": approvals.policy(offered.name, offered.tool, configuration.approvals),
         "description": clean_text(offered.tool.description),
     }
 

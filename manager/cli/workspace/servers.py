@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import click
 
-from host.command_line import Failure, json_option, print_json, say
+from host.command_line import json_option, print_json, say
 from host.terminal.views import Column, Kind, Table
-from host.text.near_names import did_you_mean
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask_about
+from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import DOWN, shell_hint
@@ -59,7 +59,7 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 
     SOURCE is an id from `lmtb servers`, or the part after its colon. Without it, all sources are retried.
     """
-    identity = None if source is None else _identity(source, objects(ask_about("/inspect", cwd), "sources"))
+    identity = None if source is None else source_id(source, objects(ask_about("/inspect", cwd), "sources"))
     ask_about("/refresh", cwd, source=identity)
     _print(ask_about("/inspect", cwd), identity, as_json=as_json)
 
@@ -117,16 +117,3 @@ def _inner(source: Mapping[str, Any]) -> list[tuple[object, ...]]:
         (f"  {one.get('name')}", one.get("state"), "", "", "", *(one.get(name) for name in _PROCESS))
         for one in objects(source, "languageServers")
     ]
-
-
-def _identity(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
-    """The id of a source that is named by its id or by the part after the colon."""
-    ids = [str(source.get("id")) for source in sources]
-    fitting = [one for one in ids if one == name] or [one for one in ids if one.partition(":")[2] == name]
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise Failure(f"{name} matches more than one source", f"name one of {', '.join(fitting)}")
-    short = [one.rpartition(":")[2] for one in ids]
-    text = f"this workspace has no source named {name}{did_you_mean(name, (*ids, *short))}"
-    raise Failure(text, f"it has {', '.join(ids)}", reason="unknown_source")

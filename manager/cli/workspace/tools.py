@@ -1,4 +1,4 @@
-"""The verb tools: lists a workspace's tools, explains why one is missing, and enables or restricts them.
+"""The verb tools: lists a workspace's tools, explains why one is missing, and changes what is offered.
 
 The lists come from the running manager, which asks the workspace server. Changes are written by the workspace
 server's own command, see `workspace_command.py`.
@@ -18,8 +18,10 @@ from host.text.near_names import near
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import ask_about
+from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
 from manager.status_reading.responses import TRUST_PENDING, first_sentence, issue_text, objects
+from manager.status_reading.tool_rows import VISIBILITIES, listing, origin
 
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 """The beginnings of groups' ids in the order in which they are shown."""
@@ -54,8 +56,8 @@ _HIDDEN_COLUMNS: Final = (
 def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
     """List the tools and skills of a folder's workspace: source, state, and the tokens each tool costs.
 
-    Tools marked `on demand` are not listed to clients, which find them with tool_search. --json always
-    prints all tools. The commands below change what is offered.
+    Tools marked `on demand` are not listed to clients, which find them with tool_search. `(yours)` marks
+    what you chose. --json always prints all tools. The commands below change what is offered.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -121,6 +123,31 @@ _changing_verb("ask", "Ask a person before every call of a tool, in every worksp
 _changing_verb("deny", "Forbid a tool in every workspace.", of_workspace=False)
 
 
+@tools.command()
+@click.argument("name", shell_complete=suggestions.tools)
+@click.argument("visibility", type=click.Choice(VISIBILITIES))
+@click.option("--source", "of_source", is_flag=True, help="NAME is a source: choose for all of its tools.")
+@cwd_option
+@click.option("--force", is_flag=True, help="Also if there is no such tool or source now.")
+@json_option
+@click.pass_obj
+def visibility(
+    cwd: Path | None, /, name: str, visibility: str, of_source: bool, force: bool, **_: bool
+) -> None:
+    """Choose which lists show a tool, for you in one workspace.
+
+    native: the usual list. ondemand: none, tool_search finds it. always: also the list of discovery mode.
+    default: as its source says, in the project's files. The choice for a tool wins over that for its source.
+    """
+    root = workspace_command.root_of(cwd)
+    if not of_source:
+        _refuse_unknown(name, cwd, force=force)
+    elif not force and (answer := _inspected(f"source named {name}", cwd)) is not None:
+        name = source_id(name, objects(answer, "sources"))
+    option = ["--source"] if of_source else []
+    workspace_command.run("tools", "visibility", "--root", root, *option, name, visibility)
+
+
 def _rank(row: Mapping[str, Any]) -> tuple[int, str]:
     """Where a tool's group stands among the groups."""
     identity, label = _group(row)
@@ -152,12 +179,8 @@ def _skill_cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
-    state = "on demand"
-    if row.get("listed"):
-        state = "always listed" if row.get("visibility") == "always" else "listed"
-    return (
-        row.get("name"), row.get("source"), state, row.get("tokens"), first_sentence(row.get("description"))
-    )  # fmt: skip
+    rest = (row.get("tokens"), first_sentence(row.get("description")))
+    return (row.get("name"), row.get("source"), listing(row), *rest)
 
 
 def _say_costs(callable_: Sequence[Mapping[str, Any]], unseen: int) -> None:
@@ -181,8 +204,9 @@ def _explained(row: Mapping[str, Any]) -> str:
         step = f"; enable it with: lmtb tools enable {name}" if reason.startswith("disabled: ") else ""
         return f"{name} cannot be called: {reason}{step}"
     if row.get("listed"):
-        return f"{name} is listed and can be called; it comes from {source}"
-    return f"{name} of {source} can be called, but is not listed: it is on demand, tool_search finds it"
+        return f"{name} is listed and can be called; it comes from {source} ({origin(row)})"
+    text = f"{name} of {source} can be called, but is not listed: it is on demand, tool_search finds it"
+    return f"{text} ({origin(row)})"
 
 
 def _unknown(name: str, answer: Mapping[str, Any]) -> Failure:
@@ -204,16 +228,21 @@ def _refuse_unknown(name: str, cwd: Path | None, *, force: bool) -> None:
 
     Without a manager nobody knows which tools there are; then a note says so.
     """
-    if force:
-        return
-    try:
-        answer = ask_about("/inspect", cwd)
-    except Failure as failure:
-        text = f"note: whether there is a tool named {name} was not checked, because {failure.message}"
-        say(text, err=True)
+    answer = None if force else _inspected(f"tool named {name}", cwd)
+    if answer is None:
         return
     rows = objects(answer, "tools")
     if all(row.get("name") != name for row in rows):
         unknown = _unknown(name, answer)
         step = f"{unknown.next_step} If its source is only down now, add --force"
         raise Failure(unknown.message, step, reason=unknown.reason)
+
+
+def _inspected(what: str, cwd: Path | None) -> dict[str, Any] | None:
+    """What the workspace's server says; None, with a note about what was not checked, if nobody answers."""
+    try:
+        return ask_about("/inspect", cwd)
+    except Failure as failure:
+        text = f"note: whether there is a {what} was not checked, because {failure.message}"
+        say(text, err=True)
+        return None

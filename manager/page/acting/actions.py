@@ -16,6 +16,7 @@ from manager.page.acting.command import CHANGES, ServerCommand
 from manager.page.acting.sign_in import SignInPage, SignIns
 from manager.replacement import Unusable
 from manager.status_reading.responses import objects
+from manager.status_reading.tool_rows import VISIBILITIES
 from protocol.errors import Refusal
 
 
@@ -55,6 +56,12 @@ _EFFECTS: Final = {
     "allow": "runs without asking",
     "ask": "asks a person before every call",
     "deny": "never runs",
+}
+_LISTED: Final = {
+    "native": "is listed as usual",
+    "ondemand": "is not listed, but found with tool_search",
+    "always": "is always listed, also in discovery mode",
+    "default": "is listed as its source says",
 }
 
 
@@ -106,16 +113,40 @@ async def _set_tool(means: Means, members: Mapping[str, str]) -> ActionResult:
     root, tool, change = members.get("root"), members.get("tool"), members.get("change")
     if root is None or tool is None or change not in CHANGES or not await _is_root(means.services, root):
         return _NO_PROJECT
-    answer = await means.services.ask_server(root, "inspect", None)
-    if isinstance(answer, Refusal):
-        return ActionResult(False, answer.message)
-    # a rule for a name that no source offers would have no effect, as for the verb
-    if all(one.get("name") != tool for one in objects(msgspec.json.decode(answer), "tools")):
-        return ActionResult(False, f"No source offers {tool} any more: reload the page.")
+    if problem := await _missing(means, root, "tools", "name", tool):
+        return problem
     found = await means.command.change_tool(root, tool, change)
     if isinstance(found, str):
         return ActionResult(False, f"{tool} was not changed: {found}")
     return ActionResult(True, f"{tool} {_EFFECTS[change]}, written to {found.get('file')}.{_wait(found)}")
+
+
+async def _set_visibility(means: Means, members: Mapping[str, str]) -> ActionResult:
+    root, visibility = members.get("root"), members.get("visibility")
+    tool, source = members.get("tool"), members.get("source")
+    name = tool or source
+    if root is None or not name or visibility not in VISIBILITIES or not await _is_root(means.services, root):
+        return _NO_PROJECT
+    if problem := await _missing(means, root, *(("tools", "name") if tool else ("sources", "id")), name):
+        return problem
+    found = await means.command.change_visibility(root, name, visibility, of_source=tool is None)
+    who = name if tool else f"What {name} offers"
+    if isinstance(found, str):
+        return ActionResult(False, f"{who} was not changed: {found}")
+    return ActionResult(True, f"{who} {_LISTED[visibility]}, written to {found.get('file')}.")
+
+
+async def _missing(means: Means, root: str, kind: str, key: str, name: str) -> ActionResult | None:
+    """Why nothing is changed if there is no such tool or source: a rule for it would have no effect."""
+    answer = await means.services.ask_server(root, "inspect", None)
+    if isinstance(answer, Refusal):
+        return ActionResult(False, answer.message)
+    if all(one.get(key) != name for one in objects(msgspec.json.decode(answer), kind)):
+        gone = (
+            f"No source offers {name} any more" if kind == "tools" else f"There is no source {name} any more"
+        )
+        return ActionResult(False, f"{gone}: reload the page.")
+    return None
 
 
 def _wait(found: Mapping[str, Any]) -> str:
@@ -174,6 +205,7 @@ _ACTIONS: Final[Mapping[str, _Action]] = {
     "stop-call": _stop_call,
     "start-server": _start_server,
     "set-tool": _set_tool,
+    "set-visibility": _set_visibility,
     "answer-approval": _answer_approval,
     "restart-manager": _restart_manager,
 }

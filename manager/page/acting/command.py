@@ -43,6 +43,13 @@ class ServerCommand:
         place = ("--root", root) if change in _OF_PROJECT else ()
         return await self._answer("tools", change, *place, "--json", "--", tool)
 
+    async def change_visibility(
+        self, root: str, name: str, visibility: str, *, of_source: bool
+    ) -> Mapping[str, Any] | str:
+        """Choose the visibility of a tool or of a source's tools in a project: one of `VISIBILITIES`."""
+        options = ("--root", root, *(("--source",) if of_source else ()))
+        return await self._answer("tools", "visibility", *options, "--json", "--", name, visibility)
+
     async def _answer(self, *words: str) -> Mapping[str, Any] | str:
         try:
             async with asyncio.timeout(LIMIT_S), self._turn:

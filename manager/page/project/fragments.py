@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from manager.page.drawing.html import (
@@ -21,9 +21,16 @@ from manager.page.drawing.source_button import source_action
 from manager.page.project.selection import ProjectView, Waiting
 from manager.status_reading.responses import first_sentence
 from manager.status_reading.source_problems import DOWN, source_step
+from manager.status_reading.tool_rows import VISIBILITIES, listing
 
 _STDERR_LINES: Final = 10
 _DECISIONS: Final = {"allow": "Allow", "ask": "Ask", "deny": "Deny"}
+_LISTINGS: Final = {
+    "native": "List",
+    "ondemand": "On demand",
+    "always": "List always",
+    "default": "As its source says",
+}
 _DISABLED: Final = "disabled: "
 """How the reason begins of a tool that can be enabled."""
 
@@ -95,7 +102,7 @@ def _issue(issue: Mapping[str, Any]) -> str:
 
 
 def _sources(view: ProjectView) -> str:
-    heads = ("Source", "State", "Tools", "Restarts", "What it says", "Action")
+    heads = ("Source", "State", "Tools", "Lists of its tools", "Restarts", "What it says", "Action")
     rows = (_source(one, view.project.root) for one in view.sources)
     return table("Sources", heads, rows, "None is known.")
 
@@ -107,10 +114,34 @@ def _source(source: Mapping[str, Any], root: str) -> Sequence[str]:
         text(name),
         state(source.get("state")) + (" (tools as last known)" if source.get("stale") else ""),
         text(source.get("toolCount")),
+        _source_listing(source, root),
         text(source.get("restarts")),
         "".join(_words(source, root)) if is_down else "–",
         button(source_action(source, root)) if is_down else "",
     )
+
+
+def _source_listing(source: Mapping[str, Any], root: str) -> str:
+    """What was chosen for all tools of a source, and what else can be."""
+    if not source.get("toolCount"):
+        return ""
+    chosen = source.get("visibility")
+    said = f"{text(_LISTINGS.get(str(chosen)))} (yours)" if chosen else text(_LISTINGS["default"])
+    name = str(source.get("id"))
+    members = (("root", root), ("source", name))
+    return f"{said} {_listing_buttons(chosen, chosen is not None, members, f'tools of {name}')}"
+
+
+def _listing_buttons(now: object, is_chosen: bool, members: tuple[tuple[str, str], ...], about: str) -> str:
+    """The visibilities that can be chosen; the way back only where there is a choice."""
+    offered = (one for one in VISIBILITIES if (is_chosen if one == "default" else one != now))
+    return _group(
+        Action("set-visibility", _LISTINGS[one], (*members, ("visibility", one)), about) for one in offered
+    )
+
+
+def _group(actions: Iterable[Action]) -> str:
+    return f'<span class="buttons">{"".join(map(button, actions))}</span>'
 
 
 def _words(source: Mapping[str, Any], root: str) -> Iterator[str]:
@@ -126,10 +157,10 @@ def _tools(view: ProjectView) -> str:
     rows = (_tool(one, view.project.root) for one in view.tools)
     rest = f"<p>{view.left_out} more: <code>lmtb tools --all</code></p>" if view.left_out else ""
     about = (
-        "<p>Enabling and disabling is for this project. Allow, ask and deny are for all of your projects; "
-        "a project can only be stricter. Whether a tool is listed, or found on demand with tool_search, is "
-        "set where it comes from: <code>visibility</code> in its tool.toml, or <code>tool_visibility</code> "
-        "in the entry of its server.</p>"
+        "<p>Whether a tool is listed, or found on demand with tool_search, is said where it comes from, and "
+        "you can choose otherwise for this project. Allow, ask and deny are for all of your projects; a "
+        "project can only be stricter. So are enabling and disabling, unless this project sets "
+        "<code>useWorkspaceSettings</code>.</p>"
         if view.tools
         else ""
     )
@@ -140,20 +171,26 @@ def _tool(row: Mapping[str, Any], root: str) -> Sequence[str]:
     return (
         f"<strong>{text(row.get('name'))}</strong>",
         text(row.get("source")),
-        _tool_state(row),
+        _tool_state(row) + _tool_listing(row, root),
         text(row.get("tokens")),
         text(row.get("approval")),
         text(first_sentence(row.get("description"))),
-        f'<span class="buttons">{"".join(map(button, _changes(row, root)))}</span>',
+        _group(_changes(row, root)),
     )
 
 
 def _tool_state(row: Mapping[str, Any]) -> str:
     if row.get("state") != "callable":
         return f"{state('disabled' if _is_disabled(row) else row.get('state'))} {text(row.get('reason'))}"
-    if not row.get("listed"):
-        return state("on demand")
-    return state("always listed" if row.get("visibility") == "always" else "listed")
+    return state(listing(row))
+
+
+def _tool_listing(row: Mapping[str, Any], root: str) -> str:
+    if row.get("state") != "callable":
+        return ""
+    name = str(row.get("name"))
+    is_chosen = row.get("visibilityOrigin") == "yours"
+    return _listing_buttons(row.get("visibility"), is_chosen, (("root", root), ("tool", name)), name)
 
 
 def _is_disabled(row: Mapping[str, Any]) -> bool:

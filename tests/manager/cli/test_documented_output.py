@@ -53,6 +53,8 @@ SPECIAL: Final = {
     "lmtb tools allow": ["datetime"],
     "lmtb tools ask": ["calculator"],
     "lmtb tools deny": ["calculator"],
+    "lmtb tools visibility": ["datetime", "always"],
+    "lmtb tools visibility --source": ["builtin", "native"],
     "lmtb call": ["datetime"],
     "lmtb client add": ["cursor", "--yes"],
     "lmtb client show": ["cursor"],

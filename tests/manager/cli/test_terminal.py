@@ -64,6 +64,7 @@ VERBS: dict[str, list[tuple[str, ...]]] = {
     "tools deny": [("mistyped",)],
     "tools disable": [("lm_findFile",)],
     "tools enable": [("lm_findFiles",)],
+    "tools visibility": [("datetime", "always"), ("--source", "bulitin", "ondemand")],
     "tools why": [("lm_findFiles",), ("broken__x",)],
     "servers": [()],
     "servers restart": [("broken",)],

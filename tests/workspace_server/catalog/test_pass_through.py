@@ -14,7 +14,14 @@ from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import build_view
-from workspace_server.config.model import Approval, Configuration, EntryOrigin, PolicyDeltas, StdioServer
+from workspace_server.config.model import (
+    Approval,
+    Configuration,
+    EntryOrigin,
+    PolicyDeltas,
+    StdioServer,
+    VisibilityChoices,
+)
 from workspace_server.tool import Tool
 
 
@@ -119,6 +126,9 @@ def approvals(**decisions: Approval) -> dict[str, Approval]:
         ({"approvals": approvals(echo="ask")}, False),
         ({"approvals": approvals(echo="allow", nothing="deny")}, True),
         ({"schema_defaults": (("echo", "text", "x"),)}, False),
+        ({"visibility": VisibilityChoices({"echo": "ondemand"})}, False),
+        ({"visibility": VisibilityChoices(sources={"stdio:theirs": "always"})}, False),
+        ({"visibility": VisibilityChoices({"nothing": "ondemand", "echo": "native"})}, True),
     ],
 )
 async def test_a_policy_counts_where_it_is_about_the_servers_own_tools(
@@ -129,7 +139,12 @@ async def test_a_policy_counts_where_it_is_about_the_servers_own_tools(
 
 
 @pytest.mark.parametrize(
-    "configured", [{"deltas": PolicyDeltas(disabled=("nothing",))}, {"approvals": approvals(nothing="deny")}]
+    "configured",
+    [
+        {"deltas": PolicyDeltas(disabled=("nothing",))},
+        {"approvals": approvals(nothing="deny")},
+        {"visibility": VisibilityChoices({"nothing": "ondemand"})},
+    ],
 )
 async def test_an_unlisted_server_may_have_any_tool_that_the_policy_names(
     configured: dict[str, Any],

@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Mode, View, build_view, mode_of
-from workspace_server.config.model import Configuration, PolicyDeltas
+from workspace_server.config.model import Configuration, PolicyDeltas, VisibilityChoices
 from workspace_server.tool import Tool
 
 META = ["execute_tool", "tool_search"]
@@ -55,6 +55,29 @@ async def test_modes_list_what_the_table_says() -> None:
     assert shown(view, Mode.DISCOVERY) == ["always", *META]
     assert shown(view, Mode.SHOW_ALL) == ["always", "native", "ondemand"]
     assert sorted(view.by_name) == ["always", "native", "ondemand"]
+
+
+async def test_the_users_choice_wins_over_what_a_source_says() -> None:
+    said = [tool(name, visibility=name) for name in ("always", "native", "ondemand")]
+    chosen = VisibilityChoices({"native": "ondemand", "ondemand": "native"})
+    view = await view_of(*said, configuration=Configuration(visibility=chosen))
+    assert shown(view, Mode.NORMAL) == ["always", "execute_tool", "ondemand", "tool_search"]
+    assert sorted(view.by_name) == ["always", "native", "ondemand"], "all can be called"
+    chosen = VisibilityChoices({"native": "native"}, {"script": "always"})
+    view = await view_of(*said, configuration=Configuration(visibility=chosen))
+    assert shown(view, Mode.DISCOVERY) == ["always", *META[:1], "ondemand", *META[1:]]
+
+
+async def test_a_choice_is_a_change_of_the_tools() -> None:
+    before = await view_of(tool("a"))
+    chosen = Configuration(visibility=VisibilityChoices({"a": "always"}))
+    assert (await view_of(tool("a"), configuration=chosen)).differences(before) == {"tools"}
+
+
+async def test_a_choice_does_not_offer_a_tool_that_is_disabled() -> None:
+    deltas, chosen = PolicyDeltas(disabled=("a",)), VisibilityChoices({"a": "always"})
+    view = await view_of(tool("a"), configuration=Configuration(deltas=deltas, visibility=chosen))
+    assert shown(view, Mode.SHOW_ALL) == []
 
 
 async def test_meta_tools_are_listed_only_where_something_is_not() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,14 +58,54 @@ def test_a_broken_file_is_left_alone(home: Home) -> None:
     assert file.read_text() == "[approvals\n"
 
 
-@pytest.mark.parametrize("verb", ["allow", "ask", "enable", "deny", "disable"])
+def test_a_visibility_is_chosen_for_one_workspace_and_taken_back(home: Home) -> None:
+    home.config_dir.mkdir()
+    (home.config_dir / "workspace.toml").write_text("# mine\n[approvals]\nother = 'ask'\n")
+    for words in (["gh__list", "ondemand"], ["gh__get", "always"], ["--source", "stdio:gh", "always"]):
+        done = home.run("tools", "visibility", *words, "--root", home.root)
+        assert done.exit_code == 0, done.output
+    assert user_file(home)["visibility"] == {
+        str(home.root): {
+            "tools": {"gh__list": "ondemand", "gh__get": "always"},
+            "sources": {"stdio:gh": "always"},
+        }
+    }
+    done = home.run("tools", "visibility", "gh__list", "default", "--root", home.root, "--json")
+    assert json.loads(done.stdout) == {
+        "ok": True,
+        "tool": "gh__list",
+        "visibility": None,
+        "root": str(home.root),
+        "file": str(home.config_dir / "workspace.toml"),
+    }
+    assert user_file(home)["visibility"][str(home.root)]["tools"] == {"gh__get": "always"}
+    assert (home.config_dir / "workspace.toml").read_text().startswith("# mine\n")
+
+
+def test_a_visibility_that_does_not_exist_is_refused_with_those_that_do(home: Home) -> None:
+    done = home.run("tools", "visibility", "x", "hidden", "--root", home.root)
+    assert done.exit_code == 2
+    assert all(word in done.stderr for word in ("'hidden'", "native", "ondemand", "always", "default"))
+    assert not home.config_dir.exists()
+
+
+def test_a_folder_whose_name_is_not_unicode_is_refused(home: Home, tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    done = home.run("tools", "visibility", "x", "always", "--root", folder)
+    assert done.exit_code == 1
+    assert "cannot be changed" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["allow", "ask", "enable", "deny", "disable", "visibility"])
 def test_a_program_that_a_server_started_can_only_be_stricter(
     home: Home, verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as marked:
         marked.setattr("host.peers.own_children.is_own_child", lambda pid: pid == os.getpid())
-        root = ["--root", home.root] if verb in {"enable", "disable"} else []
-        done = home.run("tools", verb, "x", *root)
+        root = ["--root", home.root] if verb in {"enable", "disable", "visibility"} else []
+        word = ["ondemand"] if verb == "visibility" else []
+        done = home.run("tools", verb, "x", *word, *root)
     is_stricter = verb in {"deny", "disable"}
     assert (done.exit_code == 0) is is_stricter
     assert ("in a terminal of yours" in done.output) is not is_stricter

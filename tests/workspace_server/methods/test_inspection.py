@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiohttp import ClientSession
 
 from protocol import headers
 from support.clients.stateless_requests import SECRET
 from support.processes.workspace_app import serving
 from support.servers.tool_source import ScriptedSource, tool
-from workspace_server.config.model import Configuration, PolicyDeltas
+from workspace_server.config.model import Configuration, PolicyDeltas, VisibilityChoices
 
 
 async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
@@ -18,9 +20,7 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
     source.waiting = {"later": "/ws"}
     configuration = Configuration(deltas=PolicyDeltas(disabled=("off",)), approvals={"rare": "deny"})
     async with serving([source], configuration=configuration) as served:
-        sent = {headers.SECRET: SECRET}
-        async with served.session.get(f"{served.base}/mcp/inspect", headers=sent) as response:
-            found = await response.json()
+        found = await inspected(served.session, served.base)
     assert found["ok"] is True
     rows = {row["name"]: row for row in found["tools"]}
     assert list(rows) == ["a", "later", "off", "rare"]
@@ -30,9 +30,26 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
     assert (rows["a"]["approval"], rows["rare"]["approval"]) == ("allow", "deny")
     assert "disabled" in rows["off"]["reason"]
     assert "lmtb trust /ws" in rows["later"]["reason"]
-    assert rows["rare"]["visibility"] == "ondemand"
+    assert (rows["rare"]["visibility"], rows["rare"]["visibilityOrigin"]) == ("ondemand", "source")
     assert rows["a"]["group"]["id"]
     assert [one["id"] for one in found["sources"]] == ["script"]
+
+
+async def test_who_chose_a_visibility_is_shown() -> None:
+    source = ScriptedSource([tool("a"), tool("b"), tool("off")])
+    choices = VisibilityChoices({"a": "always"}, {"script": "ondemand"})
+    configuration = Configuration(deltas=PolicyDeltas(disabled=("off",)), visibility=choices)
+    async with serving([source], configuration=configuration) as served:
+        found = await inspected(served.session, served.base)
+    rows = {row["name"]: (row["visibility"], row["visibilityOrigin"]) for row in found["tools"]}
+    assert rows["a"] == ("always", "yours")
+    assert rows["b"] == rows["off"] == ("ondemand", "yours_for_source")
+    assert [one["visibility"] for one in found["sources"]] == ["ondemand"]
+
+
+async def inspected(session: ClientSession, base: str) -> Any:
+    async with session.get(f"{base}/mcp/inspect", headers={headers.SECRET: SECRET}) as response:
+        return await response.json()
 
 
 async def test_refresh_asks_the_sources_to_look_again() -> None:

@@ -36,9 +36,9 @@ _LIKE_A_KEY: Final = 0.75
 ALL_TOOLS: Final = "*"
 REFUSED_KEYS: Final = frozenset({
     "trusted", "trust", "allow", "autoApprove", "auto_approve", "alwaysAllow", "always_allow", "approvals",
-    "approval", "execute_code", "internal_prefix",
+    "approval", "execute_code", "internal_prefix", "visibility",
 })  # fmt: skip
-"""Keys by which a workspace's file could grant itself rights."""
+"""Keys that only the user's file may have; by most of them a workspace could grant itself rights."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _Separator = Literal["__", "_", "-"]

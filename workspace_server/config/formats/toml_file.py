@@ -9,6 +9,7 @@
 [tools]                  exposedDelta, …           which tools clients see
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
+[visibility]             see `visibility_table.py` (user only)
 useWorkspaceSettings (workspace only), debug, call_timeout_s, internal_prefix (user only)
 """
 
@@ -26,13 +27,13 @@ from host.text.toml_text import LongKeyError, parse_toml
 from workspace_server.config import closing_rules, settings
 from workspace_server.config.closing_rules import ClosingRule
 from workspace_server.config.file_issues import display_name, display_names
-from workspace_server.config.formats import entries, language_servers, variables
+from workspace_server.config.formats import entries, language_servers, variables, visibility_table
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
 from workspace_server.config.formats.language_servers import LanguageServerTable
 from workspace_server.config.formats.variables import UnresolvedPlaceholderError
-from workspace_server.config.model import Approval
+from workspace_server.config.model import Approval, VisibilityChoices
 from workspace_server.config.settings import Settings
 
 MAX_FOLDERS: Final = 50
@@ -60,6 +61,7 @@ class TomlContents:
     libraries_path: tuple[Path, ...] = ()
     execute_code: bool = False
     approvals: Mapping[str, Approval] = field(default_factory=dict)
+    visibility: VisibilityChoices = field(default_factory=VisibilityChoices)
     internal_prefix: str | None = None
     call_timeout_s: float | None = None
 
@@ -120,6 +122,7 @@ class _Reader:
             libraries_path=self._folders(scripts, "libraries_path"),
             execute_code=self._execute_code(scripts),
             approvals=self._approvals(self._table(top, "approvals")),
+            visibility=self._visibility(top),
             internal_prefix=self._internal_prefix(top),
             call_timeout_s=self._call_timeout(top),
         )
@@ -270,6 +273,11 @@ class _Reader:
             message = f"a workspace cannot allow tools ({display_names(lowered)}); it is ignored"
             self._notes.warn("CONFIG_KEY_REFUSED", message)
         return {name: value for name, value in found.items() if value != "allow"}
+
+    def _visibility(self, top: Fields) -> VisibilityChoices:
+        if not self._is_user:
+            return VisibilityChoices()  # stays unread, and is reported as a refused key
+        return visibility_table.read(self._table(top, visibility_table.KEY), self._context)
 
     def _internal_prefix(self, top: Fields) -> str | None:
         if not self._is_user:

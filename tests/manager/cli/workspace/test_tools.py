@@ -25,6 +25,7 @@ def tool(name: str, source: str = "builtin", **members: Any) -> dict[str, Any]:
         "kind": source.partition(":")[0],
         "group": CUSTOM,
         "visibility": "native",
+        "visibilityOrigin": "source",
         "listed": True,
         "state": "callable",
         "tokens": 100,
@@ -133,6 +134,19 @@ def test_groups_are_headed_only_where_there_are_several(run: Any, control: Any) 
     assert lines[1:-2] == ["", "Deploy", "z", "", "Custom tools", "a", "", "Other tools", "b"]
 
 
+def test_what_the_user_chose_is_marked_and_explained(run: Any, control: Any) -> None:
+    rows = [
+        tool("a", visibility="always", visibilityOrigin="yours"),
+        tool("b", visibility="ondemand", listed=False, visibilityOrigin="yours_for_source"),
+    ]
+    control.say("POST /inspect", {"ok": True, "tools": rows})
+    lines = run("tools").stdout.splitlines()
+    assert "always listed (yours)" in lines[1]
+    assert "on demand (yours, for its source)" in lines[2]
+    assert "(you chose always for it)" in run("tools", "why", "a").stdout
+    assert "(you chose ondemand for all tools of builtin)" in run("tools", "why", "b").stdout
+
+
 @pytest.mark.usefixtures("inspected")
 @pytest.mark.parametrize(("width", "has_description"), [(200, True), (60, True), (30, False)])
 def test_a_narrow_terminal_gets_no_line_that_is_too_long(
@@ -161,14 +175,21 @@ def test_json_has_everything(run: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("read\x1b", "read\\x1b is listed and can be called; it comes from builtin"),
-        ("greet", "greet of script can be called, but is not listed: it is on demand, tool_search finds it"),
+        ("read\x1b", "read\\x1b is listed and can be called; it comes from builtin (builtin says native)"),
+        (
+            "greet",
+            "greet of script can be called, but is not listed: it is on demand, tool_search finds it"
+            " (script says ondemand)",
+        ),
         ("wait", "wait cannot be called: waits for trust: lmtb trust /srv/p"),
         (
             "off",
             "off cannot be called: disabled: it is in disabledDelta; enable it with: lmtb tools enable off",
         ),
-        ("gh__list", "gh__list is listed and can be called; it comes from stdio:gh\nslow"),
+        (
+            "gh__list",
+            "gh__list is listed and can be called; it comes from stdio:gh (stdio:gh says always)\nslow",
+        ),
     ],
 )
 def test_why_names_the_reason_once(run: Any, name: str, said: str) -> None:
@@ -294,6 +315,42 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(
     run("tools", word, "gret", "--force")
     run("tools", word, "greet")
     assert [command[-2:] for command in executed] == [[word, "gret"], [word, "greet"]]
+
+
+@pytest.fixture
+def resolved(inspected: Any, project: Path) -> Path:
+    """The project, which the manager knows."""
+    inspected.say("POST /resolve", {"ok": True, "match": {"workspaceFolders": [str(project)]}})
+    return project
+
+
+def test_a_visibility_is_chosen_for_a_tool_or_a_source_that_there_is(
+    run: Any, executed: list[list[str]], resolved: Path
+) -> None:
+    run("tools", "visibility", "greet", "always")
+    run("tools", "visibility", "--source", "gh", "ondemand")
+    run("tools", "visibility", "gone", "default", "--force")
+    begun = ["tools", "visibility", "--root", str(resolved)]
+    assert [command[-len(begun) - 2 :] for command in executed[:1]] == [[*begun, "greet", "always"]]
+    assert executed[1][-len(begun) - 3 :] == [*begun, "--source", "stdio:gh", "ondemand"]
+    assert executed[2][-2:] == ["gone", "default"]
+
+
+@pytest.mark.usefixtures("resolved")
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("gret", "always"), 1, "did you mean greet?"),
+        (("--source", "stdio:hg", "always"), 1, "no source named stdio:hg; did you mean stdio:gh?"),
+        (("greet", "hidden"), 2, "'native', 'ondemand', 'always', 'default'"),
+    ],
+)
+def test_a_choice_for_nothing_is_refused(
+    run: Any, executed: list[list[str]], words: tuple[str, ...], code: int, said: str
+) -> None:
+    result = run("tools", "visibility", *words)
+    assert (result.exit_code, executed) == (code, [])
+    assert said in result.stderr
 
 
 @pytest.mark.parametrize(

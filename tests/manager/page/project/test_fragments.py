@@ -23,7 +23,8 @@ SHOP = Project("shop-1", "/home/ann/my shop", "ready", is_running=True)
 
 def tool(name: str, **members: Any) -> dict[str, Any]:
     known = {"source": "script", "state": "callable", "listed": True, "tokens": 100, "approval": "allow"}
-    return {"name": name, **known, **members}
+    said = {"visibility": "native", "visibilityOrigin": "source"}
+    return {"name": name, **known, **said, **members}
 
 
 def rendered(*tools: dict[str, Any], **members: Any) -> str:
@@ -48,9 +49,17 @@ def test_too_many_tools_are_counted_and_not_shown() -> None:
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        (tool("t"), ["Disable", "Ask", "Deny"]),
-        (tool("t", approval="ask"), ["Disable", "Allow", "Deny"]),
-        (tool("t", approval="deny"), ["Disable", "Allow", "Ask"]),
+        (tool("t"), ["On demand", "List always", "Disable", "Ask", "Deny"]),
+        (tool("t", approval="ask"), ["On demand", "List always", "Disable", "Allow", "Deny"]),
+        (tool("t", approval="deny"), ["On demand", "List always", "Disable", "Allow", "Ask"]),
+        (
+            tool("t", visibility="ondemand", visibilityOrigin="yours"),
+            ["List", "List always", "As its source says", "Disable", "Ask", "Deny"],
+        ),
+        (
+            tool("t", visibility="always", visibilityOrigin="yours_for_source"),
+            ["List", "On demand", "Disable", "Ask", "Deny"],
+        ),
         (tool("t", state="hidden", reason="disabled: it is in disabledDelta"), ["Enable"]),
         (tool("t", state="hidden", reason="not exposed: its source is off by default"), []),
         (tool("t", state="pending", reason="waits for trust"), []),
@@ -72,7 +81,16 @@ def test_a_source_that_is_down_shows_its_last_words_and_what_helps() -> None:
     assert buttons(html) == ["Retry"]
 
 
-def test_a_source_that_runs_has_no_button() -> None:
+def test_the_visibility_of_a_sources_tools_is_chosen_beside_it() -> None:
+    source = {"id": "stdio:db", "state": "ready", "toolCount": 3}
+    assert buttons(rendered(sources=[source])) == ["List", "On demand", "List always"]
+    html = rendered(sources=[{**source, "visibility": "ondemand"}])
+    assert "On demand (yours)" in html
+    assert buttons(html) == ["List", "List always", "As its source says"]
+    assert 'aria-label="List tools of stdio:db"' in html
+
+
+def test_a_source_that_runs_without_tools_has_no_button() -> None:
     html = rendered(sources=[{"id": "stdio:db", "state": "ready", "stderr": ["chatter"]}])
     assert "chatter" not in html
     assert buttons(html) == []
@@ -113,7 +131,14 @@ def test_a_project_is_found_by_the_id_of_its_workspace() -> None:
 
 
 def hostile(name: str) -> str:
-    source = {"id": name, "state": "failed", "error": name, "stderr": [name]}
+    source = {
+        "id": name,
+        "state": "failed",
+        "error": name,
+        "stderr": [name],
+        "toolCount": 1,
+        "visibility": name,
+    }
     issue = {"code": name, "level": "error", "message": name, "details": name}
     change = {"kind": name, "title": name, "lines": [name]}
     tools = [

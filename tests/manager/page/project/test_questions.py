@@ -106,6 +106,49 @@ async def test_a_denied_tool_is_not_called(
     assert 'aria-label="Allow greet"' in await project_page(manager, http, shop)
 
 
+async def chosen(
+    manager: RunningManager, http: aiohttp.ClientSession, root: Path, **members: str
+) -> dict[str, Any]:
+    proof = await opened(manager, http)
+    message = {"action": "set-visibility", "root": str(root), **members}
+    code, answer = await posted(http, f"{manager.base}/page/action", message, {"X-Page-Proof": proof})
+    assert code == 200
+    return answer
+
+
+async def test_the_visibility_of_a_tool_and_of_a_source_is_chosen(
+    manager: RunningManager, http: aiohttp.ClientSession, shop: Path
+) -> None:
+    answer = await chosen(manager, http, shop, tool="greet", visibility="ondemand")
+    assert answer["ok"], answer
+    assert "greet is not listed, but found with tool_search" in answer["text"]
+    assert "on demand (yours)" in await project_page(manager, http, shop)
+    answer = await chosen(manager, http, shop, tool="greet", visibility="default")
+    assert "greet is listed as its source says" in answer["text"]
+    answer = await chosen(manager, http, shop, source="builtin", visibility="always")
+    assert "What builtin offers is always listed" in answer["text"]
+    assert "always listed (yours, for its source)" in await project_page(manager, http, shop)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"tool": "nobody", "visibility": "always"},
+        {"tool": "greet", "visibility": "hidden"},
+        {"source": "stdio:none", "visibility": "always"},
+        {"visibility": "always"},
+        {"tool": "greet"},
+    ],
+)
+async def test_a_visibility_of_nothing_is_not_chosen(
+    manager: RunningManager, http: aiohttp.ClientSession, shop: Path, members: dict[str, str]
+) -> None:
+    answer = await chosen(manager, http, shop, **members)
+    assert answer["ok"] is False
+    assert "reload the page" in answer["text"]
+    assert not (manager.paths.config_dir / "workspace.toml").exists()
+
+
 @pytest.mark.parametrize(
     ("tool", "change"), [("--help", "disable"), ("greet", "remove"), ("greet\0", "deny"), ("nobody", "deny")]
 )

@@ -1,0 +1,30 @@
+"""Finds the source of a workspace's tools that a person named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from host.command_line import Failure
+from host.text.near_names import did_you_mean
+
+
+def source_id(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
+    """The id of a source that is named by its id or by the part after the colon.
+
+    Args:
+        name: what the person wrote.
+        sources: the workspace's, as its server describes them.
+
+    Raises:
+        Failure: no source has this name, or several have.
+    """
+    ids = [str(source.get("id")) for source in sources]
+    fitting = [one for one in ids if one == name] or [one for one in ids if one.partition(":")[2] == name]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise Failure(f"{name} matches more than one source", f"name one of {', '.join(fitting)}")
+    short = [one.rpartition(":")[2] for one in ids]
+    text = f"this workspace has no source named {name}{did_you_mean(name, (*ids, *short))}"
+    raise Failure(text, f"it has {', '.join(ids)}", reason="unknown_source")

@@ -124,7 +124,8 @@ class ControlPlane:
         for workspace in self.workspaces:
             if workspace.supervisor.instance is not None:
                 yield self._listed(workspace, workspace.supervisor.instance)
-        for record in self.registered_servers.registrations.records():
+        registrations = self.registered_servers.registrations
+        for record in registrations.records():
             yield ListedInstance(
                 session_id=record.session_id,
                 workspace=None,
@@ -133,7 +134,7 @@ class ControlPlane:
                 workspace_file=record.workspace_file,
                 host=record.host,
                 port=record.port,
-                last_seen=self._wall_ms(record.last_seen),
+                last_seen=self._wall_ms(registrations.last_seen(record.session_id)),
                 started_at=self._wall_ms(record.registered_at),
                 owner="external",
                 kind=record.kind,

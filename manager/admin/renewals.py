@@ -31,7 +31,10 @@ class Renewals:
         """Renew the sender's registration if this heartbeat equals its last one; whether that was done."""
         sender = payload.get("sessionId")
         known = self._last.get(sender) if isinstance(sender, str) else None
-        return known is not None and _meaning(payload) == known and self._renew(str(sender))
+        if known is None:
+            return False
+        meaning = _meaning(payload) if _IGNORED in payload else payload
+        return meaning == known and self._renew(str(sender))
 
     def remember(self, payload: Mapping[str, Any]) -> None:
         """Note a heartbeat that was valid."""

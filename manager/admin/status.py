@@ -164,6 +164,7 @@ class Status:
         workspace = self._workspaces.get(workspace_id(record.root))
         figures = Figures() if workspace is None else workspace.supervisor.figures
         instance = self._registered_servers.known(record)
+        last_seen = self._registered_servers.registrations.last_seen(record.session_id)
         return {
             "sessionId": record.session_id,
             "pid": record.pid,
@@ -171,8 +172,8 @@ class Status:
             "workspaceFile": record.workspace_file,
             "host": record.host,
             "port": record.port,
-            **clock.stamps("lastSeen", record.last_seen),
-            "lastSeenAgeSec": clock.age(record.last_seen),
+            **clock.stamps("lastSeen", last_seen),
+            "lastSeenAgeSec": clock.age(last_seen),
             **clock.stamps("startedAt", record.registered_at),
             "uptimeSec": clock.age(record.registered_at),
             "workspace": workspace_id(record.root),

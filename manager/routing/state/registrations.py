@@ -87,8 +87,8 @@ _Address = tuple[str, int]
 class Registration:
     """One registered server, as its last heartbeat described it.
 
-    `secret` must never be shown; an editor has none. `cause` says why it is unhealthy. `registered_at` and
-    `last_seen` are monotonic seconds. `misses` counts consecutive unanswered health checks.
+    `secret` must never be shown; an editor has none. `cause` says why it is unhealthy. `registered_at` is in
+    monotonic seconds. `misses` counts consecutive unanswered health checks.
     """
 
     session_id: str
@@ -102,7 +102,6 @@ class Registration:
     secret: str | None = field(repr=False)
     state: State
     registered_at: float
-    last_seen: float
     cause: str | None = None
     misses: int = 0
 
@@ -141,7 +140,7 @@ class Registrations:
 
     def __init__(self) -> None:
         self._records: dict[str, Registration] = {}
-        self._heartbeat_at: dict[str, float] = {}  # time of the last heartbeat, without suspended time
+        self._heard: dict[str, tuple[float, float]] = {}  # last heartbeat: monotonic, without suspended time
         self._queues: dict[str, list[str]] = {}  # session ids by root, in order of becoming ready
         self._nonces_at: dict[tuple[_Address, str | None], set[str]] = {}  # session ids
         self._serving_at: dict[_Address, set[str]] = {}  # session ids of those that can serve
@@ -163,7 +162,7 @@ class Registrations:
         if old is not None and (old.nonce, old.kind) != (message.nonce, message.kind):
             self._apply(message.session_id, Event.LEFT)
             old = None
-        self._heartbeat_at[message.session_id] = awake
+        self._heard[message.session_id] = (now, awake)
         record = _recorded(old, message, now, secret_factory)
         self._store(record)
         if old is None or old.address != record.address:
@@ -179,8 +178,7 @@ class Registrations:
         record = self._records.get(session_id)
         if record is None or record.state not in _RENEWABLE:
             return False
-        self._heartbeat_at[session_id] = self._without_suspension(now)
-        self._records[session_id] = replace(record, last_seen=now)
+        self._heard[session_id] = (now, self._without_suspension(now))
         return True
 
     def health_answered(self, asked: Registration, echoed: str | None) -> list[StateChange]:
@@ -225,7 +223,7 @@ class Registrations:
     def sweep(self, now: float) -> list[StateChange]:
         """Let silence tell. To be called every `SWEEP_EVERY_S` while anything is registered."""
         awake = self._without_suspension(now)
-        for session_id, heard in list(self._heartbeat_at.items()):
+        for session_id, (_, heard) in list(self._heard.items()):
             if awake - heard >= FORGOTTEN_AFTER_S:
                 self._apply(session_id, Event.LEFT)
             elif awake - heard >= SUSPECT_AFTER_S:
@@ -253,6 +251,10 @@ class Registrations:
     def get(self, session_id: str) -> Registration | None:
         """The server of this id, in whatever state."""
         return self._records.get(session_id)
+
+    def last_seen(self, session_id: str) -> float:
+        """Monotonic time of the last heartbeat of a server that is registered."""
+        return self._heard[session_id][0]
 
     def is_current(self, asked: Registration) -> bool:
         """Whether the server still has the address and nonce of this record."""
@@ -299,7 +301,7 @@ class Registrations:
         before, _ = self._touched.get(record.session_id, (old.state if old else None, record))
         self._touched[record.session_id] = (before, record)
         if record.state is State.GONE:
-            del self._records[record.session_id], self._heartbeat_at[record.session_id]
+            del self._records[record.session_id], self._heard[record.session_id]
         else:
             self._records[record.session_id] = record
         self._update_addresses(old, record)
@@ -355,8 +357,8 @@ def _recorded(
 ) -> Registration:
     said: dict[str, Any] = {member.name: getattr(message, member.name) for member in fields(message)}
     if old is not None:
-        return replace(old, **said, last_seen=now)
+        return replace(old, **said)
     editor = message.kind == "editor"
     secret = None if editor else secret_factory()
     state = State.LISTED if editor else State.STARTING
-    return Registration(**said, secret=secret, state=state, registered_at=now, last_seen=now)
+    return Registration(**said, secret=secret, state=state, registered_at=now)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from host.peers import peer_uid
-from host.peers.peer_uid import tcp_peer_uid, unix_peer_uid
+from host.peers.peer_uid import tcp_peer_uid, unix_peer_pid, unix_peer_uid
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux names the owner of a connection")
 NOBODY = 65534
@@ -174,3 +174,4 @@ def test_only_a_connected_unix_socket_has_a_peer_uid() -> None:
     with socket.socket(socket.AF_UNIX) as lonely, socket.socket() as tcp:
         assert unix_peer_uid(lonely) is None
         assert unix_peer_uid(tcp) is None
+        assert unix_peer_pid(lonely) is unix_peer_pid(tcp) is None

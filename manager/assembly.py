@@ -27,16 +27,17 @@ from manager.answers.lists import Lists
 from manager.answers.roots import RootsRequests
 from manager.answers.server_discover import ServerDiscover
 from manager.approvals.board import ApprovalBoard
+from manager.configuration.paths import Paths
+from manager.configuration.settings import Settings, by_client
+from manager.disk.filesystem import FolderExaminer
 from manager.endpoints.mcp import McpRoutes, OwnTask
 from manager.endpoints.session_requests import SessionEndpoint
 from manager.endpoints.stateless import StatelessEndpoint
-from manager.filesystem import FolderExaminer
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
-from manager.log import logger
+from manager.logs.log import logger
 from manager.page.acting.access import Access
-from manager.paths import Paths
 from manager.recorder.recorder import Limits, Recorder
 from manager.recorder.redaction import Redactor, hidden_keys
 from manager.recorder.retention import DAY_S
@@ -45,7 +46,6 @@ from manager.routing.state.clients import RecentClients
 from manager.sessions.preferences import Preferences
 from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
-from manager.settings import Settings, by_client
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.environment import SECRETS

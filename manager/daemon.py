@@ -23,12 +23,12 @@ from typing import Any, Final
 
 from host.files.tight_modes import make_tight
 from host.processes.erased_environment import erase_values
-from manager import __version__, exit_codes, late_modules, systemd
-from manager.acquisition import acquire_lock, acquire_port, address_of
+from manager import __version__, exit_codes
 from manager.admin.approvals import end_waiting
 from manager.admin.services import StartedBy
 from manager.assembly import Parts, assemble
-from manager.blocked_loop import watched
+from manager.configuration.paths import Paths
+from manager.configuration.settings import Settings
 from manager.endpoints.mcp import McpRoutes
 from manager.housekeeping import housekeep
 from manager.http.stream_endings import StreamEndings
@@ -38,18 +38,19 @@ from manager.listener.pages import control_runner, port_app
 from manager.listener.peer_identity import same_user_check
 from manager.listener.runner import Runner
 from manager.listener.tunnel_endpoint import TunnelEndpoint
-from manager.lock import Lock
-from manager.log import configure, logger, unblocked
-from manager.log_file import log_file
+from manager.logs.blocked_loop import watched
+from manager.logs.log import configure, logger, unblocked
+from manager.logs.log_file import log_file
 from manager.notifications.service import notify_desktop
 from manager.own_files import OwnFiles
-from manager.paths import Paths
-from manager.replacement import Replacement
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.runtime_tuning.event_loop import loop_factory
 from manager.runtime_tuning.malloc import FreedMemory, use_one_heap
 from manager.sessions.session_manager import SessionManager
-from manager.settings import Settings
+from manager.startup import late_modules, systemd
+from manager.startup.acquisition import acquire_lock, acquire_port, address_of
+from manager.startup.lock import Lock
+from manager.startup.replacement import Replacement
 from manager.supervision.environment import SECRETS
 from manager.supervision.leftover_files import remove_leftover_files
 

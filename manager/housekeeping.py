@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Final
 
-from manager import systemd
 from manager.assembly import Parts
+from manager.startup import systemd
 from manager.supervision.idle_servers import stop_idle
 
 HOUSEKEEPING_S: Final = 5.0

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from manager import __version__
-from manager.log import logger
+from manager.logs.log import logger
 
 CHECK_S: Final = 10.0
 FOLDER: Final = Path(__file__).parents[1]

@@ -8,12 +8,12 @@ from typing import Final
 
 from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError, make_private
-from manager.filesystem import FolderExaminer
+from manager.configuration.paths import Paths
+from manager.disk.filesystem import FolderExaminer
 from manager.listener.control_listener import ControlListener
-from manager.lock import Lock
-from manager.log import logger
-from manager.log_rotation import LogRotation
-from manager.paths import Paths
+from manager.logs.log import logger
+from manager.logs.log_rotation import LogRotation
+from manager.startup.lock import Lock
 from manager.state_file.store import Store
 from manager.supervision.forgotten_workspaces import forget_gone_workspaces
 from manager.supervision.leftover_files import remove_leftover_files, remove_unfinished_files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 
 def server_command(paths: Paths, search: str | None) -> list[str]:

@@ -50,13 +50,10 @@ LAYERS = (
     ("manager.status_reading", "manager.upstream"),
     ("manager.tokens",),
     ("manager.approvals", "manager.routing"),
-    ("manager.acquisition",),
-    ("manager.filesystem", "manager.lock", "manager.log_file", "manager.log_rotation", "manager.port", "manager.replacement",
-     "manager.recorder", "manager.state_file"),
-    ("manager.disk_lookups",),
-    ("manager.blocked_loop", "manager.budgets", "manager.client_overrides", "manager.documentation", "manager.exit_codes", "manager.folder",
-     "manager.installation", "manager.late_modules", "manager.log", "manager.paths", "manager.runtime_tuning",
-     "manager.server_command", "manager.settings", "manager.systemd"),
+    ("manager.recorder", "manager.startup", "manager.state_file"),
+    ("manager.disk",),
+    ("manager.configuration", "manager.documentation", "manager.exit_codes", "manager.installation", "manager.logs",
+     "manager.runtime_tuning", "manager.server_command"),
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 
@@ -69,7 +66,7 @@ LONGEST = 300
 LONGER = {
     "manager/upstream/connection.py": "one connection: all its states, and what leads from one to the next",
     "manager/routing/state/registrations.py": "one table whose rules only make sense together",
-    "manager/settings.py": "one table of all settings, and how they are read",
+    "manager/configuration/settings.py": "one table of all settings, and how they are read",
     "workspace_server/schemas/argument_messages.py": "one message per kind of mistake",
     "workspace_server/sources/builtin/tools/arithmetic.py": "one grammar and what each of its parts computes",
 }

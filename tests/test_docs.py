@@ -15,10 +15,10 @@ import pytest
 
 import manager
 from http_server.parsing import head_reader
-from manager import budgets as manager_budgets
-from manager.paths import Paths
+from manager.configuration import budgets as manager_budgets
+from manager.configuration.paths import Paths
+from manager.configuration.settings import _PLACES, ENV_PREFIX, FIELDS
 from manager.routing.state.lifecycle import TRANSITIONS, Event, State
-from manager.settings import _PLACES, ENV_PREFIX, FIELDS
 from protocol.errors import Reason
 from workspace_server import budgets as server_budgets
 

@@ -34,7 +34,7 @@ os.execv(sys.executable, [sys.executable, "-c", *sys.argv[2:]])
 """
 SERVER = """
 import errno, json, os, sys
-from manager.systemd import UnusableSockets, http_socket, notify
+from manager.startup.systemd import UnusableSockets, http_socket, notify
 taken = http_socket()
 left = []
 for fd in range(3, 3 + int(sys.argv[1])):

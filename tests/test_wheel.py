@@ -21,7 +21,7 @@ import pytest
 
 import manager
 from manager.client import Control
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from support.processes.manager_process import environment, left_behind
 from support.processes.wheel import ROOT, build_wheel, pip
 

@@ -14,13 +14,14 @@ from urllib.parse import urlencode
 
 from host.peers.confined_process import is_confined_peer
 from host.peers.peer_uid import unix_peer_uid
-from manager import __version__, replacement
+from manager import __version__
 from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, StartedBy, Status
-from manager.folder import CwdProblem, CwdProblemKind
-from manager.port import is_bindable
-from manager.replacement import Unusable
+from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
+from manager.startup import replacement
+from manager.startup.port import is_bindable
+from manager.startup.replacement import Unusable
 from manager.supervision.instance import Instance
 from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspace import Workspace

@@ -17,10 +17,10 @@ from manager import __version__
 from manager.admin.control_messages import invalid, method_not_allowed, read_object, refusal, success
 from manager.admin.renewals import TIMES, Renewals
 from manager.admin.services import ServerQuestion, Services
-from manager.folder import CwdProblem, CwdProblemKind
+from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.http import lazy_aiohttp as web
-from manager.replacement import Unusable
 from manager.routing.state.port_leases import PortExhausted
+from manager.startup.replacement import Unusable
 from protocol.errors import Reason, Refusal
 from protocol.internal.registration import Allocate, Bye, Heartbeat, InvalidPayload, Resolve, Shutdown
 

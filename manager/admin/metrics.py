@@ -1,7 +1,7 @@
 """Formats the counters of `measures.py` in the text format of Prometheus, for `/metrics`.
 
-Imported by `late_modules.py`, because `prometheus_client` is slow to load. Its own counters, which lock,
-are not used. Names and labels are a contract: `docs/operations.md` lists them.
+Imported by `manager/startup/late_modules.py`, because `prometheus_client` is slow to load. Its own counters,
+which lock, are not used. Names and labels are a contract: `docs/operations.md` lists them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from manager.admin.measures import MeasuresSnapshot, TakeSnapshot
 from manager.admin.services import Services
 from manager.admin.status import log_payload
 from manager.http import lazy_aiohttp as web
-from manager.log import recent_lines
+from manager.logs.log import recent_lines
 from protocol import jsonrpc
 
 if TYPE_CHECKING:

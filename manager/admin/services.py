@@ -9,10 +9,10 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from manager.folder import CwdProblem
-from manager.replacement import Unusable
+from manager.disk.folder import CwdProblem
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
+from manager.startup.replacement import Unusable
 from protocol.errors import Refusal
 from protocol.internal.registration import Allocate, Heartbeat
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from manager.http import lazy_aiohttp as web
-from manager.log import logger
+from manager.logs.log import logger
 from manager.sessions.session_manager import SessionManager
 from manager.tokens.gate import TokenGate
 

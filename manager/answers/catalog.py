@@ -16,11 +16,11 @@ from urllib.parse import quote
 import msgspec
 
 from manager.answers.upstream_request import manager_request
+from manager.configuration.settings import Settings
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload
 from manager.routing.discovery.payload import Entry
-from manager.settings import Settings
 from manager.supervision.instance import Instance
 from manager.supervision.workspace import Workspace
 from protocol import jsonrpc, names

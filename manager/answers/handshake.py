@@ -19,7 +19,7 @@ from manager.answers.catalog import Catalog
 from manager.answers.exchange import Events, Exchange, Located, Reply
 from manager.answers.lists import fingerprint
 from manager.answers.workspace_lookup import conflicting
-from manager.log import logger, short
+from manager.logs.log import logger, short
 from manager.routing.discovery import handshake_result as wording
 from manager.routing.discovery.payload import Entry
 from manager.routing.state.session_table import Session

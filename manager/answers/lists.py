@@ -18,13 +18,13 @@ from manager.answers.catalog import Catalog
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.answers.list_adaptation import ListAdaptation
 from manager.answers.upstream_request import upstream_request
+from manager.configuration.settings import Settings
 from manager.forwarding.answer import COLLECTED, Answer
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
 from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from manager.routing.json import legacy_tools
-from manager.settings import Settings
 from protocol import jsonrpc, names, skills
 from protocol.errors import Refusal
 

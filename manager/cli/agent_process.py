@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Final, NoReturn
 
 from host.files.private_files import UnsafePathError
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 _LIBRARY: Final = "prompt_toolkit"
 """What only the agent needs: without it the extra is not installed."""

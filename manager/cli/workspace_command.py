@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 from host.command_line import Failure, is_json
 from manager.cli.output.manager_access import current_folder, unmatched, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.server_command import server_command
 
 _NEED_PATH: Final = frozenset({"trust", "pending", "env", "languages"})
@@ -107,8 +107,8 @@ def root_of(path: Path | None) -> str:
 
 def _nearest_mark(folder: str) -> str:
     # the rule takes 20 ms to import, and is rarely needed
-    from manager.filesystem import examine, identify  # noqa: PLC0415
-    from manager.folder import CwdProblem  # noqa: PLC0415
+    from manager.disk.filesystem import examine, identify  # noqa: PLC0415
+    from manager.disk.folder import CwdProblem  # noqa: PLC0415
     from manager.routing.workspace.matching import match  # noqa: PLC0415
 
     facts = examine([folder])

@@ -17,6 +17,7 @@ from manager.answers.client_record import client_record
 from manager.answers.dispatch import Dispatch, SentCall, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.new_exchange import exchange_of
+from manager.configuration.settings import Settings
 from manager.endpoints.form_answers import admit_answer, answers_form, take_answer
 from manager.endpoints.session_requests import NoSession, SessionEndpoint
 from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
@@ -33,7 +34,6 @@ from manager.routing.json.scan import check_json
 from manager.routing.request_heads.request_metadata import METHODS
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session
-from manager.settings import Settings
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify

@@ -19,15 +19,15 @@ from manager.answers.dispatch import Dispatch, SentCall
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.server_discover import ServerDiscover, initialize_result
 from manager.approvals.board import ApprovalBoard
+from manager.configuration.settings import Settings
 from manager.forwarding.messages import begins_as_result, is_response
-from manager.log import logger, short
+from manager.logs.log import logger, short
 from manager.routing.state.session_table import Session, is_well_formed
 from manager.sessions.preferences import METHODS as PREFERENCES
 from manager.sessions.preferences import Preferences
 from manager.sessions.roots import SessionRoots
 from manager.sessions.round_trips import RoundTrips
 from manager.sessions.session_manager import SessionManager
-from manager.settings import Settings
 from protocol import headers, jsonrpc, names, skills
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound

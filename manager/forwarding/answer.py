@@ -11,14 +11,14 @@ from functools import partial
 from typing import Final, TypeVar
 
 from http_server.byte_budget import SMALL, Room
+from manager.configuration.paths import Paths
+from manager.configuration.settings import Settings
 from manager.forwarding.answer_facts import AnswerFacts
 from manager.forwarding.body_flow import Flow, Sink
 from manager.forwarding.content_tap import ContentTap, keep, kept_of
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.faults import log_fault
-from manager.paths import Paths
 from manager.runtime_tuning import malloc
-from manager.settings import Settings
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from protocol.errors import Reason, Refusal
 

@@ -10,10 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from http_server.byte_budget import ByteBudget
+from manager.configuration.settings import Settings
 from manager.forwarding.answer_facts import AnswerFacts
-from manager.log import logger
+from manager.logs.log import logger
 from manager.recorder.ended_call import CallDetails, CallOrigin, Record
-from manager.settings import Settings
 from manager.supervision.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
 from protocol import jsonrpc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from manager.log import logger
+from manager.logs.log import logger
 
 _log = logger()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from host.processes.open_files import connections_within, raise_limit
 from http_server.limits import Limits
-from manager.log import logger
-from manager.settings import Settings
+from manager.configuration.settings import Settings
+from manager.logs.log import logger
 
 
 def connection_limits(settings: Settings) -> Limits:

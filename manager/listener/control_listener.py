@@ -12,8 +12,8 @@ from http_server.connections.open_connections import Connections
 from manager.admin.renewals import Renewals
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.control_connection import LIMITS, control_connections
-from manager.log import logger
-from manager.port import private_socket
+from manager.logs.log import logger
+from manager.startup.port import private_socket
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -15,6 +15,7 @@ from manager.admin.routes import diagnosis_routes, make_app
 from manager.admin.services import Services
 from manager.admin.token_control import TokenControl
 from manager.approvals.board import ApprovalBoard
+from manager.configuration.paths import Paths
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
 from manager.listener.page_admission import install_admission
@@ -23,7 +24,6 @@ from manager.page.acting.command import ServerCommand
 from manager.page.acting.sign_in import SignIns
 from manager.page.calls.lookups import CallLookups
 from manager.page.routes import Page, access_routes
-from manager.paths import Paths
 from manager.team.team import Team
 from manager.team.team import control_routes as team_control_routes
 from manager.team.team import routes as team_routes

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from host.peers.peer_uid import tcp_peer_uid
-from manager.log import logger
+from manager.logs.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.tokens.gate import Guest, TokenGate
 

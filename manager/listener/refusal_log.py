@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from manager.log import logger
+from manager.logs.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal
 
 _log = logger()

@@ -9,8 +9,8 @@ from pathlib import Path
 from host.files.private_files import make_private
 from manager.http.request import HttpRequest
 from manager.listener.runner import Runner
-from manager.port import private_socket
 from manager.route_cache.route_cache import RouteCache
+from manager.startup.port import private_socket
 
 
 class TunnelEndpoint:

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from typing import Any, Final, Protocol
 
 from manager.approvals.board import ApprovalBoard
-from manager.log import logger
+from manager.configuration.settings import Settings
+from manager.logs.log import logger
 from manager.notifications.desktop import Desktop, DesktopFailure, session_bus
 from manager.notifications.throttle import Close, Throttle
-from manager.settings import Settings
 from manager.status_reading.attention import attention
 
 LOOK_S: Final = 1.0

@@ -18,8 +18,8 @@ import msgspec
 
 from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError
-from manager.budgets import MAX_UNRECORDED_CALLS
-from manager.log import logger
+from manager.configuration.budgets import MAX_UNRECORDED_CALLS
+from manager.logs.log import logger
 from manager.recorder import retention
 from manager.recorder.content_rules import ActiveProjects, Deadlines, read_rules
 from manager.recorder.contents import insert_contents

@@ -15,6 +15,7 @@ from typing import Final, Protocol
 from manager.answers import result_format
 from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange
+from manager.configuration.settings import Settings
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
 from manager.forwarding.answer_facts import facts_of
 from manager.forwarding.body_flow import Flow
@@ -23,7 +24,6 @@ from manager.http.request import HttpRequest
 from manager.relay.large_json import LargeBody
 from manager.relay.relay_plan import sink_for
 from manager.sessions import round_trips
-from manager.settings import Settings
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
 from manager.upstream.response_head import ResponseHead

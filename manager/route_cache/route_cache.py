@@ -18,7 +18,8 @@ from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import claims_of, exchange_of
 from manager.answers.upstream_request import upstream_request
 from manager.answers.workspace_lookup import look_up_cached
-from manager.budgets import MAX_ROUTES
+from manager.configuration.budgets import MAX_ROUTES
+from manager.configuration.settings import Settings
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.forwarding.open_requests import OpenRequests
@@ -34,7 +35,6 @@ from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session, SessionTable
 from manager.routing.workspace.resolution import decisive_claim
-from manager.settings import Settings
 from manager.supervision.workspaces import Workspaces
 from protocol import headers
 from protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from manager.client_overrides import EVERY, Hears, Sees
+from manager.configuration.client_overrides import EVERY, Hears, Sees
 
 LATER_LIST_S: Final = 2.0
 """Seconds that a list may wait for sources once the client has had its first list."""

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from manager.budgets import MAX_FREED_BYTES
+from manager.configuration.budgets import MAX_FREED_BYTES
 
 LARGEST: Final = 4 * 1024 * 1024
 """Largest piece, in bytes, that is taken from that memory."""

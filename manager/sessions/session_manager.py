@@ -16,13 +16,13 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from manager.log import logger, short
+from manager.configuration.settings import Settings
+from manager.logs.log import logger, short
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.session_table import Session, SessionTable, workspaces_of
 from manager.sessions.notifier import Notifier
 from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.streams import Streams
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.state_file.tables import SessionRow
 from protocol import jsonrpc

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from manager.budgets import MAX_SESSION_EVENT_BYTES
+from manager.configuration.budgets import MAX_SESSION_EVENT_BYTES
 from manager.sessions.event_ids import EventId
 from manager.sessions.replay import Replay
 from protocol import sse

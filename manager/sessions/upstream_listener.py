@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from manager.answers.upstream_request import manager_request
-from manager.log import logger
+from manager.logs.log import logger
 from manager.supervision.instance import Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol import jsonrpc, names, sse

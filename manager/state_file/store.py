@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError, make_private
-from manager.log import logger
+from manager.logs.log import logger
 from manager.state_file.tables import InstanceRow, Loaded, SessionRow, WorkspaceRow, commit, load, prepare
 from manager.state_file.unsaved_writes import Row, UnsavedWrites
 

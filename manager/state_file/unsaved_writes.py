@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from host.files import private_files
-from manager.budgets import MAX_UNSAVED_BYTES
-from manager.log import logger
+from manager.configuration.budgets import MAX_UNSAVED_BYTES
+from manager.logs.log import logger
 
 Row = tuple[Any, ...]
 

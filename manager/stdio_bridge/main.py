@@ -7,7 +7,7 @@ import signal
 
 from host.own_token import own_headers
 from manager.client import Control
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.stdio_bridge.bridge import Bridge
 from manager.stdio_bridge.manager_connection import ManagerConnection, folder_query
 from manager.stdio_bridge.manager_start import ManagerStarter

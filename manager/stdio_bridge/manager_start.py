@@ -16,7 +16,7 @@ from typing import Final
 from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError, make_private
 from manager import exit_codes
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 UNIT: Final = "lm-tools-bridge.service"
 PAUSE_S: Final = 2.0

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from manager.approvals.board import ApprovalBoard
+from manager.configuration.settings import Settings
 from manager.installation import Installation
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.fork_server_supervisor import ForkServerSupervisor
 from protocol.internal.launch import Folders

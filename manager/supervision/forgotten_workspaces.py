@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from host.files.private_folder import remove
-from manager.filesystem import FolderExaminer
-from manager.folder import CwdProblem, CwdProblemKind
-from manager.log import logger
+from manager.disk.filesystem import FolderExaminer
+from manager.disk.folder import CwdProblem, CwdProblemKind
+from manager.logs.log import logger
 from manager.supervision.workspaces import Workspaces
 
 AFTER_S: Final = 30 * 24 * 3600.0

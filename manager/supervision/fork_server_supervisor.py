@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from manager.log import logger
+from manager.logs.log import logger
 from manager.supervision.fork_server import ForkServer
 from manager.supervision.process import Process, ProcessSpec
 

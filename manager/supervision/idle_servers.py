@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from manager.log import logger
+from manager.logs.log import logger
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from manager import __version__
-from manager.log import logger
+from manager.logs.log import logger
 from manager.routing.state.timings import Timings
 from manager.supervision.process import Process
 from manager.upstream.failures import Blame, UpstreamFailure

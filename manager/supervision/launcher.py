@@ -13,7 +13,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from manager.port import reserve
+from manager.startup.port import reserve
 from manager.state_file.tables import InstanceRow
 from manager.supervision import environment, leftovers, process
 from manager.supervision.dependencies import Dependencies

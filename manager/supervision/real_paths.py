@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from manager.filesystem import FolderExaminer
+from manager.disk.filesystem import FolderExaminer
 
 MAX_REAL_PATHS: Final = 4096
 """Folders whose real path is kept."""

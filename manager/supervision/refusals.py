@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from manager.budgets import MAX_HANGING_LOOKUPS
-from manager.disk_lookups import DEADLINE_S
-from manager.folder import CwdProblem, CwdProblemKind
+from manager.configuration.budgets import MAX_HANGING_LOOKUPS
+from manager.disk.disk_lookups import DEADLINE_S
+from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.routing.remote.address import Host
 from protocol import names
 from protocol.errors import RETRY_STEP, Reason, Refusal

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
 
-from manager.filesystem import FolderExaminer
-from manager.log import logger, short
+from manager.disk.filesystem import FolderExaminer
+from manager.logs.log import logger, short
 from manager.routing.state.port_leases import PortExhausted, PortLeases
 from manager.routing.state.registrations import (
     SWEEP_EVERY_S,

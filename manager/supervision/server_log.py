@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from manager.disk_lookups import DiskLookups, NoAnswer
+from manager.disk.disk_lookups import DiskLookups, NoAnswer
 
 TAIL_LINES: Final = 20
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
-from manager.log import logger
+from manager.logs.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies

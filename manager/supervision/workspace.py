@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from manager.folder import FolderIdentity
+from manager.disk.folder import FolderIdentity
 from manager.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from manager.filesystem import FolderExaminer
-from manager.folder import CwdProblem, CwdProblemKind, FolderFacts
-from manager.log import logger
+from manager.disk.filesystem import FolderExaminer
+from manager.disk.folder import CwdProblem, CwdProblemKind, FolderFacts
+from manager.logs.log import logger
 from manager.routing.remote.address import looks_remote
 from manager.routing.workspace.cwd import NoCwd, parse_cwd
 from manager.routing.workspace.matching import KnownRoot, Match, match

@@ -12,7 +12,7 @@ from nats.aio.client import Client
 from nats.errors import NoServersError
 
 from host.backoff import backoff
-from manager.log import logger
+from manager.logs.log import logger
 from manager.team.connection_errors import PlainText, is_hangup, worded
 from manager.team.membership import Membership
 from manager.team.names import inbox_prefix

@@ -12,7 +12,7 @@ from typing import Any, Final
 import nats.micro
 from nats.micro.service import EndpointConfig, ServiceConfig
 
-from manager.log import logger
+from manager.logs.log import logger
 from manager.team.calls.caller import Calls
 from manager.team.calls.host_calls import HostCalls
 from manager.team.connection import Connection

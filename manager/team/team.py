@@ -14,7 +14,7 @@ from host.blocked_import import import_unblocked
 from host.own_token import own_headers
 from manager.admin.request_body import read_body
 from manager.http import lazy_aiohttp as web
-from manager.log import logger
+from manager.logs.log import logger
 
 if TYPE_CHECKING:
     from manager.team.member import Member

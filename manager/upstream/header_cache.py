@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from manager.budgets import MAX_ANSWER_HEADS
+from manager.configuration.budgets import MAX_ANSWER_HEADS
 from manager.upstream.response_head import ResponseHead
 from protocol import headers
 from protocol.internal.call_timing import CallTiming

@@ -26,7 +26,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from manager.client import Control, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from protocol import headers, names
 from protocol.versions import MODERN_REVISIONS
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from protocol import headers, jsonrpc, names
 from scripts.benchmarks.cases import REVISION
 from scripts.benchmarks.nginx import NONCE

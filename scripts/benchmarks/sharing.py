@@ -21,7 +21,7 @@ import psutil
 from aiohttp import ClientSession
 
 from manager.client import Control, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from protocol import headers, names
 
 SERVER = """

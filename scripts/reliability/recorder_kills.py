@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from manager.client import ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from support.clients import stateless_requests as stateless
 from support.processes.manager_process import ManagerProcess, running_manager
 

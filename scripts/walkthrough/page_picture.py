@@ -20,7 +20,7 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from manager.paths import Paths  # noqa: E402
+from manager.configuration.paths import Paths  # noqa: E402
 from manager.server_command import server_command  # noqa: E402
 from protocol import headers, jsonrpc, names  # noqa: E402
 from scripts.benchmarks.cases import REVISION  # noqa: E402

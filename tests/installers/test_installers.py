@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from scripts.benchmarks import first_use
 from support.processes.manager_process import left_behind
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from manager import acquisition, exit_codes
+from manager import exit_codes
+from manager.configuration.settings import Settings
 from manager.daemon import Daemon
-from manager.settings import Settings
+from manager.startup import acquisition
 from support.processes.manager_in_process import manager_paths, running_manager
 from support.processes.timeouts import GUARD_S
 

@@ -17,7 +17,7 @@ import pytest
 
 import protocol
 from manager.client import Control
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from protocol import names
 from support.clients.stateless_requests import META
 from support.processes.manager_process import READY_S, environment

@@ -21,7 +21,7 @@ import psutil
 
 from manager.cli.demo.terminal import answer_at_terminal
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 START_S: Final = 30.0
 STOP_S: Final = 40.0

@@ -23,9 +23,9 @@ from manager.cli.doctor.port_holder import extension_on
 from manager.cli.doctor.workspace_checks import client_servers, languages, sources, workspaces
 from manager.cli.service import systemctl
 from manager.cli.service.service_files import UNITS
-from manager.paths import Paths
-from manager.port import PortTaken, bind_fixed
-from manager.settings import Settings
+from manager.configuration.paths import Paths
+from manager.configuration.settings import Settings
+from manager.startup.port import PortTaken, bind_fixed
 
 
 def all_findings(paths: Paths, waiting: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:

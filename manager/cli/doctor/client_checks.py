@@ -21,8 +21,8 @@ from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.client_files.clients import CLIENTS, Client
 from manager.client_files.configured_entries import ClientConfiguration, Configured, configuration_of
 from manager.client_files.folder_trust import uses_servers
+from manager.configuration.settings import Settings, by_client
 from manager.routing.client_profiles import ClientProfile, ClientProfiles
-from manager.settings import Settings, by_client
 from manager.status_reading.responses import objects
 
 PATIENCE_S: Final = 10.0

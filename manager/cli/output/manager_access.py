@@ -12,7 +12,7 @@ from host.files.private_files import UnsafePathError
 from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.routing.remote.address import looks_remote
 
 SERVER_ANSWER_S: Final = 75.0

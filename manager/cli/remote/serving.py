@@ -14,7 +14,7 @@ from typing import Final
 from host.text.printable import printable
 from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.routing.remote.greeting import PROTOCOL, Greeting, encode
 from manager.runtime_tuning.event_loop import loop_factory
 from manager.stdio_bridge.manager_start import ManagerStarter

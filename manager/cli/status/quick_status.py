@@ -15,7 +15,7 @@ from host.terminal.waiting import waiting
 from manager.cli.output.overview import overview
 from manager.cli.output.project_trust import may_wait
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 
 def status() -> bool:

@@ -13,7 +13,7 @@ from manager.client_files.clients import CLIENTS, Client, Machine
 from manager.client_files.entries import Endpoint
 from manager.client_files.refusals import Refusal
 from manager.client_files.workbench import ClientFiles, Planned
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 _ANY: Final = Endpoint(47100, "lmtb")
 """An entry of any port is removed, so that this one does not matter."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from manager.cli.completion.scripts import SHELLS, places
 from manager.cli.service.facts import is_in_cache
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 # Names, not whole folders: an override may have put them into a folder that has other files, too.
 _STATE: Final = (

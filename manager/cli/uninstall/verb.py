@@ -23,7 +23,7 @@ from manager.cli.service.verb import carry_out, show
 from manager.cli.uninstall.client_entries import ClientEntries
 from manager.cli.uninstall.inventory import Group, groups, remains
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 _SECRETS_S: Final = 60.0
 

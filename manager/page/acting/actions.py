@@ -10,11 +10,11 @@ import msgspec
 from manager.admin.approvals import answer
 from manager.admin.services import Services
 from manager.approvals.board import ApprovalBoard
-from manager.folder import CwdProblem
+from manager.disk.folder import CwdProblem
 from manager.page.acting.access import Access
 from manager.page.acting.command import CHANGES, ServerCommand
 from manager.page.acting.sign_in import SignInPage, SignIns
-from manager.replacement import Unusable
+from manager.startup.replacement import Unusable
 from manager.status_reading.responses import objects
 from manager.status_reading.tool_rows import VISIBILITIES
 from protocol.errors import Refusal

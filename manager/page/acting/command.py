@@ -11,7 +11,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.server_command import server_command
 
 LIMIT_S: Final = 20.0

@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
+from manager.configuration.paths import Paths
 from manager.page.acting.command import understood
-from manager.paths import Paths
 from manager.server_command import server_command
 
 ADDRESS_S: Final = 60.0

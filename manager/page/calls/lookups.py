@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from manager.disk_lookups import DiskLookups, NoAnswer
+from manager.disk.disk_lookups import DiskLookups, NoAnswer
 from manager.recorder.call_filter import Filter
 from manager.recorder.call_log import Call, CallLog, Contents
 from manager.recorder.server_output import OutputLine, output_during

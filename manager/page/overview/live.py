@@ -12,7 +12,7 @@ import msgspec
 
 from manager.admin.history import Moment
 from manager.admin.services import Services
-from manager.log import logger
+from manager.logs.log import logger
 from manager.page.overview.fragments import parts
 from manager.page.overview.health import read_health
 from manager.page.overview.view import PageView, page_view

@@ -15,7 +15,7 @@ from typing import Final
 from http_server.parsing.framing import refuse_framing
 from http_server.parsing.head import RequestHead
 from http_server.refusal import AdmissionRefusal, body_too_large
-from manager.budgets import MAX_REQUEST_HEAD
+from manager.configuration.budgets import MAX_REQUEST_HEAD
 from manager.routing.json.scan import check_json
 from protocol import jsonrpc
 from protocol.errors import Reason

@@ -1,6 +1,6 @@
 """Parses the working directory that a client sent into candidate paths, without disk access.
 
-`manager/filesystem.py` checks which candidate exists, `matching.py` finds its workspace.
+`manager/disk/filesystem.py` checks which candidate exists, `matching.py` finds its workspace.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from manager.folder import CwdProblem, CwdProblemKind
+from manager.disk.folder import CwdProblem, CwdProblemKind
 
 MAX_BYTES: Final = 4096
 """Longest accepted path in bytes of UTF-8."""

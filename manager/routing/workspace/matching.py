@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from host.files.project_marks import STRONG, Mark
-from manager.folder import Ancestor, FolderIdentity
+from manager.disk.folder import Ancestor, FolderIdentity
 
 _WITHOUT_KNOWN_PARENT: Final[frozenset[Mark]] = STRONG | {"vscode"}
 

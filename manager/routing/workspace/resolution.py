@@ -1,8 +1,8 @@
 """Workspace resolution: the precedence of the claims in a request, and when claims conflict.
 
 Steps, the first that gives a workspace wins: (1) path of the URL, (2) explicit argument, (3) binding of the
-session, (4) query or header, (5) sandbox folder from Codex, (6) the client's roots. `manager/filesystem.py`
-and `matching.py` find the workspace of a claimed folder.
+session, (4) query or header, (5) sandbox folder from Codex, (6) the client's roots.
+`manager/disk/filesystem.py` and `matching.py` find the workspace of a claimed folder.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from host.backoff import backoff
-from manager.log import logger
+from manager.logs.log import logger
 from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.remote.transports import SERVE, background

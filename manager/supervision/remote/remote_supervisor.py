@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from manager.log import logger
+from manager.logs.log import logger
 from manager.routing.remote.address import RemoteAddress
 from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.state.lifecycle import Lifecycle, State

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from manager.log import logger
+from manager.logs.log import logger
 from manager.team.calls import parts
 from manager.team.calls.remote_call import TIMED_OUT, Head, RemoteCall, Undelivered, Unknown
 from manager.team.membership import Membership, Use

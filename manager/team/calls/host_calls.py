@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from host.text.redaction import redacted
-from manager.log import logger
+from manager.logs.log import logger
 from manager.team.calls import parts
 from manager.team.calls.answer_sender import AnswerSender, AnswerTooLarge, CallerGone
 from manager.team.calls.exposed_lists import ListedTool

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from manager.log import logger
+from manager.logs.log import logger
 from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET
 from manager.team.registry import bucket
 from manager.team.registry.bucket import RegistryFault

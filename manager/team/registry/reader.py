@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 from host.backoff import backoff
-from manager.log import logger
+from manager.logs.log import logger
 from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET, key_of, key_subject
 from manager.team.registry import bucket
 from manager.team.registry.bucket import ALIVE_TTL_S, RegistryFault

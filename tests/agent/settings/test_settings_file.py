@@ -9,7 +9,7 @@ import pytest
 
 from agent.settings.file import NotEditable, load, save
 from agent.settings.settings import AgentSettings
-from manager.settings import Settings, load_settings
+from manager.configuration.settings import Settings, load_settings
 
 
 def written(folder: Path, text: str) -> Path:

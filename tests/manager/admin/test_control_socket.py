@@ -21,11 +21,11 @@ from manager.admin.allocate import allocate_routes
 from manager.admin.control_messages import MAX_BODY
 from manager.admin.control_socket import make_control_app
 from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
-from manager.folder import CwdProblem, CwdProblemKind
+from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.listener.control_listener import ControlListener
-from manager.port import is_bindable
 from manager.routing.state.port_leases import PortExhausted, PortLeases
 from manager.routing.state.registrations import HeartbeatOutcome, Registrations
+from manager.startup.port import is_bindable
 from protocol.errors import Reason, Refusal
 from protocol.internal.registration import Allocate, Heartbeat
 

@@ -12,10 +12,10 @@ import pytest
 
 from manager.answers.exchange import Located, Plain
 from manager.answers.own_resources import read_own
-from manager.filesystem import FolderExaminer
+from manager.configuration.settings import Settings
+from manager.disk.filesystem import FolderExaminer
 from manager.routing.discovery.own_tools import CALL_TOOL_TEXT
 from manager.routing.workspace.resolution import WorkspaceSource
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from manager.answers.exchange import Located, Unlocated
 from manager.answers.workspace_lookup import look_up_workspace, workspace_not_set
-from manager.filesystem import FolderExaminer
+from manager.configuration.settings import Settings
+from manager.disk.filesystem import FolderExaminer
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from host.files.private_files import make_private
 from manager import __version__
 from manager.cli.verbs import cli
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from support.processes.fake_systemd import Systemd
 from support.processes.manager_process import environment
 

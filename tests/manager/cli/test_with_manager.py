@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from manager import exit_codes
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from support.processes.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
 from support.processes.timeouts import within
 from support.projects.command_home import Terminal

@@ -13,7 +13,7 @@ import pytest
 
 from manager import exit_codes
 from manager.cli import workspace_command
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from support.processes.manager_process import lmtb
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from manager.configuration.settings import Settings
 from manager.routing.state.session_table import is_well_formed
 from manager.sessions.session_manager import SessionManager
-from manager.settings import Settings
 from manager.state_file.store import Store
 
 

@@ -8,11 +8,11 @@ from typing import cast
 
 import pytest
 
+from manager.configuration.settings import Settings
 from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder, Outgoing
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
 from manager.forwarding.messages import response_of
-from manager.settings import Settings
 from manager.supervision.instance import Figures
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
+from manager.configuration.settings import Settings
 from manager.forwarding import forwarded_call
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
-from manager.settings import Settings
 from manager.supervision.instance import Figures
 from protocol.errors import Reason, Refusal
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from manager.configuration.settings import Settings, by_client
 from manager.routing.client_profiles import (
     LATER_LIST_S,
     OTHER,
@@ -16,7 +17,6 @@ from manager.routing.client_profiles import (
     list_wait_s,
     profile_of,
 )
-from manager.settings import Settings, by_client
 
 PAGE = Path(__file__).parents[3] / "docs/clients/profiles.md"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manager.budgets import MAX_ALL_EVENT_BYTES, MAX_SESSION_EVENT_BYTES, MAX_SESSION_EVENTS
+from manager.configuration.budgets import MAX_ALL_EVENT_BYTES, MAX_SESSION_EVENT_BYTES, MAX_SESSION_EVENTS
 from manager.sessions import replay
 from manager.sessions.replay import MAX_AGE_S, Replay
 from support.clock import ManualClock

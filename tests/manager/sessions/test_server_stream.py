@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from manager.budgets import MAX_SESSION_EVENTS
+from manager.configuration.budgets import MAX_SESSION_EVENTS
 from manager.sessions.event_ids import EventId
 from manager.sessions.replay import Replay
 from manager.sessions.server_stream import MAX_PENDING, ServerStream

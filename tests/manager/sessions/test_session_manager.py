@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import structlog
 
+from manager.configuration.settings import Settings
 from manager.routing.state.session_table import FIRST_USE_S, Session, is_well_formed
 from manager.sessions.session_manager import FLUSH_S, LOGGED_ONE_BY_ONE, MAX_SUBSCRIPTIONS, SessionManager
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.state_file.tables import SessionRow
 from support.http.event_sinks import Recorder

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from manager.budgets import MAX_SESSION_EVENT_BYTES
+from manager.configuration.budgets import MAX_SESSION_EVENT_BYTES
 from manager.sessions.event_ids import parse
 from manager.sessions.replay import Replay
 from manager.sessions.stream import Stream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manager.budgets import MAX_SESSION_EVENTS
+from manager.configuration.budgets import MAX_SESSION_EVENTS
 from manager.routing.state.session_table import Session
 from manager.sessions.event_ids import EventId, parse
 from manager.sessions.replay import MAX_AGE_S

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.stdio_bridge import detached
 from manager.stdio_bridge.manager_start import FAILED_S, PAUSE_S, UNIT, ManagerStarter
 from support.processes.manager_in_process import manager_paths

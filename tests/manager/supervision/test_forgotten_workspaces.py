@@ -7,8 +7,8 @@ import random
 import shutil
 from pathlib import Path
 
-from manager.filesystem import FolderExaminer
-from manager.settings import Settings
+from manager.configuration.settings import Settings
+from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.state_file.tables import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import pytest
 
+from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.routing.state.slowness import ProcessorTime, is_slow
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision import processor_time
 from manager.supervision.dependencies import Dependencies

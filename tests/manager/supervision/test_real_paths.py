@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manager.filesystem import FolderExaminer
+from manager.disk.filesystem import FolderExaminer
 from manager.supervision import real_paths
 from manager.supervision.real_paths import RealPaths
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from manager.filesystem import FolderExaminer
-from manager.settings import Settings
+from manager.configuration.settings import Settings
+from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.registered_servers import RegisteredServers

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 import pytest
 
+from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import State
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies

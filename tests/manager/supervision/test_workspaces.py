@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from manager import filesystem
-from manager.filesystem import FolderExaminer
-from manager.settings import Settings
+from manager.configuration.settings import Settings
+from manager.disk import filesystem
+from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.idle_servers import stop_idle

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from manager.configuration.settings import Settings
 from manager.forwarding.answer import Answer
 from manager.forwarding.forwarded_call import Admission, ForwardedCall
-from manager.settings import Settings
 from manager.supervision.instance import Figures
 from manager.upstream.response import UpstreamResponse
 from manager.upstream.response_head import ResponseHead

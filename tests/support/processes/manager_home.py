@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from manager.client import Control, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.supervision.fork_server_supervisor import IS_SUPPORTED
 from protocol.names import FORK_SERVER_INSTANCE
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from manager.configuration.paths import Paths
+from manager.configuration.settings import Settings
 from manager.daemon import Daemon
-from manager.paths import Paths
-from manager.settings import Settings
 
 QUICK: dict[str, Any] = {
     "http_port": 0,

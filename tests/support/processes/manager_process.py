@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from manager.client import Control, ManagerFault, NoManager
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 READY_S = 30.0
 STOP_S = 45.0

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from manager.cli.access import approvals
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 CALL = {
     "id": "abcd1234", "tool": "run", "client": "codex", "workspace": "shop-1", "root": "/shop",

@@ -15,7 +15,7 @@ import pytest
 
 from manager import exit_codes
 from manager.client_files.clients import CLIENTS
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 PORT = "48123"
 MOVES = (

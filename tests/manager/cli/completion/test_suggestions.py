@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from host.files.private_files import make_private
 from manager.cli.verbs import cli
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 INSPECTED: Mapping[str, Any] = {
     "tools": [

@@ -17,7 +17,7 @@ from manager.cli.doctor.introductions import INTRODUCTIONS
 from manager.cli.verbs import cli
 from manager.client_files.change import ENTRY_NAME
 from manager.client_files.clients import CLIENTS, client_named
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.routing.client_profiles import OTHER, profile_of
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.servers.stdio_servers import program

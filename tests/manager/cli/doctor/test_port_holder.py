@@ -13,7 +13,7 @@ import pytest
 
 from manager.cli.doctor.checks import all_findings
 from manager.cli.doctor.port_holder import extension_on
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 STATUS = {"ok": True, "version": "1.0.118", "instanceDetails": [{"workspaceFolders": ["/home/ada/proj"]}]}
 HEALTH = {"ok": True, "toolNames": ["lm_x"], "workspaceFolders": [{"name": "proj", "path": "/home/ada/proj"}]}

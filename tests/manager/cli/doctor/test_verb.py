@@ -12,7 +12,7 @@ import pytest
 from host.files.private_files import make_private
 from manager import __version__, exit_codes
 from manager.cli.doctor import checks
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from host.files.private_files import make_private
 from manager.cli.remote import installing, serving
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.routing.remote.address import Host
 from manager.tunnel.known_hosts import login_socket
 

@@ -10,7 +10,7 @@ import pytest
 
 from manager import __version__
 from manager.cli.service.facts import program_command
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from support.processes.fake_systemd import Systemd
 
 

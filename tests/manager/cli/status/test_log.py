@@ -17,7 +17,7 @@ import pytest
 from host.files.private_files import make_private
 from manager import exit_codes
 from manager.cli.status import log
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 from manager.routing.workspace.workspace_id import workspace_id
 from support.processes.timeouts import within
 

@@ -10,7 +10,7 @@ import pytest
 from manager.cli.uninstall.inventory import groups, removal_command
 from manager.client_files.editing import undo_records
 from manager.client_files.editing.undo_records import UndoRecord
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 
 @pytest.mark.parametrize(

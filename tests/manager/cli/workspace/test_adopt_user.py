@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from manager.paths import Paths
+from manager.configuration.paths import Paths
 
 SECRET, OTHER = "s3cret-of-docs", "s3cret-of-odd"
 

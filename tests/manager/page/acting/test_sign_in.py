@@ -13,8 +13,8 @@ import aiohttp
 import psutil
 import pytest
 
+from manager.configuration.paths import Paths
 from manager.page.acting.sign_in import SignInPage, SignIns
-from manager.paths import Paths
 from support.processes.manager_in_process import make_project, manager_paths
 from support.processes.timeouts import within
 from support.servers.oauth_server import OAuthServer, fake_oauth

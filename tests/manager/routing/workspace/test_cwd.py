@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manager.folder import CwdProblem, CwdProblemKind
+from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.routing.workspace.cwd import CwdCandidates, NoCwd, parse_cwd
 
 PLACEHOLDERS = [

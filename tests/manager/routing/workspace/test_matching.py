@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from host.files.project_marks import Mark
-from manager.folder import Ancestor, FolderIdentity
+from manager.disk.folder import Ancestor, FolderIdentity
 from manager.routing.workspace.matching import KnownRoot, Match, match
 
 HOME = "/home/ada"

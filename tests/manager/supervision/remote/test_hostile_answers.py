@@ -11,9 +11,9 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from manager.configuration.settings import Settings
 from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import LineFailure
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.remote import link as link_module

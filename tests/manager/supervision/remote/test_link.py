@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from manager.configuration.settings import Settings
 from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import FailureKind, LineFailure
-from manager.settings import Settings
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.remote import link as link_module

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from manager.filesystem import FolderExaminer
-from manager.settings import Settings
+from manager.configuration.settings import Settings
+from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.idle_servers import stop_idle

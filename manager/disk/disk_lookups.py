@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from manager.budgets import MAX_HANGING_LOOKUPS, MAX_RUNNING_LOOKUPS
+from manager.configuration.budgets import MAX_HANGING_LOOKUPS, MAX_RUNNING_LOOKUPS
 
 DEADLINE_S: Final = 2.0
 """How long a caller waits for the disk."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from host.processes.open_files import restore_limit
-from manager.systemd import HTTP
+from manager.startup.systemd import HTTP
 
 CHECK_S: Final = 40.0
 """Longest time for loading the installed program, which may have to be compiled first."""

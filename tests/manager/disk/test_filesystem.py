@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from manager import filesystem
-from manager.disk_lookups import SLOW_S
-from manager.filesystem import FolderExaminer, examine, identify
-from manager.folder import CwdProblem, CwdProblemKind, FolderFacts
+from manager.disk import filesystem
+from manager.disk.disk_lookups import SLOW_S
+from manager.disk.filesystem import FolderExaminer, examine, identify
+from manager.disk.folder import CwdProblem, CwdProblemKind, FolderFacts
 from manager.routing.workspace.matching import KnownRoot, match
 
 NOBODY = 65534

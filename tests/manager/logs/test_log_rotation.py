@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from manager import log, log_rotation
-from manager.log_rotation import FLOOD_S, LogRotation
+from manager.logs import log, log_rotation
+from manager.logs.log_rotation import FLOOD_S, LogRotation
 from support.processes.logging_state import restored_logging
 
 

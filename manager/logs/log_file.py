@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from host.line_queue import LineQueue
-from manager import log
+from manager.logs import log
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tests of manager.systemd; the hand-over of sockets to a real child is in tests/test_systemd_units.py."""
+"""Tests of manager.startup.systemd; the hand-over of sockets to a real child is in tests/test_systemd_units.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from manager.systemd import http_socket, notify, watchdog_interval
+from manager.startup.systemd import http_socket, notify, watchdog_interval
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="systemd is Linux")
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from manager.port import PortTaken, bind_fixed, reserve
+from manager.startup.port import PortTaken, bind_fixed, reserve
 
 HOST = "127.0.0.1"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="what blocks a bind differs between systems")

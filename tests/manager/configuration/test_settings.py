@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from manager.settings import FIELDS, ConfigurationError, Settings, description, load_settings
+from manager.configuration.settings import FIELDS, ConfigurationError, Settings, description, load_settings
 
 
 @pytest.fixture

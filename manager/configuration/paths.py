@@ -62,7 +62,7 @@ class Paths(NamedTuple):
 
     @property
     def log_file(self) -> Path:
-        """The manager's own log; `log_rotation.py` limits it."""
+        """The manager's own log; `manager/logs/log_rotation.py` limits it."""
         return self.logs_dir / "manager.log"
 
     @property
@@ -72,7 +72,7 @@ class Paths(NamedTuple):
 
     @property
     def lock_file(self) -> Path:
-        """The file whose lock makes the manager single (see `manager.lock`)."""
+        """The file whose lock makes the manager single (see `manager.startup.lock`)."""
         return self.runtime_dir / "manager.lock"
 
     @classmethod

@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Final
 
-from manager.log import logger
+from manager.logs.log import logger
 
 AFTER_S: Final = 0.5
 """Delay after the start, so that the first requests do not wait for it."""

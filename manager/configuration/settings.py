@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from host.text.key_lines import line_of
 from host.text.near_names import did_you_mean
-from manager import client_overrides
+from manager.configuration import client_overrides
 
 ENV_PREFIX = "LMTB_"
 _PLACES = frozenset({"LMTB_CONFIG_DIR", "LMTB_STATE_DIR", "LMTB_RUNTIME_DIR"})

@@ -14,13 +14,13 @@ import pytest
 
 import manager
 from host.files.private_files import UnsafePathError
-from manager.lock import Lock, LockHolder
+from manager.startup.lock import Lock, LockHolder
 
 ROOT = Path(manager.__file__).parents[1]
 STARTER = """
 import sys
 from pathlib import Path
-from manager.lock import Lock
+from manager.startup.lock import Lock
 print("ready", flush=True)
 sys.stdin.readline()
 got = Lock.acquire(Path(sys.argv[1]))

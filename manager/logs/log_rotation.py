@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from manager.budgets import MAX_LOG_BYTES
-from manager.log import logger
+from manager.configuration.budgets import MAX_LOG_BYTES
+from manager.logs.log import logger
 
 _PIECE: Final = 256 * 1024
 FLOOD_S: Final = 60.0

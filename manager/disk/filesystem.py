@@ -15,9 +15,9 @@ from typing import Final, TypeVar
 
 from host.files.marked_folder import marks_of
 from host.files.project_marks import WORKSPACE_FILE, Mark
-from manager.budgets import MAX_HANGING_LOOKUPS
-from manager.disk_lookups import DEADLINE_S, DiskLookups, NoAnswer
-from manager.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity
+from manager.configuration.budgets import MAX_HANGING_LOOKUPS
+from manager.disk.disk_lookups import DEADLINE_S, DiskLookups, NoAnswer
+from manager.disk.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity
 
 _Answer = TypeVar("_Answer")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from manager import log, log_file
+from manager.logs import log, log_file
 from support.processes.logging_state import restored_logging
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from manager.client_overrides import by_client, seconds, sees
-from manager.settings import ConfigurationError, Settings, load_settings
+from manager.configuration.client_overrides import by_client, seconds, sees
+from manager.configuration.settings import ConfigurationError, Settings, load_settings
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from manager import log
+from manager.logs import log
 from support.processes.logging_state import restored_logging
 
 

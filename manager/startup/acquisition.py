@@ -10,13 +10,14 @@ from typing import Final
 
 from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError, make_private
-from manager import __version__, exit_codes, systemd
-from manager.lock import Lock, LockHolder
-from manager.log import logger
-from manager.paths import Paths
-from manager.port import PortTaken, bind_fixed
-from manager.replacement import taken_over_lock
-from manager.settings import Settings
+from manager import __version__, exit_codes
+from manager.configuration.paths import Paths
+from manager.configuration.settings import Settings
+from manager.logs.log import logger
+from manager.startup import systemd
+from manager.startup.lock import Lock, LockHolder
+from manager.startup.port import PortTaken, bind_fixed
+from manager.startup.replacement import taken_over_lock
 
 HOST: Final = "127.0.0.1"
 

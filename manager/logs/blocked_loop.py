@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from math import inf
 from typing import Final
 
-from manager.log import logger
+from manager.logs.log import logger
 
 EVERY_S: Final = 1.0
 BLOCKED_S: Final = 1.0

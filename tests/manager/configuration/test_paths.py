@@ -1,4 +1,4 @@
-"""Tests of manager.paths: where files live, and which folders are refused."""
+"""Tests of manager.configuration.paths: where files live, and which folders are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import manager
 from host.files.private_files import UnsafePathError, make_private
-from manager.paths import MAX_SOCKET_PATH_BYTES, Paths
+from manager.configuration.paths import MAX_SOCKET_PATH_BYTES, Paths
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the XDG rules are used on Linux")
@@ -176,7 +176,7 @@ def test_folder_of_another_user_is_refused_and_left_alone(tmp_path: Path) -> Non
 
 def test_importing_paths_loads_no_slow_library() -> None:
     slow = "{'aiohttp', 'asyncio', 'pydantic', 'psutil', 'platformdirs', 'socket', 'hashlib', 'tempfile'}"
-    code = f"import sys; import manager.paths as p; p.Paths.of_user({{'HOME': '/h'}}); print(sorted({slow} & set(sys.modules)))"
+    code = f"import sys; import manager.configuration.paths as p; p.Paths.of_user({{'HOME': '/h'}}); print(sorted({slow} & set(sys.modules)))"
     if sys.platform != "linux":
         code = code.replace("p.Paths.of_user({'HOME': '/h'}); ", "")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -1,0 +1,1 @@
+"""Settings, fixed budgets, and the places of files."""

@@ -1,0 +1,1 @@
+"""What is read of folders on disk, in threads: marks, problems, identity."""

@@ -48,10 +48,10 @@ from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.environment import SECRETS
-from manager.supervision.fork_server_supervisor import ForkServerSupervisor
 from manager.supervision.presence import source_ids
-from manager.supervision.registered_servers import RegisteredServers
+from manager.supervision.processes.environment import SECRETS
+from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
+from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 from manager.team.team import Team
 from manager.tokens.gate import TokenGate

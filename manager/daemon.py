@@ -51,8 +51,8 @@ from manager.startup import late_modules, systemd
 from manager.startup.acquisition import acquire_lock, acquire_port, address_of
 from manager.startup.lock import Lock
 from manager.startup.replacement import Replacement
-from manager.supervision.environment import SECRETS
-from manager.supervision.leftover_files import remove_leftover_files
+from manager.supervision.processes.environment import SECRETS
+from manager.supervision.processes.leftover_files import remove_leftover_files
 
 FLUSH_ANSWERS_S: Final = 2.0
 OnReady = Callable[[str], None]

@@ -23,7 +23,7 @@ from manager.recorder.recorder import Recorder
 from manager.recorder.tool_totals import ToolTotal
 from manager.routing.state.timings import Histogram
 from manager.sessions.session_manager import SessionManager
-from manager.supervision.process import usage_of
+from manager.supervision.processes.process import usage_of
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 

@@ -21,7 +21,7 @@ from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload
 from manager.routing.discovery.payload import Entry
-from manager.supervision.instance import Instance
+from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from protocol import jsonrpc, names
 from protocol.errors import Refusal

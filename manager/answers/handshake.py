@@ -26,7 +26,7 @@ from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision import presence
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.instance import Instance
+from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream.failures import UpstreamFailure

@@ -23,7 +23,7 @@ from manager.forwarding.answer import RETRY_MS, Answer, refusal_of
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
 from manager.recorder.ended_call import CallDetails, CallOrigin
 from manager.recorder.recorder import Recorder
-from manager.supervision.instance import Figures, Instance
+from manager.supervision.server.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from manager.upstream import request_head

@@ -14,7 +14,7 @@ from manager.configuration.settings import Settings
 from manager.forwarding.answer_facts import AnswerFacts
 from manager.logs.log import logger
 from manager.recorder.ended_call import CallDetails, CallOrigin, Record
-from manager.supervision.instance import Figures, Owner
+from manager.supervision.server.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal

@@ -13,7 +13,7 @@ import msgspec
 
 from manager.answers.upstream_request import manager_request
 from manager.logs.log import logger
-from manager.supervision.instance import Instance
+from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol import jsonrpc, names, sse
 

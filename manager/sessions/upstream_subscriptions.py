@@ -17,8 +17,8 @@ import msgspec
 from manager.answers.exchange import Located
 from manager.sessions.notifier import Notifier
 from manager.sessions.upstream_listener import UpstreamListener
-from manager.supervision.instance import Instance
-from manager.supervision.registered_servers import RegisteredServers
+from manager.supervision.registration.registered_servers import RegisteredServers
+from manager.supervision.server.instance import Instance
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Refusal

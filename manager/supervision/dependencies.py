@@ -14,7 +14,7 @@ from manager.approvals.board import ApprovalBoard
 from manager.configuration.settings import Settings
 from manager.installation import Installation
 from manager.state_file.store import Store
-from manager.supervision.fork_server_supervisor import ForkServerSupervisor
+from manager.supervision.processes.fork_server_supervisor import ForkServerSupervisor
 from protocol.internal.launch import Folders
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from manager.supervision.instance import Instance
+from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from manager.disk.folder import FolderIdentity
-from manager.supervision.supervisor import Supervisor
+from manager.supervision.server.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from manager.supervision.remote.remote_supervisor import RemoteSupervisor

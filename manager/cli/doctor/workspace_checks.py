@@ -15,7 +15,7 @@ from manager.configuration.paths import Paths
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import source_problems
 from manager.status_reading.workspaces import merged_workspaces
-from manager.supervision.server_log import tail
+from manager.supervision.processes.server_log import tail
 
 _LAST_LINES: Final = 5
 _MAX_LOOKED_AT: Final = 5

@@ -19,7 +19,7 @@ from manager.cli.top.frame import Frame, frame
 from manager.cli.top.frame_views import WAITING, views
 from manager.cli.top.sample import Sample, Sampler
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.supervision.process import usage_of
+from manager.supervision.processes.process import usage_of
 
 _ANSWER_S: Final = 2.0
 """Longest wait for the manager: keys are not read meanwhile."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from manager.routing.remote.address import Host, InvalidAddress, RemoteAddress, looks_remote, parse_address
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.environment import for_line
+from manager.supervision.processes.environment import for_line
 from manager.supervision.refusals import not_added
 from manager.supervision.remote.link import Link
 from manager.supervision.remote.remote_supervisor import RemoteSupervisor

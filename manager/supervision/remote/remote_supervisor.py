@@ -16,10 +16,10 @@ from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.instance import Figures, Instance
 from manager.supervision.refusals import not_added, server_offline
 from manager.supervision.remote.far_manager import line_refusal, make_ready, resolve
 from manager.supervision.remote.link import HOST_FIELD, Link
+from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol.errors import Reason, Refusal
 

@@ -9,7 +9,7 @@ import pytest
 from manager.configuration.settings import Settings
 from manager.forwarding import forwarded_call
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
-from manager.supervision.instance import Figures
+from manager.supervision.server.instance import Figures
 from protocol.errors import Reason, Refusal
 
 

@@ -18,7 +18,7 @@ from manager.sessions import upstream_listener as listeners
 from manager.sessions.notifier import Notifier
 from manager.sessions.streams import Streams
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
-from manager.supervision.instance import Instance
+from manager.supervision.server.instance import Instance
 from protocol import jsonrpc, names, sse
 
 LISTS = set(names.LISTS_CHANGED)

@@ -13,7 +13,7 @@ from manager.state_file.store import Store
 from manager.state_file.tables import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.forgotten_workspaces import AFTER_S, forget_gone_workspaces
-from manager.supervision.registered_servers import RegisteredServers
+from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 
 NOW = 100 * 24 * 3600.0

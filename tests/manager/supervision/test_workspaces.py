@@ -17,8 +17,8 @@ from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.idle_servers import stop_idle
-from manager.supervision.instance import Instance
-from manager.supervision.supervisor import Supervisor
+from manager.supervision.server.instance import Instance
+from manager.supervision.server.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import ROOT_CHECK_S, ROOT_RECHECK_S, Workspaces
 from protocol.errors import Reason, Refusal

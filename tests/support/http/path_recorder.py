@@ -18,7 +18,7 @@ from manager.relay.direct_relay import DirectRelay
 from manager.relay.writer import Writer
 from manager.route_cache.cached_route import CachedRoute
 from manager.route_cache.route_cache import RouteCache
-from manager.supervision.instance import Instance
+from manager.supervision.server.instance import Instance
 from manager.upstream.pool import Pool
 from protocol.call_pattern import PatternValues
 

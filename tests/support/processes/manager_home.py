@@ -23,7 +23,7 @@ import pytest
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from manager.supervision.fork_server_supervisor import IS_SUPPORTED
+from manager.supervision.processes.fork_server_supervisor import IS_SUPPORTED
 from protocol.names import FORK_SERVER_INSTANCE
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}

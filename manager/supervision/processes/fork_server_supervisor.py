@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from manager.logs.log import logger
-from manager.supervision.fork_server import ForkServer
-from manager.supervision.process import Process, ProcessSpec
+from manager.supervision.processes.fork_server import ForkServer
+from manager.supervision.processes.process import Process, ProcessSpec
 
 READY_S: Final = 60.0
 FIRST_PAUSE_S: Final = 0.5

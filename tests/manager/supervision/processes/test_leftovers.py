@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manager.supervision import leftovers
+from manager.supervision.processes import leftovers
 from protocol import names
 from support.processes.timeouts import within
 

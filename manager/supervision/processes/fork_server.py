@@ -20,14 +20,14 @@ import msgspec
 
 from host.processes.oom import end_before_others
 from host.processes.open_files import restore_limit
-from manager.supervision import environment
-from manager.supervision.process import (
+from manager.supervision.processes import environment
+from manager.supervision.processes.process import (
     Process,
     ProcessSpec,
     start_time,
     write_launch_line,
 )
-from manager.supervision.server_log import open_log
+from manager.supervision.processes.server_log import open_log
 from protocol import names
 from protocol.internal import fork_server
 from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready

@@ -14,12 +14,12 @@ from manager.logs.log import logger
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.health_poll import HealthPoll
-from manager.supervision.instance import Figures, Instance
-from manager.supervision.launcher import FailedStart, Launcher
-from manager.supervision.lifeline import hold_lifeline
+from manager.supervision.processes.server_log import LastOutput
 from manager.supervision.refusals import server_offline
-from manager.supervision.server_log import LastOutput
+from manager.supervision.server.health_poll import HealthPoll
+from manager.supervision.server.instance import Figures, Instance
+from manager.supervision.server.launcher import FailedStart, Launcher
+from manager.supervision.server.lifeline import hold_lifeline
 from protocol.errors import Refusal
 
 KILL_AFTER_S: Final = 9.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manager.supervision.departures import MAX_DEPARTURES, Departures
+from manager.supervision.registration.departures import MAX_DEPARTURES, Departures
 
 
 def test_a_root_without_its_server_is_remembered_until_it_has_one_again() -> None:

@@ -18,10 +18,10 @@ from manager.configuration.settings import Settings
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.routing.state.slowness import ProcessorTime, is_slow
 from manager.state_file.store import Store
-from manager.supervision import processor_time
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.health_poll import HealthPoll
-from manager.supervision.instance import Figures, Instance
+from manager.supervision.processes import processor_time
+from manager.supervision.server.health_poll import HealthPoll
+from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import Blame, UpstreamFailure
 
 SETTINGS = Settings(health_interval_s=5, health_timeout_s=1, health_misses=3, hung_restart_s=30)

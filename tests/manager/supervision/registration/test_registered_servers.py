@@ -16,7 +16,7 @@ from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.registered_servers import RegisteredServers
+from manager.supervision.registration.registered_servers import RegisteredServers
 from protocol.internal.registration import Heartbeat
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.routing.state.slowness import ProcessorTime, is_slow
-from manager.supervision import processor_time
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.instance import Figures, Instance
+from manager.supervision.processes import processor_time
+from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol.internal import launch
 

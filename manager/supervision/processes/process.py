@@ -1,8 +1,8 @@
 """One operating-system process of a workspace server: start, identify, watch, signal.
 
 A process is identified by pid *and* start time, so that a reused pid is never mistaken for our process.
-A pidfd reports the exit at once, where the system has pidfds. `supervisor.py` decides when to start and stop
-a process; `fork_server.py` forks one instead of starting a new interpreter.
+A pidfd reports the exit at once, where the system has pidfds. `server/supervisor.py` decides when to start
+and stop a process; `fork_server.py` forks one instead of starting a new interpreter.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from host.processes.oom import end_before_others
 from host.processes.open_files import restore_limit
 from host.processes.pidfd import open_pidfd
 from host.processes.process_ending import Ending
-from manager.supervision import environment
-from manager.supervision.server_log import open_log
+from manager.supervision.processes import environment
+from manager.supervision.processes.server_log import open_log
 from protocol import names
 
 if sys.platform == "linux":

@@ -19,10 +19,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from manager.supervision import process
-from manager.supervision.fork_server import ForkServer
-from manager.supervision.fork_server_supervisor import IS_SUPPORTED, ForkServerSupervisor
-from manager.supervision.process import Process, ProcessSpec
+from manager.supervision.processes import process
+from manager.supervision.processes.fork_server import ForkServer
+from manager.supervision.processes.fork_server_supervisor import IS_SUPPORTED, ForkServerSupervisor
+from manager.supervision.processes.process import Process, ProcessSpec
 from protocol import headers, names
 from protocol.internal.launch import Folders, LaunchInstructions, encode
 from support.clients.stateless_requests import Caller
@@ -346,7 +346,7 @@ async def test_servers_outlive_a_fork_server_that_dies_or_hangs(
     server = await factory.server(fork_server)
     if hangs:
         os.kill(fork_server.process.pid, signal.SIGSTOP)
-        monkeypatch.setattr("manager.supervision.fork_server.FORK_S", 0.02)
+        monkeypatch.setattr("manager.supervision.processes.fork_server.FORK_S", 0.02)
     else:
         os.kill(fork_server.process.pid, signal.SIGKILL)
     assert await fork_server.fork(factory.spec()[0]) is None

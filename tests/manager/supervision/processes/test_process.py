@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manager.supervision.process import Process, ProcessSpec, spawn, start_time
-from manager.supervision.server_log import tail
+from manager.supervision.processes.process import Process, ProcessSpec, spawn, start_time
+from manager.supervision.processes.server_log import tail
 from protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from manager.approvals.board import ApprovalBoard
-from manager.supervision.instance import Instance
+from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol import names, sse
 

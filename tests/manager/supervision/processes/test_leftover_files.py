@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from manager.supervision.leftover_files import remove_leftover_files, remove_unfinished_files
+from manager.supervision.processes.leftover_files import remove_leftover_files, remove_unfinished_files
 
 
 @pytest.fixture

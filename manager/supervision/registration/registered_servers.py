@@ -25,12 +25,12 @@ from manager.routing.state.registrations import (
     StateChange,
 )
 from manager.routing.workspace.workspace_id import workspace_id
-from manager.supervision import process
-from manager.supervision.departures import Departures
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.instance import Instance
-from manager.supervision.real_paths import RealPaths
+from manager.supervision.processes import process
 from manager.supervision.refusals import server_left, server_offline
+from manager.supervision.registration.departures import Departures
+from manager.supervision.registration.real_paths import RealPaths
+from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol.errors import Refusal
 from protocol.internal import launch

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from manager.disk.filesystem import FolderExaminer
-from manager.supervision import real_paths
-from manager.supervision.real_paths import RealPaths
+from manager.supervision.registration import real_paths
+from manager.supervision.registration.real_paths import RealPaths
 
 
 async def test_links_are_resolved_once(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Starts one workspace's server: listening socket, process, launch instructions, first health answer.
 
 The launcher also adopts a server that a previous manager started. `supervisor.py` decides when to start one;
-`process.py` is the process itself.
+`processes/process.py` is the process itself.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 
 from manager.startup.port import reserve
 from manager.state_file.tables import InstanceRow
-from manager.supervision import environment, leftovers, process
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.instance import Instance
-from manager.supervision.leftover_files import remove_leftover_files
+from manager.supervision.processes import environment, leftovers, process
+from manager.supervision.processes.leftover_files import remove_leftover_files
+from manager.supervision.server.instance import Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol.internal import launch
 

@@ -1,0 +1,1 @@
+"""Operating-system processes of workspace servers: start, environment, log files, fork server, leftovers."""

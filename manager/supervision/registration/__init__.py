@@ -1,0 +1,1 @@
+"""Workspace servers that users started, and that registered themselves."""

@@ -1,0 +1,1 @@
+"""One workspace's server: its launch, its instance, its health, its supervision."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -80,8 +79,9 @@ class Directory(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         place: where.
-        parts: what is visible, in order: files, several together, or the name of one directory.
-        links: of the directories in `parts` that are links, where they lead.
+        files: the visible files; None if there are none.
+        directories: the names of the visible directories, in order.
+        links: of the `directories` that are links, where they lead.
         level: the ignore rules inside.
         suspects: the names that a rule may be about.
         stamp: the directory's; None: read it again each time.
@@ -91,7 +91,8 @@ class Directory(msgspec.Struct, frozen=True, gc=False):
     """
 
     place: Place
-    parts: tuple[Segment | str, ...]
+    files: Segment | None
+    directories: tuple[str, ...]
     links: Mapping[str, str]
     level: IgnoreLevel | None
     suspects: NameTest
@@ -104,7 +105,6 @@ class Directory(msgspec.Struct, frozen=True, gc=False):
 _NO_LINKS: Final[Mapping[str, str]] = {}
 _NO_FILES: Final[IgnoreStamps] = ()
 _NOT_SEEN: Final[tuple[Link, ...]] = ()
-_NOTHING: Final[Set[str]] = frozenset()
 
 
 def stamp_of(path: str) -> Stamp | None:
@@ -123,30 +123,45 @@ def read_directory(tree: Tree, place: Place) -> Directory:
     try:
         files, directories, links = _entries(place.path)
     except OSError:
-        return Directory(place, (), _NO_LINKS, place.level, place.suspects, None, (), (), False)
+        return Directory(place, None, (), _NO_LINKS, place.level, place.suspects, None, (), (), False)
     level, suspects, ignore_files = place.level, place.suspects, _NO_FILES
-    seen_links, followed, hidden = _NOT_SEEN, _NO_LINKS, _NOTHING
-    text = _text(files, directories)
-    if (links or "/." in text) and tree.rules.use_ignore_files:
+    seen_links, followed, hides = _NOT_SEEN, _NO_LINKS, False
+    text, inner = _in_order(files), _in_order(directories)
+    if (links or "/." in text or "/." in inner) and tree.rules.use_ignore_files:
         level, suspects, ignore_files = _rules_inside(place, {*files, *directories, *links})
     if links and tree.rules.follow_symlinks:
         seen_links = tuple(Link.at(f"{place.path}/{name}") for name in links)
         followed = _followed(tree, place, seen_links, files, directories)
-        text = _text(files, directories)
-    if suspects.is_in(text):
+        text, inner = _in_order(files), _in_order(directories)
+    if suspects.is_in(text) or suspects.is_in(inner):
         hidden = _hidden(tree, place.base, level, suspects.among(files), suspects.among(directories))
-    if hidden or _NEVER in text:
-        files = [name for name in files if name not in hidden and name != NEVER_SEARCHED]
-        directories = [name for name in directories if name not in hidden and name != NEVER_SEARCHED]
+        if hidden:
+            hides = True
+            files = [name for name in files if name not in hidden]
+            directories = [name for name in directories if name not in hidden]
+            text = _in_order(files)
+    if _NEVER in text or _NEVER in inner:
+        files = [name for name in files if name != NEVER_SEARCHED]
+        directories = [name for name in directories if name != NEVER_SEARCHED]
+        text = _in_order(files)
     if not _is_certain(stamp, ignore_files, now) or place.above or NEVER_SEARCHED in links:
         stamp = None
-    parts = _in_walk_order(place.base, files, directories)
-    return Directory(place, parts, followed, level, suspects, stamp, ignore_files, seen_links, bool(hidden))
+    shown = Segment(place.base, text, len(files), not (hides or links)) if files else None
+    return Directory(
+        place, shown, tuple(directories), followed, level, suspects, stamp, ignore_files, seen_links, hides
+    )
 
 
-def _text(files: list[str], directories: list[str]) -> str:
-    """All names, with a `/` before and behind each."""
-    return f"/{'/'.join(files)}/{'/'.join(directories)}/" if directories else f"/{'/'.join(files)}/"
+def _in_order(names: list[str]) -> str:
+    """Sort names by their bytes; returns them as one text, with a `/` before and behind each."""
+    if not names:
+        return ""
+    names.sort()
+    text = f"/{'/'.join(names)}/"
+    if not text.isascii():  # characters may have another order than their bytes
+        names.sort(key=os.fsencode)
+        text = f"/{'/'.join(names)}/"
+    return text
 
 
 def _is_certain(stamp: Stamp | None, ignore_files: IgnoreStamps, now: int) -> bool:
@@ -233,29 +248,3 @@ def _rules_inside(place: Place, names: set[str]) -> tuple[IgnoreLevel | None, Na
     for file in filter(None, read):
         suspects |= file.names
     return IgnoreLevel(place.level, place.base, read, repository), suspects, stamps
-
-
-def _in_walk_order(base: str, files: list[str], directories: list[str]) -> tuple[Segment | str, ...]:
-    """The files, together where no directory comes between them, and the directories, by their bytes."""
-    files.sort()
-    directories.sort()
-    text = f"/{'/'.join(files)}/"
-    if text.isascii() and "".join(directories).isascii():
-        ends = [bisect_left(files, name) for name in directories]
-    else:  # characters may have another order than their bytes
-        files.sort(key=os.fsencode)
-        directories.sort(key=os.fsencode)
-        text, ordered = f"/{'/'.join(files)}/", [os.fsencode(name) for name in files]
-        ends = [bisect_left(ordered, os.fsencode(name)) for name in directories]
-    if not directories:
-        return (Segment(base, text, len(files)),) if files else ()
-    parts: list[Segment | str] = []
-    begin = 0
-    for name, end in zip(directories, ends, strict=True):
-        if begin < end:
-            parts.append(Segment.of(base, files[begin:end]))
-            begin = end
-        parts.append(name)
-    if begin < len(files):
-        parts.append(Segment.of(base, files[begin:]))
-    return tuple(parts)

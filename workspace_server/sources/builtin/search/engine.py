@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from workspace_server.garbage_pause import garbage_pause
 from workspace_server.sources.builtin.search import fallback, ripgrep
-from workspace_server.sources.builtin.search.batches import Batches
+from workspace_server.sources.builtin.search.batches import Batch, Batches
 from workspace_server.sources.builtin.search.listing import MAX_KEPT_FILES, Listings
 from workspace_server.sources.builtin.search.patterns import query_filters
 from workspace_server.sources.builtin.search.query import (
@@ -128,7 +128,7 @@ async def ignored_files_match(workspace: Workspace, where: Where, settings: Sear
         if not any(listing.hides for listing in listings):
             return False
         scopes = _scopes(workspace, wider, settings.listings, environ)
-        return any(next(scope.names(stop.is_set), None) for scope in scopes)
+        return any(next(scope.files(stop.is_set), None) for scope in scopes)
 
     try:
         async with asyncio.timeout(IGNORED_S):
@@ -159,16 +159,14 @@ async def find_text(
             is_looked_for = True
         batches = Batches(scope)
         try:
-            files = await batches.next()
+            batch = await batches.next()
             # at least once, to check the pattern even if there are no files
-            program = await _match(program, scope, query, files, limit=limit, found=found)
-            while files and (files := await batches.next()):
+            program = await _match(program, scope, query, batch, limit=limit, found=found)
+            while batch and (batch := await batches.next()):
                 if found.total >= limit + MAX_COUNTED_LINES or not found.exact:
                     found.exact = False
                     return
-                pair = [files, await batches.next()]
-                program = await _match_both(program, scope, query, pair, limit=limit, found=found)
-                files = pair[1]
+                program = await _match(program, scope, query, batch, limit=limit, found=found)
         finally:
             batches.close()
 
@@ -178,45 +176,11 @@ async def find_text(
     return await _search(workspace, where, limit, settings, search=search, convert=convert)
 
 
-async def _match_both(
-    program: str | None,
-    scope: Scope,
-    query: TextQuery,
-    batches: Sequence[list[str]],
-    *,
-    limit: int,
-    found: Findings[Line],
-) -> str | None:
-    """Search batches that follow each other as `_match` does, all at once.
-
-    ripgrep reads its arguments, and looks at each file, with one processor before it searches with all.
-    """
-    room = limit - len(found.items)
-    parts: list[tuple[list[str], Findings[Line]]] = [(files, Findings()) for files in batches if files]
-    tasks = [
-        asyncio.create_task(_match(program, scope, query, files, limit=room, found=part), name="search-match")
-        for files, part in parts
-    ]
-    try:
-        programs = await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for task, (_, part) in zip(tasks, parts, strict=True):
-            found.items += part.items[: max(0, limit - len(found.items))]
-            found.total += max(part.total, len(part.items))
-            found.exact = found.exact and part.exact
-            if task.cancelled() or task.exception() is not None:
-                break  # what was found behind a gap is not the next
-    return None if None in programs else programs[0]
-
-
 async def _match(
     program: str | None,
     scope: Scope,
     query: TextQuery,
-    files: list[str],
+    batch: Batch,
     *,
     limit: int,
     found: Findings[Line],
@@ -226,11 +190,11 @@ async def _match(
     if program is not None:
         kept = len(found.items)
         try:
-            await ripgrep.find_lines(program, folder, query, files, limit=limit, found=found)
+            await ripgrep.find_lines(program, folder, query, batch, limit=limit, found=found)
             return program
         except EngineUnavailable:
             del found.items[kept:]
-    await fallback.find_lines(folder, query, files, limit=limit, found=found)
+    await fallback.find_lines(folder, query, batch.files(), limit=limit, found=found)
     return None
 
 

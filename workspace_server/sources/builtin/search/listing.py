@@ -1,7 +1,7 @@
 """Lists the visible files of a folder, and keeps the list for the next time.
 
-The order is that of a walk with names sorted by their bytes, files and directories alike: `a/z` comes before
-`a.b`, as with ripgrep's `--sort path`.
+The order is that of a walk: the files of a directory by the bytes of their names, then its directories, each
+with all that is in it.
 
 An answer is never stale: before a kept list is used, the times of every directory and ignore file, and the
 targets of every link are compared with those it was made from. Only what changed is read again. Blocks.
@@ -128,31 +128,22 @@ def _walk(
     tree: Tree, known: Mapping[str, Directory], found: dict[str, Directory], stop: Callable[[], bool]
 ) -> Iterator[Segment]:
     """Walk the tree, read the directories that are not known, and add all to `found`."""
-    here = _directory(tree, known, _top(tree))
-    found[""] = here
-    stack = [(here, iter(here.parts))]
-    while stack and not stop():
-        here, parts = stack[-1]
-        for part in parts:
-            if isinstance(part, Segment):
-                yield part
-            else:
-                inner = _directory(tree, known, _inside(tree, here, part))
-                found[inner.place.base] = inner
-                stack.append((inner, iter(inner.parts)))
-                break
-        else:
-            stack.pop()
+    waiting = [_top(tree)]
+    while waiting and not stop():
+        place = waiting.pop()
+        here = known.get(place.base)
+        if here is None or not _is_same(here.place, place):
+            here = read_directory(tree, place)
+        found[place.base] = here
+        if here.files is not None:
+            yield here.files
+        if here.directories:
+            waiting += [_inside(tree, here, name) for name in reversed(here.directories)]
 
 
-def _directory(tree: Tree, known: Mapping[str, Directory], place: Place) -> Directory:
-    """The directory at a place, read unless it is known under the same rules."""
-    before = known.get(place.base)
-    if before is not None:
-        old = before.place
-        if old.level is place.level and old.real == place.real and old.above == place.above:
-            return before
-    return read_directory(tree, place)
+def _is_same(old: Place, new: Place) -> bool:
+    """Whether what was read at a place would be the same at the other, if nothing changed in it."""
+    return old.level is new.level and old.real == new.real and old.above == new.above
 
 
 def _top(tree: Tree) -> Place:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from workspace_server.sources.builtin.search.listing import Listing, Listings
 from workspace_server.sources.builtin.search.segments import SegmentFilter
@@ -54,6 +54,20 @@ class SearchSettings:
     listings: Listings = field(default_factory=Listings)
 
 
+class FilesOfDirectory(NamedTuple):
+    """Some files of one directory.
+
+    Attributes:
+        base: the directory relative to the folder, with `/` at its end; "" for the folder.
+        names: the names of the files, in order.
+        is_whole: whether a search of the directory, without those in it, finds exactly these files.
+    """
+
+    base: str
+    names: Sequence[str]
+    is_whole: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What to search: the tree of a folder, its list of files, and a filter for them."""
@@ -62,12 +76,11 @@ class Scope:
     listing: Listing
     wanted: SegmentFilter
 
-    def names(self, stop: Callable[[], bool]) -> Iterator[tuple[str, ...]]:
-        """The wanted files, relative to the folder, in walk order, directory by directory. Blocks."""
+    def files(self, stop: Callable[[], bool]) -> Iterator[FilesOfDirectory]:
+        """The wanted files, directory by directory, in walk order. Blocks."""
         for segment in self.listing.segments(self.tree, stop):
-            base = segment.base
             if names := self.wanted(segment):
-                yield tuple([base + name for name in names])
+                yield FilesOfDirectory(segment.base, names, segment.is_whole and len(names) == segment.count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Searches files with ripgrep.
 
-ripgrep gets the files as arguments and does not walk: which files count is decided in one place, and ripgrep
-searches them in parallel. So its results come in any order, and are put in order here.
+ripgrep gets the files as arguments, or a directory in place of all files in it, and does not walk further:
+which files count is decided in one place. It searches them in parallel, so its results come in any order, and
+are put in order here. A file that came into such a directory after the list was made is not counted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from workspace_server.sources.builtin.search.batches import Batch
 from workspace_server.sources.builtin.search.process import Exit, run
 from workspace_server.sources.builtin.search.programs import find_program
 from workspace_server.sources.builtin.search.query import (
@@ -26,7 +28,7 @@ from workspace_server.workspace import Workspace
 
 _ALWAYS: Final = (
     *("--no-config", "--no-messages", "--color=never", "--no-ignore", "--hidden"),
-    *("--json", "--crlf", "--no-mmap"),
+    *("--json", "--crlf", "--no-mmap", "--max-depth=1"),
 )
 
 
@@ -41,9 +43,9 @@ def find_ripgrep(setting: str | None, workspace: Workspace, environ: Mapping[str
 
 
 async def find_lines(
-    program: str, folder: Path, query: TextQuery, files: list[str], *, limit: int, found: Findings[Line]
+    program: str, folder: Path, query: TextQuery, batch: Batch, *, limit: int, found: Findings[Line]
 ) -> None:
-    """Search `files`, paths relative to `folder`: add the first `limit` matching lines, and count all.
+    """Search files below `folder`: add the first `limit` matching lines, and count all.
 
     Without files only the pattern is checked.
 
@@ -51,15 +53,13 @@ async def find_lines(
         BadRegex: the pattern is not a valid regular expression.
         EngineUnavailable: ripgrep cannot run this search.
     """
-    place_of = _places(files)
     room = max(0, limit - len(found.items))
     most = MAX_COUNTED_LINES + room
     kept = len(found.items)
-    reader = RipgrepJson(room, place_of)
+    reader = RipgrepJson(room, batch.place_of)
     command = _command(program, query)
-    failed = await _run(
-        [*command, "--", *(files or [os.devnull])], folder, reader, found, lambda: reader.count < most
-    )
+    arguments = ["--", *(batch.arguments() or [os.devnull])]
+    failed = await _run([*command, *arguments], folder, reader, found, lambda: reader.count < most)
     if failed is not None:
         raise_for(failed.stderr, query)
     if reader.count < most:
@@ -69,22 +69,10 @@ async def find_lines(
     if room:
         # too many to sort: one thread finds them in order, and ends where there are enough
         del found.items[kept:]
-        ordered = RipgrepJson(room, place_of)
-        single = [*command, "-j1", "--", *files]
+        ordered = RipgrepJson(room, batch.place_of)
+        single = [*command, "--sort=path", *arguments]
         await _run(single, folder, ordered, found, lambda: ordered.finished < room)
     found.total += most
-
-
-def _places(files: list[str]) -> Callable[[str], int | None]:
-    """A look-up of the place of a file, in a table that is only made if there is a match."""
-    table: dict[str, int] = {}
-
-    def place_of(name: str) -> int | None:
-        if not table:
-            table.update(zip(files, range(len(files)), strict=True))
-        return table.get(name)
-
-    return place_of
 
 
 def _command(program: str, query: TextQuery) -> list[str]:

@@ -16,13 +16,13 @@ from workspace_server.sources.builtin.search.patterns import PathFilter, glob_re
 
 _PLAIN: Final = re.compile(r"[^*?\[\]{}!\\]+")
 _ANYWHERE: Final = "(?:[^/]+/)*"
-_Matcher = tuple[str, ...] | Callable[[str], object]
-"""What tells whether a name passes: endings, of which it must have one, or a function."""
+_Matcher = tuple[str, ...] | Callable[[str], list[str]]
+"""What tells which names pass: endings, of which a name must have one, or a function of a segment's text."""
 _ANY_NAME: Final = ("",)
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
-    """Files of one directory that follow each other in walk order.
+    """The visible files of one directory.
 
     One text for all names takes a third of their memory, and is searched at once.
 
@@ -30,16 +30,13 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
         base: the directory relative to the folder, with `/` at its end; "" for the folder.
         text: the names of the files, with a `/` before and behind each.
         count: how many files there are.
+        is_whole: whether these are all the directory's regular files, and none is a link.
     """
 
     base: str
     text: str
     count: int
-
-    @classmethod
-    def of(cls, base: str, names: Sequence[str]) -> Segment:
-        """The segment of these files; at least one."""
-        return cls(base, f"/{'/'.join(names)}/", len(names))
+    is_whole: bool
 
     @property
     def names(self) -> list[str]:
@@ -72,7 +69,7 @@ class SegmentFilter:
             if not any(f"{ending}/" in text for ending in matcher):
                 return ()
             return [name for name in segment.names if name.endswith(matcher)]
-        return [name for name in segment.names if matcher(name)]
+        return matcher(segment.text)
 
     def count(self, segment: Segment) -> int:
         """How many names in the segment pass."""
@@ -104,7 +101,7 @@ class SegmentFilter:
         endings = [self._endings.get(one.removeprefix("(?:").removesuffix(")")) for one in wanted]
         if None not in endings:
             return tuple(one for one in endings if one is not None)
-        return re.compile("|".join(wanted)).fullmatch
+        return re.compile(f"/({'|'.join(wanted)})(?=/)").findall
 
 
 def _ending(glob: str) -> str | None:

@@ -52,7 +52,7 @@ TOOL = Tool(
             "`querySyntax: regex` a regular expression without look-around and backreferences. A query "
             "without capital letters matches any case, one with capitals only that case. `includePattern` "
             "is a glob as in lm_findFiles. Ignored, excluded and binary files and `.git` are left out. "
-            "Results are sorted by path and line; `capped` says that there are more: narrow the query or "
+            "Results are by folder and line; `capped` says that there are more: narrow the query or "
             "the pattern, or get the next page with `offset`."
         ),
         "inputSchema": {

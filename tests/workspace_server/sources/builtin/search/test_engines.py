@@ -33,9 +33,9 @@ def root(tmp_path: Path) -> Path:
 # --- order, limits, folders ---------------------------------------------------------------------------------
 
 
-async def test_order_is_that_of_a_walk_by_bytes(engine: str, root: Path) -> None:
+async def test_files_are_in_order_of_bytes_before_directories(engine: str, root: Path) -> None:
     write_tree(root, {"a/z": "", "a.b": "", "B": "", "é": "", "a-": "", "a/b/c": "", ".hidden": ""})
-    assert await names(engine, root) == [".hidden", "B", "a/b/c", "a/z", "a-", "a.b", "keep.txt", "é"]
+    assert await names(engine, root) == [".hidden", "B", "a-", "a.b", "keep.txt", "é", "a/z", "a/b/c"]
 
 
 async def test_limit_keeps_the_first_and_says_capped(engine: str, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_links_inside_the_workspace_are_followed(engine: str, linked: Path
     (linked / "in-dir").symlink_to("real")
     (linked / "in-file").symlink_to("real/in.txt")
     (linked / "git").symlink_to(".git")
-    expected = ["in-dir/in.txt", "in-file", "keep.txt", "real/in.txt", "sub/x.txt"]
+    expected = ["in-file", "keep.txt", "in-dir/in.txt", "real/in.txt", "sub/x.txt"]
     assert await names(engine, linked) == expected
     assert [name for name, _, _ in await lines(engine, linked, literal("needle"))] == expected
 
@@ -172,7 +172,7 @@ async def test_total_counts_what_is_not_shown(engine: str, root: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [5, 35, 100])
-async def test_batches_that_are_searched_at_once_give_the_first_lines(
+async def test_several_batches_give_the_first_lines(
     engine: str, root: Path, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "FIRST", 2)

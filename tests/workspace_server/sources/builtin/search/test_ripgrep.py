@@ -10,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.sources.builtin.search import engine
+from support.projects.file_tree import RIPGREP, workspace_of, write_tree
+from workspace_server.sources.builtin.search import engine, ripgrep
+from workspace_server.sources.builtin.search.batches import Batch
 from workspace_server.sources.builtin.search.engine import Where, find_files, find_text
-from workspace_server.sources.builtin.search.query import SearchSettings, TextQuery
-from workspace_server.sources.builtin.search.ripgrep import find_ripgrep
+from workspace_server.sources.builtin.search.query import (
+    FilesOfDirectory,
+    Findings,
+    Line,
+    SearchSettings,
+    TextQuery,
+)
+from workspace_server.sources.builtin.search.ripgrep import find_lines, find_ripgrep
 
 NEEDLE = TextQuery("needle", regex=False)
 
@@ -131,3 +138,20 @@ async def test_cancelled_search_leaves_no_ripgrep_behind(root: Path, slow: Path,
     with pytest.raises(asyncio.CancelledError):
         await task
     assert_ended(tmp_path / "pid")
+
+
+@pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+@pytest.mark.parametrize("most", [50, 1])
+async def test_a_whole_directory_gives_only_the_files_of_the_list(
+    tmp_path: Path, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others appeared in the directory, and below it, since the list was made."""
+    monkeypatch.setattr(ripgrep, "MAX_COUNTED_LINES", most)
+    write_tree(tmp_path, {f"d/{name}": "needle\n" for name in ("a", "b", "new", "x/a", "z")})
+    batch = Batch()
+    batch.add(FilesOfDirectory("d/", ["a", "b", "z"], True))
+    found: Findings[Line] = Findings()
+    assert RIPGREP is not None
+    await find_lines(RIPGREP, tmp_path, NEEDLE, batch, limit=2, found=found)
+    assert [line.relative for line in found.items] == ["d/a", "d/b"]
+    assert found.exact is (most == 50)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.internal import request_state
-from workspace_server.calls.request_state import REPEAT, SUSPENDED, RequestStates, StateBinding
+from workspace_server.calls.suspension.request_state import REPEAT, SUSPENDED, RequestStates, StateBinding
 
 NOW = 1_800_000_000.0
 CALL = StateBinding("tools/call", "run", {"a": 1}, "f1", "somebody")

@@ -11,7 +11,7 @@ import pytest
 
 from protocol import jsonrpc, names
 from workspace_server.call_context import CallContext
-from workspace_server.calls import nested_call
+from workspace_server.calls.nested import nested_call
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 FORM: dict[str, Any] = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}

@@ -2,7 +2,7 @@
 
 A source with a session asks through the context. A source of MCP 2026-07-28 ends its call with input
 requests, so the call is repeated here with the answers, as a client would. The script's own call is the one
-that is suspended (`suspended_calls.py`).
+that is suspended (`suspension/suspended_calls.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from protocol import input_requests, jsonrpc
 from workspace_server.call_context import CallContext
-from workspace_server.calls.suspended_call import Work
+from workspace_server.calls.suspension.suspended_call import Work
 from workspace_server.tool import CallOutcome, RpcError
 
 MAX_REPEATS: Final = 10

@@ -14,7 +14,7 @@ from protocol import jsonrpc, names
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.toolbox import InternalToolbox
+from workspace_server.calls.nested.toolbox import InternalToolbox
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.tool import CallOutcome, RpcError, ToolResult

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from workspace_server.call_context import CallContext
-from workspace_server.calls.deadline import Deadline
+from workspace_server.calls.suspension.deadline import Deadline
 from workspace_server.tool import RpcError
 
 NOTHING = msgspec.Raw(b"{}")

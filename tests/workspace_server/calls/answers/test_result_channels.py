@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from workspace_server.calls.answers.result_channels import for_model
 from workspace_server.calls.request import Outcome
-from workspace_server.calls.result_channels import for_model
 
 PLAIN = {"name": "x", "inputSchema": {"type": "object"}}
 WITH_SCHEMA = {**PLAIN, "outputSchema": {"type": "object"}}

@@ -20,8 +20,14 @@ from protocol.errors import Reason, Refusal
 from protocol.internal import request_state
 from workspace_server.budgets import MAX_SUSPENDED_CALLS
 from workspace_server.call_context import CallContext
-from workspace_server.calls.request_state import OPEN_URL, REPEAT, SUSPENDED, RequestStates, StateBinding
-from workspace_server.calls.suspended_call import SuspendedCall, Work
+from workspace_server.calls.suspension.request_state import (
+    OPEN_URL,
+    REPEAT,
+    SUSPENDED,
+    RequestStates,
+    StateBinding,
+)
+from workspace_server.calls.suspension.suspended_call import SuspendedCall, Work
 from workspace_server.tool import CallOutcome, RpcError
 
 URL_REQUIRED: Final = -32042

@@ -175,3 +175,12 @@ def test_only_a_connected_unix_socket_has_a_peer_uid() -> None:
         assert unix_peer_uid(lonely) is None
         assert unix_peer_uid(tcp) is None
         assert unix_peer_pid(lonely) is unix_peer_pid(tcp) is None
+    assert unix_peer_pid(lonely) is unix_peer_uid(lonely) is None  # closed
+
+
+def test_looking_at_a_peer_leaves_its_connection_open() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert unix_peer_pid(ours) == os.getpid()
+        theirs.sendall(b"x")
+        assert ours.recv(1) == b"x"

@@ -19,7 +19,8 @@ def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Sc
     if is_terminal and has_colour(sys.stdout):
         from agent.screen.terminal.terminal_screen import TerminalScreen  # noqa: PLC0415  pipes do not need it
 
-        return TerminalScreen(interrupts, completions), lambda: None
+        screen = TerminalScreen(interrupts, completions)
+        return screen, screen.interrupt
     given = LineInput(sys.stdin.fileno())
     return PlainScreen(sys.stdout, sys.stdout, given, asks=is_terminal), given.interrupt
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from agent.screen.interrupts import HINT
 from support.processes.agent_desk import agent_desk, command, prompts
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.processes.screen_session import SHOWN_S
@@ -57,6 +58,21 @@ def test_ctrl_c_at_the_prompt_leaves_the_second_time(
             terminal.sees("press Ctrl-C again to leave")
             terminal.press("\x03")
             assert terminal.ended() == 130
+
+
+def test_a_signal_at_the_prompt_counts_like_the_key(manager: ManagerProcess, tmp_path: Path) -> None:
+    """Such as the signal of a Ctrl-C that was pressed while the terminal was not yet the prompt's."""
+    with agent_desk(manager, tmp_path) as desk, desk.agent() as terminal:
+        terminal.sees("HIL: ACTIVE")
+        prompts(terminal)
+        terminal.process.send_signal(signal.SIGINT)
+        terminal.sees(HINT)
+        prompts(terminal)
+        terminal.press("\x03")
+        terminal.see(lambda shown: shown.count(HINT) > 1 or terminal.process.poll() is not None, "its end")
+        if terminal.process.poll() is None:
+            terminal.press("\x03")
+        assert terminal.ended() == 130
 
 
 def test_ctrl_c_in_a_question_cancels_the_turn(manager: ManagerProcess, tmp_path: Path) -> None:
@@ -116,6 +132,11 @@ def test_ctrl_c_twice_in_a_turn_leaves(manager: ManagerProcess, tmp_path: Path) 
         terminal.press("\x03")
         terminal.sees("cancelled")
         terminal.press("\x03")
+        terminal.see(
+            lambda shown: HINT in shown or terminal.process.poll() is not None, "what the second one did"
+        )
+        if terminal.process.poll() is None:  # it came more than 2 s after the first: a busy machine
+            terminal.press("\x03")
         assert terminal.ended() == 130
 
 

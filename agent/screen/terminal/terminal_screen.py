@@ -152,6 +152,10 @@ class TerminalScreen:
         except KeyboardInterrupt:
             raise Interrupted from None
 
+    def interrupt(self) -> None:
+        """A SIGINT came while the prompt was there or being drawn: the same as the key."""
+        self._editor.interrupt()
+
     def close(self) -> None:
         """Restore the terminal as it was."""
         self.activity(None)

@@ -21,16 +21,14 @@ CALLER: Final = "Lm-Tools-Bridge-Caller"
 """Groups the calls of one session for a workspace server: a digest of the session id."""
 UNMIRRORED: Final = "Lm-Tools-Bridge-Unmirrored"
 """Tells a workspace server that the request lacks `Mcp-Param-*` headers for a good reason: a legacy client
-sent
-it, or it is a nested call."""
+sent it, or it is a nested call."""
 RESULT_TRIM: Final = "Lm-Tools-Bridge-Trim"
 """Tells the manager how to trim a tool's result for session clients (`internal/result_trim.py`)."""
 TOOK: Final = "Lm-Tools-Bridge-Took"
 """Tells the manager which source a call used and how long it took (`internal/call_timing.py`)."""
 PASS_THROUGH: Final = "Lm-Tools-Bridge-As-Is"  # noqa: S105  the header's name
 """Tells a workspace server that the client's URL names this workspace. If the workspace consists of a single
-MCP
-server, requests pass through to it unchanged."""
+MCP server, requests pass through to it unchanged."""
 
 LIST_WAIT: Final = "Lm-Tools-Bridge-List-Wait"
 """Tells a workspace server how many milliseconds a request may wait for sources without a known list."""

@@ -44,7 +44,7 @@ def _record(record: Record, exchange: Exchange, response: bytes) -> None:
     facts = facts_of(response, members)
     reason, code = _refusal(members)
     details = CallDetails(code=code or facts.code)
-    record((origin, None, None, time.monotonic(), reason or facts.outcome, facts.size, details))
+    record((origin, None, None, time.monotonic(), reason or facts.outcome, facts.size, details, b""))
 
 
 def _refusal(members: dict[str, msgspec.Raw]) -> tuple[str | None, int | None]:

@@ -161,7 +161,7 @@ class Forwarder:
     def _record_refused(self, outgoing: Outgoing, refusal: Refusal) -> None:
         if self.admission.record is not None and outgoing.origin is not None:
             details = CallDetails(code=refusal.reason.code)
-            ended = (outgoing.origin, None, None, time.monotonic(), refusal.reason.word, None, details)
+            ended = (outgoing.origin, None, None, time.monotonic(), refusal.reason.word, None, details, b"")
             self.admission.record(ended)
 
     async def _send(self, workspace: Workspace, outgoing: Outgoing, call: ForwardedCall) -> Answer | Refusal:

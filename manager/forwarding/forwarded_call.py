@@ -18,7 +18,6 @@ from manager.supervision.server.instance import Figures, Owner
 from manager.upstream.response import UpstreamResponse
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
-from protocol.internal.call_timing import CallTiming
 
 _monotonic = time.monotonic
 
@@ -90,7 +89,7 @@ class ForwardedCall:
         timeout_s: Seconds it may take.
         sent_at: When it was sent.
         response: Set when it is sent, unless the route cache reads the response.
-        timing: Where its time went in the workspace server, if the route cache has read that.
+        took: Where its time went in the server, if the route cache has read that (`call_timing.py`).
     """
 
     __slots__ = (
@@ -108,7 +107,7 @@ class ForwardedCall:
         "response",
         "sent_at",
         "timeout_s",
-        "timing",
+        "took",
     )
 
     response: UpstreamResponse
@@ -133,7 +132,7 @@ class ForwardedCall:
         self.answer_outcome = "ok"
         self.received: int | None = None
         self.details: CallDetails | None = None
-        self.timing: CallTiming | None = None
+        self.took: bytes | None = None
         self.identity = identity
         self.sent_at: float | None = None
         self.timeout_s = admission.timeouts_s["external"]
@@ -207,15 +206,10 @@ class ForwardedCall:
         record, origin = self._admission.record, self._origin
         if record is not None and origin is not None:
             word = self.answer_outcome if outcome == "ok" else outcome
-            self._note_timing()
-            record((origin, self.sent_at, answered_at, now, word, self.received, self.details))
-
-    def _note_timing(self) -> None:
-        timing = self.timing or (self.response.timing if hasattr(self, "response") else None)
-        if timing is not None:
-            details = self.detailed()
-            details.source, details.source_s = timing.source, timing.source_us / 1e6
-            details.approval_s = timing.approval_us / 1e6
+            took = self.took
+            if took is None:
+                took = self.response.took if hasattr(self, "response") else b""
+            record((origin, self.sent_at, answered_at, now, word, self.received, self.details, took))
 
     def fail(self, refusal: Refusal) -> None:
         """End the call and record the failure in the figures and the log.

@@ -61,8 +61,6 @@ class CallDetails(msgspec.Struct, gc=False):
         queue_s, start_s: seconds of waiting for a connection and for the start of the server.
         retries: how often the call was sent again because it had not been delivered.
         code: the code of a JSON-RPC error.
-        source: id of the source that answered.
-        source_s, approval_s: seconds that the source took, and before it a person to approve the call.
         result: the beginning of the answer, if the contents of the call are recorded.
         is_cut: whether `result` lacks a part.
     """
@@ -71,15 +69,13 @@ class CallDetails(msgspec.Struct, gc=False):
     start_s: float = 0.0
     retries: int = 0
     code: int | None = None
-    source: str = ""
-    source_s: float | None = None
-    approval_s: float = 0.0
     result: bytearray | None = None
     is_cut: bool = False
 
 
-EndedCall = tuple[CallOrigin, float | None, float | None, float, str, int | None, CallDetails | None]
+EndedCall = tuple[CallOrigin, float | None, float | None, float, str, int | None, CallDetails | None, bytes]
 """A call that has ended: its origin, when it was sent, answered and over (monotonic seconds), its outcome,
-the bytes of its result, and details. The outcome is `ok` or a word that says what went wrong."""
+the bytes of its result, details, and where its time went in the workspace server as that tells it
+(`protocol/internal/call_timing.py`). The outcome is `ok` or a word that says what went wrong."""
 Record = Callable[[EndedCall], object]
 """Takes an ended call; never waits, never fails."""

@@ -52,7 +52,7 @@ def choose(batch: Sequence[EndedCall], room: float, unusual: int = UNUSUAL) -> C
     samples: dict[object, int] = {}
     counts: dict[object, int] = {}
     for call in batch[first:]:
-        origin, _, _, ended_at, outcome, _, details = call
+        origin, _, _, ended_at, outcome, _, details, _ = call
         key: object = id(origin.label)  # by identity: quicker to find than an equal one
         if outcome != "ok" or details is not None or ended_at - origin.begun >= _SLOW_S:
             if left > 0:

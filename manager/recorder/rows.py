@@ -28,6 +28,7 @@ from manager.recorder.tables import (
 )
 from manager.recorder.tool_source import SourcesOf, source_of
 from protocol import jsonrpc
+from protocol.internal.call_timing import CallTiming
 
 MAX_TEXT: Final = 200
 """Longest name in characters that is stored; a longer one is cut."""
@@ -44,6 +45,7 @@ _INSERT_LABEL: Final = (
 _SAME_LABEL: Final = f"SELECT id FROM labels WHERE {' AND '.join(f'{name} IS ?' for name in LABEL_COLUMNS)}"  # noqa: S608
 _TRACE: Final = re.compile(r"\b[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\b")
 _NO_DETAILS: Final = CallDetails()
+_NO_TIMING: Final = CallTiming("", 0, 0)
 
 
 class Labels:
@@ -131,8 +133,8 @@ class _Rows:
         self._database = database
         self._labels = labels
         self._offset = offset
-        self._known: dict[int, int] = {}
-        """Ids of labels by the identity of a label, which is quicker to find than an equal one."""
+        self._known: dict[tuple[int, str], int] = {}
+        """Ids of labels by source and the identity of a label, which is quicker to find than an equal one."""
         self._blocks: set[tuple[int, int, int]] = set()
 
     def add(self, calls: Sequence[EndedCall], first: int, more: Mapping[int, int]) -> None:
@@ -141,8 +143,9 @@ class _Rows:
         whole: list[Any] = []
         known, offset = self._known, self._offset
         for number, call in enumerate(calls, first):
-            origin, sent_at, answered_at, ended_at, outcome, received, details = call
-            begun, label = origin.begun, known.get(id(origin.label))
+            origin, sent_at, answered_at, ended_at, outcome, received, details, told = call
+            source, source_us, approval_us = timing = (told and CallTiming.from_value(told)) or _NO_TIMING
+            begun, label = origin.begun, known.get((id(origin.label), source))
             took = int((ended_at - begun) * 1e6 + 0.5)
             if (
                 label is None
@@ -153,9 +156,10 @@ class _Rows:
                 or not 0 <= took < SLOW_US
                 or origin.trace
                 or origin.asked_s
+                or approval_us
                 or (more and number in more)
             ):
-                whole += (number, *self._whole(call, number, more.get(number)))
+                whole += (number, *self._whole(call, timing, number, more.get(number)))
                 continue
             session = origin.session
             plain += (
@@ -168,6 +172,7 @@ class _Rows:
                 received,
                 None if session is None else _digest(session),
                 origin.made_trace,
+                source_us if source else None,
             )
         blocks = {first // BLOCK, (first + len(calls) - 1) // BLOCK}
         used = set(plain[_LABEL_AT :: len(_PLAIN)])
@@ -179,13 +184,12 @@ class _Rows:
         """Store in which blocks the labels of the batch occur."""
         self._labels.note(self._database, self._blocks)
 
-    def _whole(self, call: EndedCall, number: int, more: int | None) -> tuple[Any, ...]:
+    def _whole(self, call: EndedCall, timing: CallTiming, number: int, more: int | None) -> tuple[Any, ...]:
         """The values of `CALL_COLUMNS`."""
-        origin, sent_at, answered_at, ended_at, outcome, received, given = call
+        origin, sent_at, answered_at, ended_at, outcome, received, given, _ = call
         details = given or _NO_DETAILS
-        label = self._labels.id_of(self._database, origin.label, details.source)
-        if given is None:
-            self._known[id(origin.label)] = label
+        label = self._labels.id_of(self._database, origin.label, timing.source)
+        self._known[id(origin.label), timing.source] = label
         took = _microseconds(ended_at - origin.begun) or 0
         self._note(label, number, outcome != "ok", took >= SLOW_US)
         return (
@@ -197,16 +201,16 @@ class _Rows:
             received,
             None if origin.session is None else _digest(origin.session),
             origin.made_trace or None,
+            timing.source_us if timing.source else None,
             None if outcome == "ok" else outcome,
             details.code,
-            _microseconds(details.source_s),
             _microseconds(details.queue_s or None),
             _microseconds(details.start_s or None),
             _microseconds(origin.asked_s or None),
             details.retries or None,
             more,
             _trace(origin.trace) if origin.trace else None,
-            _microseconds(details.approval_s or None),
+            timing.approval_us or None,
         )
 
     def _note(self, label: int, number: int, failed: bool, slow: bool) -> None:

@@ -44,11 +44,12 @@ UPGRADES: Final[Mapping[int, str]] = {
     1: "ALTER TABLE calls ADD COLUMN made_trace INTEGER;ALTER TABLE calls ADD COLUMN approval INTEGER;",
 }
 """Schema version -> SQL that upgrades a file of this version to the next."""
-PLAIN_COLUMNS: Final = ("label", "at", "took", "server", "sent", "received", "session", "made_trace")
+PLAIN_COLUMNS: Final = (
+    "label", "at", "took", "server", "sent", "received", "session", "made_trace", "source",
+)  # fmt: skip
 """The columns that nearly all calls have, after the id."""
 CALL_COLUMNS: Final = (
-    *PLAIN_COLUMNS, "outcome", "code", "source", "queue", "start", "asked", "retries", "more", "trace",
-    "approval",
+    *PLAIN_COLUMNS, "outcome", "code", "queue", "start", "asked", "retries", "more", "trace", "approval",
 )  # fmt: skip
 """The columns of a call after its id. Times are microseconds, but `at` milliseconds since 1970. `outcome` is
 NULL for `ok`; `more` counts calls like it that have no row of their own; `trace` is NULL where the number

@@ -184,7 +184,7 @@ class CachedCall:
         self._transport.write(answer)
         self._connection.cached_call_answered(now)
         call = self._call
-        call.received, call.timing = len(data) - bound.route.body_start, bound.route.timing
+        call.received, call.took = len(data) - bound.route.body_start, bound.route.took
         if has_tool_error(data):
             call.answer_outcome = "error"
         cache.end(call, now)

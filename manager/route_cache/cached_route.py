@@ -26,7 +26,6 @@ from manager.supervision.server.instance import Instance
 from manager.upstream import header_cache
 from protocol import headers, sse
 from protocol.call_pattern import Pattern, PatternValues
-from protocol.internal.call_timing import CallTiming
 from protocol.internal.result_trim import ResultTrim
 
 RECORD_INTERVAL_S: Final = 0.01
@@ -56,7 +55,7 @@ class CachedRoute:
         recorded_at: when a call was last recorded in the table of clients (monotonic).
         label, trace: what is recorded of each call.
         makes_traces: whether its calls get a trace context, because they bring none.
-        timing: where the time of the last call went in the server; None if it did not say.
+        took: where the time of the last call went in the server (`call_timing.py`); empty if it did not say.
         body_start: offset of the message in the last response.
         is_streamed: whether the last body from `response_body` was an event stream.
         stream_begin: the head of such a response, up to the `Date` line.
@@ -73,6 +72,7 @@ class CachedRoute:
         "_source",
         "_stream_head",
         "_stream_offset",
+        "_took_size",
         "_trim",
         "body_start",
         "client",
@@ -89,8 +89,8 @@ class CachedRoute:
         "profile",
         "recorded_at",
         "stream_begin",
-        "timing",
         "timings",
+        "took",
         "trace",
         "written",
     )
@@ -118,7 +118,7 @@ class CachedRoute:
         self.label: CallLabel | None = None if origin is None else origin.label
         self.trace = "" if origin is None else origin.trace
         self.makes_traces = makes_traces
-        self.timing: CallTiming | None = None
+        self.took = b""
         self.body_start = 0
         self.metadata = metadata
         self.located = located
@@ -136,8 +136,8 @@ class CachedRoute:
         self._implied_workspace = located.implied_workspace
         self.recorded_at = 0.0
         self._stream_head = b""  # the head of the server's event streams
-        self._prefix = b""  # the bytes before the message in responses of this size
-        self._size = 0
+        self._prefix = b""  # the bytes before `took`, or before the message, in responses of this size
+        self._size = self._took_size = 0
         self._stream_offset = 0  # offset of a stream's first chunk; 0 for JSON
         self._trim: ResultTrim | None = None
         self.is_streamed = False
@@ -187,9 +187,11 @@ class CachedRoute:
             identity: the id of the call as JSON text.
         """
         is_known = len(data) == self._size and data.startswith(self._prefix)
+        if is_known and self._took_size:
+            is_known = self._read_took(data)
         if not is_known and not self._parse_response(data):
             return None
-        start, end, trim = len(self._prefix), len(data), self._trim
+        start, end, trim = self.body_start, len(data), self._trim
         if self._stream_offset:
             if not data.endswith(_EVENT_END):
                 return None
@@ -206,12 +208,13 @@ class CachedRoute:
         size = len(self._stream_head)
         if not (size and data.startswith(self._stream_head)):
             found = header_cache.whole(data)
-            if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
+            if found is None:
                 return False
-            head, body = found
+            head, took, body = found
+            if head.status != 200 or len(body) > COLLECTED:
+                return False
             if head.content_type == b"application/json" and head.content_length is not None:
-                self._remember_prefix(data, len(data) - len(body), head.trim)
-                self.timing = head.timing
+                self._remember_prefix(data, len(data) - len(body), head.trim, took=took)
                 return True
             if head.content_type != b"text/event-stream" or head.content_length is not None:
                 return False
@@ -232,16 +235,21 @@ class CachedRoute:
         return True
 
     def _remember_prefix(
-        self, data: bytes, start: int, trim: ResultTrim | None, stream_offset: int = 0
+        self, data: bytes, start: int, trim: ResultTrim | None, stream_offset: int = 0, took: bytes = b""
     ) -> None:
-        self._prefix, self._size, self._trim, self._stream_offset = (
-            data[:start],
-            len(data),
-            trim,
-            stream_offset,
-        )
-        self.body_start, self.timing = start, None
+        self._size, self._trim, self._stream_offset = len(data), trim, stream_offset
+        self.body_start, self.took, self._took_size = start, took, 0
         self.is_streamed = bool(stream_offset) and self.profile is None
+        self._prefix = data[:start]
+        if took and self._prefix.endswith(took + _HEAD_END):
+            self._prefix, self._took_size = data[: start - len(took + _HEAD_END)], len(took)
+
+    def _read_took(self, data: bytes) -> bool:
+        """Read where the time of a call went, from a response with the known prefix and size."""
+        begin = len(self._prefix)
+        end = begin + self._took_size
+        self.took = data[begin:end]
+        return data.startswith(_HEAD_END, end)
 
 
 def _caller_line(session: Session) -> bytes:

@@ -22,7 +22,6 @@ from manager.upstream.read_buffer import SIZE, ReadBuffer
 from manager.upstream.response import FirstReadHandler, UpstreamResponse
 from manager.upstream.response_head import ResponseHead
 from protocol import headers
-from protocol.internal.call_timing import CallTiming
 from protocol.internal.result_trim import ResultTrim
 
 # Most bytes without any byte of the body: httptools limits neither the head nor the trailers.
@@ -264,13 +263,13 @@ class Connection(asyncio.Protocol):
             self.close(failure)
 
     def _begin_measured(
-        self, response: UpstreamResponse, data: bytes, head: ResponseHead, start: int
+        self, response: UpstreamResponse, data: bytes, head: ResponseHead, took: bytes, start: int
     ) -> None:
         """Begin a large body after a cached head, without parsing or copying."""
         self._length = head.content_length or 0
         self._has_head = self._keep_alive = True
         self._missing = self._length - len(data) + start
-        response.receive_head(head)
+        response.receive_head(head, took)
         is_full = response.receive_body(memoryview(data)[start:])
         if is_full and self._response is response:
             self._transport.pause_reading()
@@ -308,7 +307,7 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         self._headers.append((name, value))
         if self._has_head and name == _TOOK and self._response is not None:
-            self._response.timing = CallTiming.from_header(value)
+            self._response.took = value
 
     def on_headers_complete(self) -> None:
         """Build the head; drop an interim one (1xx)."""
@@ -326,12 +325,11 @@ class Connection(asyncio.Protocol):
         fields = dict(reversed(self._headers))  # the first of each name
         media_type = fields.get(b"content-type", b"").split(b";")[0].strip().lower()
         trim = ResultTrim.from_header(fields.get(_TRIM))
-        timing = CallTiming.from_header(fields.get(_TOOK))
-        head = ResponseHead(status, tuple(self._headers), length, media_type, trim, timing)
+        head = ResponseHead(status, tuple(self._headers), length, media_type, trim)
         if self._keep_alive and not self._until_eof:
             header_cache.remember(self._first, head)
         if self._response is not None:
-            self._response.receive_head(head)
+            self._response.receive_head(head, fields.get(_TOOK, b""))
 
     def on_body(self, piece: bytes) -> None:
         """Collect the body of one read, which is passed on as one piece."""

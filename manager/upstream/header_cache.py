@@ -1,9 +1,9 @@
 """Caches parsed response heads, since a server sends the same one again and again.
 
 Two heads that differ only in the digits of their single `Content-Length`, and in where the time of the call
-went, share an entry. For a chunked body the head must be identical. The cache handles a whole response in one
-read, and the beginning of a response of known length. Everything else goes to the parser, which also adds the
-entries.
+went (`call_timing.py`), share an entry. For a chunked body the head must be identical. The cache handles a
+whole response in one read, and the beginning of a response of known length. Everything else goes to the
+parser, which also adds the entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from manager.configuration.budgets import MAX_ANSWER_HEADS
 from manager.upstream.response_head import ResponseHead
 from protocol import headers
-from protocol.internal.call_timing import CallTiming
 
 LONGEST: Final = 2048
 """Most bytes of a cached head."""
@@ -31,21 +30,20 @@ MAX_CHUNKS: Final = 16
 _heads: dict[bytes, ResponseHead] = {}
 
 
-def whole(data: bytes) -> tuple[ResponseHead, bytes] | None:
-    """Head and body if `data` is exactly one response with a cached head, else None."""
+def whole(data: bytes) -> tuple[ResponseHead, bytes, bytes] | None:
+    """Head, timing and body if `data` is exactly one response with a cached head, else None."""
     end = data.find(_END, 0, LONGEST) + len(_END)
     digits = _LENGTH.search(data, 0, end)
     if digits is None:
         chunked = _heads.get(data[:end])
         body = None if chunked is None else whole_chunks(data, end)
-        return None if chunked is None or body is None else (chunked, body)
-    length = int(digits[1])
-    head = _of_length(data, digits, end) if end + length == len(data) else None
-    return None if head is None else (head, data[end:])
+        return None if chunked is None or body is None else (chunked, b"", body)
+    found = _of_length(data, digits, end) if end + int(digits[1]) == len(data) else None
+    return None if found is None else (*found, data[end:])
 
 
-def begun(data: bytes) -> tuple[ResponseHead, int] | None:
-    """The cached head of an incomplete response of known length, and the offset of its body.
+def begun(data: bytes) -> tuple[ResponseHead, bytes, int] | None:
+    """The cached head of an incomplete response of known length, its timing and the offset of its body.
 
     None if the response is complete or its head is not cached.
     """
@@ -53,8 +51,8 @@ def begun(data: bytes) -> tuple[ResponseHead, int] | None:
     digits = _LENGTH.search(data, 0, end)
     if digits is None or end + int(digits[1]) <= len(data):
         return None
-    head = _of_length(data, digits, end)
-    return None if head is None else (head, end)
+    found = _of_length(data, digits, end)
+    return None if found is None else (*found, end)
 
 
 def remember(data: bytes, head: ResponseHead) -> None:
@@ -85,30 +83,28 @@ def whole_chunks(data: bytes, start: int) -> bytes | None:
     return None
 
 
-def _key(data: bytes, begin: int, behind: int, end: int) -> tuple[bytes, bytes | None]:
+def _key(data: bytes, begin: int, behind: int, end: int) -> tuple[bytes, bytes]:
     """The head without the length in `data[begin:behind]` and without the timing behind it; the latter."""
     took = data.find(_TOOK, behind, end)
     if took < 0:
-        return data[:begin] + data[behind:end], None
+        return data[:begin] + data[behind:end], b""
     took += len(_TOOK)
     line_end = data.index(_LINE_END, took)
     return data[:begin] + data[behind:took] + data[line_end:end], data[took:line_end]
 
 
-def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> ResponseHead | None:
-    """The cached head of a response whose head ends at `end`, with the length that its digits say."""
+def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> tuple[ResponseHead, bytes] | None:
+    """Cached head and timing of a response whose head ends at `end`, with the length that its digits say."""
     begin, behind = digits.span(1)
     key, took = _key(data, begin, behind, end)
     known = _heads.get(key)
-    return None if known is None else _completed(known, int(digits[1]), took)
+    return None if known is None else (_with_length(known, int(digits[1])), took)
 
 
-def _completed(head: ResponseHead, length: int, took: bytes | None) -> ResponseHead:
-    """The head with the length and the timing of this response."""
-    timing = CallTiming.from_header(took)
+def _with_length(head: ResponseHead, length: int) -> ResponseHead:
     if head.content_length == length:
-        return head if took is None else replace(head, timing=timing)
+        return head
     fields = tuple(
         (name, b"%d" % length if name == b"content-length" else value) for name, value in head.headers
     )
-    return replace(head, headers=fields, content_length=length, timing=timing)
+    return replace(head, headers=fields, content_length=length)

@@ -12,7 +12,6 @@ from typing import Protocol
 from manager.upstream.collected_body import CollectedBody
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.response_head import ResponseHead
-from protocol.internal.call_timing import CallTiming
 
 # Bytes of unread body at which reading from the server pauses. One more read (300 KiB at most) can follow.
 HIGH_WATER = 256 * 1024
@@ -73,14 +72,14 @@ class UpstreamResponse:
         "_waiter",
         "head",
         "on_data",
-        "timing",
+        "took",
     )
 
     head: ResponseHead  # set before the response is handed out
 
     def __init__(self, connection: Carrier) -> None:
         self._carrier = connection
-        self.timing: CallTiming | None = None  # from the head, or the trailer of a stream
+        self.took = b""  # where its time went (`call_timing.py`), from the head or a trailer
         self._connection: Carrier | None = connection  # None once the response has ended or failed
         self._cause: str | None = None  # of its failure
         self._buffer: list[Piece] = []
@@ -228,14 +227,14 @@ class UpstreamResponse:
             self._raise_failure()
             await self._wait()
 
-    def receive_head(self, head: ResponseHead) -> None:
-        """Set the head; called by the connection."""
-        self.head, self.timing = head, head.timing
+    def receive_head(self, head: ResponseHead, took: bytes) -> None:
+        """Set the head, and where the time of the call went; called by the connection."""
+        self.head, self.took = head, took
         self._wake()
 
-    def receive_whole(self, head: ResponseHead, body: bytes) -> None:
-        """Set head and whole body; called by the connection for a response in one read."""
-        self.head, self.timing = head, head.timing
+    def receive_whole(self, head: ResponseHead, took: bytes, body: bytes) -> None:
+        """Do the same, and set the whole body; called by the connection for a response in one read."""
+        self.head, self.took = head, took
         if body:
             self._buffer.append(body)
             self._buffered = len(body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.internal.call_timing import CallTiming
 from protocol.internal.result_trim import ResultTrim
 
 
@@ -16,7 +15,6 @@ class ResponseHead(msgspec.Struct, frozen=True, gc=False):
         content_length: Bytes of the body; None if only its end tells.
         content_type: The media type without parameters, in lower case; empty if there is none.
         trim: The part of the result that a session does not get, as the server states it.
-        timing: Where the time of the call went, as the server states it.
     """
 
     status: int
@@ -24,7 +22,6 @@ class ResponseHead(msgspec.Struct, frozen=True, gc=False):
     content_length: int | None
     content_type: bytes = b""
     trim: ResultTrim | None = None
-    timing: CallTiming | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """The value of the first field of that name (in any case), or None."""

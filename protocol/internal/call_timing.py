@@ -1,42 +1,58 @@
 """Where the time of a call went in a workspace server, as it tells the manager, which records it.
 
-It is a field of the response's head, or of its trailer where the head was sent before the call had ended.
+It is the last field of the response's head, or of its trailer where the head was sent before the call had
+ended. The times come last in it and have a fixed width, so that the heads of a tool's responses differ in
+these bytes only; the manager passes the value on unparsed, and its recorder parses it later.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from protocol import headers
 
-_VALUE: Final = re.compile(rb"([0-9]{1,15}) ([0-9]{1,15}) ([ -~]{1,1024})")
+_WIDTH: Final = 10
+"""Digits of a time, which is then at most some hours; a longer one gets more digits."""
+_NAME: Final = f"{headers.TOOK}: ".encode()
+_VALUE: Final = re.compile(rb"([ -~]{1,1024}) ([0-9]{10,15}) ([0-9]{10,15})")
+
+
+@lru_cache(maxsize=256)
+def _decoded(source: bytes) -> str | None:
+    return headers.decode_value(source.decode("ascii"))
 
 
 class CallTiming(NamedTuple):
     """What a workspace server says of one call.
 
     Attributes:
+        source: id of the source, such as `stdio:git`.
         source_us: microseconds that the source of the tool took.
         approval_us: microseconds that the call waited for a person to approve it.
-        source: id of the source, such as `stdio:git`.
     """
 
+    source: str
     source_us: int
     approval_us: int
-    source: str
 
     @classmethod
-    def from_header(cls, value: bytes | None) -> CallTiming | None:
-        """Parse the value of the field; None if it is absent or invalid."""
-        found = None if value is None else _VALUE.fullmatch(value)
+    def from_value(cls, value: bytes) -> CallTiming | None:
+        """Parse the value of the field; None if it is empty or invalid."""
+        found = _VALUE.fullmatch(value)
         if found is None:
             return None
-        source = headers.decode_value(found[3].decode("ascii"))
-        return None if source is None else cls(int(found[1]), int(found[2]), source)
+        source = _decoded(found[1])
+        return None if source is None else cls(source, int(found[2]), int(found[3]))
+
+    @property
+    def value(self) -> bytes:
+        """The value of the field."""
+        times = f"{self.source_us:0{_WIDTH}} {self.approval_us:0{_WIDTH}}"
+        return f"{headers.encode_value(self.source)} {times}".encode()
 
     @property
     def line(self) -> bytes:
         """The line of a head or a trailer, without a line end."""
-        told = f"{self.source_us} {self.approval_us} {headers.encode_value(self.source)}"
-        return f"{headers.TOOK}: {told}".encode()
+        return _NAME + self.value

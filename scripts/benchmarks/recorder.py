@@ -6,28 +6,36 @@ Two managers are called in turns; one of them records. The other figures are pro
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from manager.answers.trace_context import made_number
 from manager.recorder.call_filter import Filter
 from manager.recorder.call_log import CallLog
 from manager.recorder.ended_call import CallLabel, CallOrigin, EndedCall
 from manager.recorder.overload import WHOLE_PER_S
 from manager.recorder.recorder import FLUSH_S, Limits, Recorder
 from manager.recorder.retention import DAY_S
+from protocol.internal.call_timing import CallTiming
+from protocol.trace_context import made
 from scripts.benchmarks import nginx, own_manager
 from scripts.benchmarks.cases import ERAS, SIZES
 from scripts.benchmarks.comparison import compare
 from scripts.benchmarks.load import Call, Target
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores
-from scripts.benchmarks.rounds import Measured, as_data, ratio
+from scripts.benchmarks.rounds import Measured, median, ratio
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
 
 CONNECTIONS: Final = 16
+PAIRS: Final = 3
+"""Pairs of turns for each round of the plan: the difference is smaller than what varies in a turn."""
 SIZE: Final = "200B"
 RECORDS: Final = 1_000_000
 ALL: Final = 1e9
@@ -37,6 +45,8 @@ BATCH: Final = 1_000
 FLOOD: Final = 10_000
 """Calls between two batches at 20,000 calls/s."""
 TOOLS: Final = 20
+TOOK: Final = CallTiming("stdio:git", 850, 0).value
+"""What a workspace server says of such a call."""
 SEARCHES: Final[Mapping[str, Filter]] = {
     "the newest": Filter(),
     "failures": Filter(errors=True),
@@ -53,6 +63,8 @@ COMMON: Final = ("the newest", "failures", "a tool", "a tool that was called onc
 def run(plan: Plan) -> Section:
     """Measure all three."""
     hop = {era: _hop(plan, era) for era in ERAS}
+    plan.say("recorder: what the event loop does for it")
+    loop_us = _loop_us()
     plan.say("recorder: records")
     costs = {
         "a batch with one record": _record_us(plan.folder / "one", 1, ALL),
@@ -61,14 +73,34 @@ def run(plan: Plan) -> Section:
     }
     plan.say(f"recorder: searches in {RECORDS:,} records")
     searches, size = _searches(plan.folder / "searches")
-    figures = {f"recorder {era}": ratio(each["on"].cpu, each["off"].cpu) for era, each in hop.items()}
+    figures = {f"recorder {era}": each.ratio for era, each in hop.items()}
+    figures["recorder loop us"] = loop_us["its record"]
     figures["record us"] = costs["a record in a burst of 1,000 calls"]
     figures["record search ms"] = max(searches[name] for name in COMMON)
-    data = {"hop": {era: as_data(each) for era, each in hop.items()}, "µs": costs, "ms": searches}
-    return Section("recorder", text(hop, costs, searches, size), data, figures)
+    data = {
+        "hop": {era: asdict(each) for era, each in hop.items()},
+        "µs": costs,
+        "loop µs": loop_us,
+        "ms": searches,
+    }
+    return Section("recorder", text(hop, loop_us, costs, searches, size), data, figures)
 
 
-def _hop(plan: Plan, era: str) -> dict[str, Measured]:
+@dataclass(frozen=True)
+class Hop:
+    """A call with recording `on` and `off`, as medians of the rounds.
+
+    Attributes:
+        ratio: the median of the rounds' ratios of processor time, on to off. A round takes two seconds: what
+            slows the machine down affects both of its parts.
+    """
+
+    on: Measured
+    off: Measured
+    ratio: float
+
+
+def _hop(plan: Plan, era: str) -> Hop:
     """A call with and without recording."""
     folder = plan.folder / era
     folder.mkdir()
@@ -88,8 +120,36 @@ def _hop(plan: Plan, era: str) -> dict[str, Measured]:
             )
         plan.say(f"recorder: {era}")
         call = Call(era, f"{SIZE}.json")
-        calls = {name: (call, target) for name, target in targets.items()}
-        return compare(calls, CONNECTIONS, plan, b"x" * SIZES[SIZE])
+        rounds = []
+        for number in range(PAIRS * plan.rounds):
+            names = sorted(targets, reverse=number % 2 == 0)  # neither is always the first
+            calls = {name: (call, targets[name]) for name in names}
+            rounds.append(compare(calls, CONNECTIONS, replace(plan, rounds=1), b"x" * SIZES[SIZE]))
+        on, off = ([each[name] for each in rounds] for name in ("on", "off"))
+        ratios = [ratio(one.cpu, other.cpu) for one, other in zip(on, off, strict=True)]
+        return Hop(median(on), median(off), statistics.median(ratios))
+
+
+def _loop_us() -> Mapping[str, float]:
+    """Microseconds of processor time that a call takes the event loop; the least of many batches."""
+    label = next(_calls(1))[0].label
+    waiting: deque[EndedCall] = deque(maxlen=BATCH)
+
+    def record() -> None:
+        origin = CallOrigin(label, "session", 100.0, 30, "", made_trace=2**62)
+        waiting.append((origin, 100.001, 100.002, 100.003, "ok", 400, None, TOOK))
+
+    return {"its record": _each_us(record), "its trace context": _each_us(lambda: made(made_number()))}
+
+
+def _each_us(act: Callable[[], object]) -> float:
+    def once() -> float:
+        began = time.thread_time()
+        for _ in range(BATCH):
+            act()
+        return (time.thread_time() - began) * 1e6 / BATCH
+
+    return _least(once, 100)
 
 
 def _calls(count: int) -> Iterator[EndedCall]:
@@ -102,7 +162,7 @@ def _calls(count: int) -> Iterator[EndedCall]:
         session = f"session-{number % 7}" if number % 2 else None
         trace = 2**62 + number
         origin = CallOrigin(labels[number * 7 % TOOLS], session, 100.0, 30, made_trace=trace)
-        yield origin, 100.001, 100.002, 100.003, "error" if number % 100 == 0 else "ok", 400, None
+        yield origin, 100.001, 100.002, 100.003, "error" if number % 100 == 0 else "ok", 400, None, TOOK
 
 
 def _limits(whole_per_s: float) -> Limits:
@@ -143,7 +203,7 @@ def _searches(folder: Path) -> tuple[dict[str, float], float]:
 
 def _rare() -> EndedCall:
     label = CallLabel(b"", "modern", "2026-07-28", "site-1a2b", "tools/call", "rare", "", "query")
-    return CallOrigin(label, None, 100.0, 30), 100.001, 100.002, 100.003, "ok", 400, None
+    return CallOrigin(label, None, 100.0, 30), 100.001, 100.002, 100.003, "ok", 400, None, TOOK
 
 
 def _search_ms(file: Path, wanted: Filter) -> float:
@@ -164,19 +224,21 @@ def _least(measure: Callable[[], float], times: int = 3) -> float:
 
 
 def text(
-    hop: Mapping[str, Mapping[str, Measured]],
+    hop: Mapping[str, Hop],
+    loop_us: Mapping[str, float],
     costs: Mapping[str, float],
     searches: Mapping[str, float],
     size: float,
 ) -> str:
     """The tables."""
     rows = [
-        (era, each["off"].cpu, each["on"].cpu, f"{ratio(each['on'].cpu, each['off'].cpu):.2f}",
-         each["off"].rate, each["on"].rate)
+        (era, each.off.cpu, each.on.cpu, f"{each.ratio:.2f}", each.off.rate, each.on.rate)
         for era, each in hop.items()
     ]  # fmt: skip
-    columns = ("200 B, 16 connections", "µs/call off", "on", "ratio", "calls/s off", "on")
-    thread = table(("processor time of the recorder's thread", "µs"), [*costs.items()])
+    columns = ("200 B, 16 connections", "µs/call off", "on", "ratio in pairs", "calls/s off", "on")
+    times = {f"of the event loop for a call, {name}": each for name, each in loop_us.items()}
+    times |= {f"of the recorder's thread, {name}": each for name, each in costs.items()}
+    thread = table(("processor time", "µs"), [*times.items()])
     found = [(name, f"{ms:.1f}") for name, ms in searches.items()]
     search = table((f"the newest 50 of {RECORDS:,} records", "ms"), found)
     return f"{table(columns, rows)}\n\n{thread}\n\n{search}\n\nA record takes {size:.0f} bytes of disk."

@@ -8,6 +8,7 @@ from typing import Any
 from manager.recorder.call_log import CallLog
 from manager.recorder.ended_call import CallDetails, CallLabel, CallOrigin, EndedCall
 from manager.recorder.recorder import Limits, Recorder
+from protocol.internal.call_timing import CallTiming
 
 AGENT = b'{"name":"agent","version":"1.2"}'
 WALL = 1_800_000_000.0
@@ -29,11 +30,13 @@ def ended(
     received: int | None = 400,
     arguments: bytes | None = None,
     details: CallDetails | None = None,
+    timing: CallTiming | None = None,
 ) -> EndedCall:
     """A call of a tool that was sent 1 ms after it had come."""
     label = CallLabel(client, "modern", "2026-07-28", workspace, "tools/call", tool, "", "query")
     origin = CallOrigin(label, session, begun, sent, trace, 0.0, arguments)
-    return origin, begun + 0.001, begun + took - 0.001, begun + took, outcome, received, details
+    told = b"" if timing is None else timing.value
+    return origin, begun + 0.001, begun + took - 0.001, begun + took, outcome, received, details, told
 
 
 class Clock:

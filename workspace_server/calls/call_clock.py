@@ -34,4 +34,4 @@ class CallClock(msgspec.Struct, gc=False):
         """What the manager is told; None if the request was not for a source."""
         if not self.source:
             return None
-        return CallTiming(round(self.source_s * 1e6), round(self.approval_s * 1e6), self.source)
+        return CallTiming(self.source, round(self.source_s * 1e6), round(self.approval_s * 1e6))

@@ -14,9 +14,9 @@ from manager.recorder import retention
 from manager.recorder.call_filter import Filter
 from manager.recorder.call_log import CallLog
 from manager.recorder.database import open_to_write
-from manager.recorder.ended_call import CallDetails
 from manager.recorder.rows import session_digest
 from manager.recorder.statistics import percentile, tool_figures
+from protocol.internal.call_timing import CallTiming
 from support.recorded_calls import WALL, Clock, ended, file, log_of, recorder
 
 OTHER = b'{"name":"other","version":"9"}'
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 took=5.0 if number == 30 else 0.3 if number == 31 else 0.01,
                 session="secret-session" if number == 7 else None,
                 begun=clock.monotonic - 60 + number,
-                details=CallDetails(source="scripts") if number % 3 == 2 else None,
+                timing=CallTiming("scripts", 1_000, 0) if number % 3 == 2 else None,
             )
         )
     one.flush()

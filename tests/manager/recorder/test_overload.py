@@ -14,7 +14,7 @@ from support.recorded_calls import ended, log_of, recorder
 def like(call: EndedCall, *, outcome: str = "ok", took: float = 0.01) -> EndedCall:
     """A call of the same route."""
     origin, *_ = ended(took=took)
-    return (call[0], origin.begun, origin.begun + took, call[0].begun + took, outcome, 400, None)
+    return (call[0], origin.begun, origin.begun + took, call[0].begun + took, outcome, 400, None, b"")
 
 
 def test_up_to_the_limit_each_call_is_kept() -> None:
@@ -33,7 +33,7 @@ def test_above_the_limit_the_first_of_each_label_counts_the_others() -> None:
 
 def test_failures_slow_calls_and_those_with_details_are_kept() -> None:
     one = ended()
-    detailed = (*like(one)[:6], CallDetails(retries=1))
+    detailed = (*like(one)[:6], CallDetails(retries=1), b"")
     usual = [like(one) for _ in range(10)]
     unusual = [like(one, outcome="error"), like(one, took=1.5), detailed]
     chosen = choose([*usual, *unusual], 4)

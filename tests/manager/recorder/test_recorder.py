@@ -16,6 +16,7 @@ from manager.recorder.call_log import Call
 from manager.recorder.database import open_to_write
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.tables import SCHEMA_VERSION, NewerFile, prepare
+from protocol.internal.call_timing import CallTiming
 from support.recorded_calls import DAY_S, WALL, Clock, ended, file, log_of, recorder
 
 
@@ -27,12 +28,19 @@ def all_calls(folder: Path) -> list[Call]:
 def test_a_call_is_recorded_with_all_that_is_known_of_it(tmp_path: Path) -> None:
     clock = Clock()
     one = recorder(tmp_path, clock)
-    details = CallDetails(
-        queue_s=0.5, start_s=2.0, retries=1, code=-32000, source="stdio:git", source_s=0.0075, approval_s=0.25
-    )
+    details = CallDetails(queue_s=0.5, start_s=2.0, retries=1, code=-32000)
+    timing = CallTiming("stdio:git", 7_500, 250_000)
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     one.record(
-        ended(outcome="error", begun=990.0, took=3.0, session="s" * 32, trace=f'"{trace}"', details=details)
+        ended(
+            outcome="error",
+            begun=990.0,
+            took=3.0,
+            session="s" * 32,
+            trace=f'"{trace}"',
+            details=details,
+            timing=timing,
+        )
     )
     one.flush()
     (call,) = all_calls(tmp_path)
@@ -56,6 +64,22 @@ def test_a_call_is_recorded_with_all_that_is_known_of_it(tmp_path: Path) -> None
     assert call.session is not None
     assert len(call.session) == 12
     assert "sss" not in call.session
+
+
+def test_usual_calls_say_which_source_took_how_long(tmp_path: Path) -> None:
+    one = recorder(tmp_path)
+    timings = [
+        CallTiming("stdio:git", 10, 0),
+        CallTiming("scripts", 20, 0),
+        CallTiming("stdio:git", 30, 0),
+        None,
+    ]
+    for timing in timings:
+        one.record(ended(timing=timing))
+    one.record((*ended()[:-1], b"no timing"))
+    one.flush()
+    found = [(call.source, call.source_took) for call in reversed(all_calls(tmp_path))]
+    assert found == [("stdio:git", 10), ("scripts", 20), ("stdio:git", 30), (None, None), (None, None)]
 
 
 def test_times_of_waiting_are_not_the_managers(tmp_path: Path) -> None:

@@ -219,18 +219,17 @@ async def test_calls_without_a_trace_context_get_one_of_their_own(setup: Registe
 async def test_source_its_time_and_the_wait_for_approval_are_recorded(
     setup: RegisteredSetup, era: str
 ) -> None:
-    name, timings = f"timed {era}", [CallTiming(1_500 + number, 0, "stdio:git") for number in range(6)]
-    timings.append(CallTiming(7, 20_000, "scripts"))
+    name, timings = f"timed {era}", [CallTiming("stdio:git", 1_500 + number, 0) for number in range(6)]
+    timings.append(CallTiming("scripts", 7, 20_000))
     client = await connected(setup, era, name)
     with calls_known_again() as known:
         for number, timing in enumerate(timings):
-            value = timing.line.partition(b": ")[2].decode()
-            setup.upstream.answers[name] = result(COMPLETE, **{headers.TOOK: value})
+            setup.upstream.answers[name] = result(COMPLETE, **{headers.TOOK: timing.value.decode()})
             await client.call(name, 100 + number, {"number": number})
     client.close()
     assert len(known) >= 3  # of the route cache, the others not
     calls = await recorded(setup, len(timings), tool=name)
-    found = [(call.source_took, call.approval or 0, call.source) for call in calls]
+    found = [(call.source, call.source_took, call.approval or 0) for call in calls]
     assert found == [tuple(timing) for timing in timings]
 
 

@@ -20,6 +20,7 @@ from manager.routing.workspace.resolution import WorkspaceSource
 from manager.upstream import header_cache
 from manager.upstream.response_head import ResponseHead
 from protocol.call_pattern import derive_pattern
+from protocol.internal.call_timing import CallTiming
 from support.clients import exchanges
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
@@ -168,6 +169,25 @@ def test_an_answer_that_has_to_be_parsed_is_rejected(data: bytes) -> None:
         assert bound.answer(data, b"1", DATE) is None
         assert bound.answer(response(RESULT), b"1", DATE) is not None
         assert bound.answer(data, b"1", DATE) is None
+
+
+def timed(timing: CallTiming, *, behind: bytes = b"") -> bytes:
+    """A response that says where its time went, and with a line behind that."""
+    return response(RESULT).replace(b"\r\n\r\n", b"\r\n" + timing.line + behind + b"\r\n\r\n", 1)
+
+
+@pytest.mark.parametrize("behind", [b"", b"\r\nX: y"], ids=["the last line", "not the last line"])
+def test_each_answer_says_where_its_own_time_went(behind: bytes) -> None:
+    bound = bound_route()
+    fields = ((b"content-length", b"2"),)
+    head = ResponseHead(200, fields, len(RESULT), b"application/json")
+    header_cache.remember(timed(CallTiming("scripts", 0, 0), behind=behind), head)
+    for took in (5, 6, 7_000_000, 6, 10**11):
+        timing = CallTiming("scripts", took, took)
+        assert body_of(bound, timed(timing, behind=behind)) == PLAIN
+        assert bound.route.took == timing.value
+        assert body_of(bound, response(RESULT)) == PLAIN
+        assert bound.route.took == b""
 
 
 def test_the_head_of_an_answer_has_length_and_date() -> None:

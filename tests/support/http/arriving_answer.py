@@ -53,7 +53,7 @@ class ArrivingAnswer:
         self.response = self.call.response = self.carrier.response = UpstreamResponse(self.carrier)
         self.call.limit(time.monotonic(), "external")
         self.call.sent(time.monotonic())
-        self.response.receive_head(ResponseHead(200, (), length, kind))
+        self.response.receive_head(ResponseHead(200, (), length, kind), b"")
         self.answer = Answer(self.call, settings)
 
     def complete(self, body: bytes, *, is_reused: bool = False) -> None:

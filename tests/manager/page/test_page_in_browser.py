@@ -7,6 +7,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import tempfile
 import threading
 from asyncio.subprocess import DEVNULL, PIPE
@@ -24,6 +25,7 @@ from manager.client import Control, McpClient
 from manager.page.overview import needs
 from manager.recorder.ended_call import CallDetails
 from manager.recorder.recorder import Limits, Recorder
+from manager.status_reading.workspaces import merged_workspaces
 from manager.tokens.own_token import new_token
 from manager.tokens.token import Token, digest_of
 from manager.tokens.token_file import change_tokens
@@ -128,6 +130,104 @@ async def test_a_tool_is_disabled_and_enabled_on_the_page_of_its_project(
     await enable.press("Enter")
     await playwright.expect(tab.get_by_role("button", name="Disable greet")).to_be_enabled()
     assert await tab.locator("img").count() == 0
+
+
+async def names_listed(client: SessionClient) -> set[str]:
+    """The tools that a client gets listed."""
+    answer = (await client.ask("tools/list", {})).message
+    return {tool["name"] for tool in answer["result"]["tools"]}
+
+
+async def test_the_visibility_buttons_change_what_a_client_gets_listed(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
+    write_tool(tmp_path / "manager" / "config" / "tools", "greet")
+    project = make_project(tmp_path / "shop")
+    async with aiohttp.ClientSession() as http:
+        client = await SessionClient.connect(http, f"{manager.address}?cwd={project}")
+        assert "greet" in await names_listed(client)
+        await tab.goto(await address(manager))
+        await tab.locator("#projects a").click()
+        for label, said, is_listed in [
+            ("On demand greet", "greet is not listed", False),
+            ("List always greet", "greet is always listed", True),
+            ("On demand greet", "greet is not listed", False),
+            ("As its source says greet", "greet is listed as its source says", True),
+            ("On demand tools of script_user", "What script_user offers is not listed", False),
+            ("List tools of script_user", "What script_user offers is listed as usual", True),
+        ]:
+            await tab.get_by_role("button", name=label, exact=True).click()
+            await playwright.expect(tab.locator("#connection")).to_contain_text(said)
+            assert ("greet" in await names_listed(client)) is is_listed, label
+        await playwright.expect(tab.locator("#tools")).to_contain_text("listed (yours, for its source)")
+
+
+async def test_the_policy_buttons_change_whether_a_call_runs(
+    manager: RunningManager, tab: Any, tmp_path: Path
+) -> None:
+    write_tool(tmp_path / "manager" / "config" / "tools", "greet", "print('hello')\n")
+    project = make_project(tmp_path / "shop")
+    async with aiohttp.ClientSession() as http:
+        client = await SessionClient.connect(http, f"{manager.address}?cwd={project}")
+        assert "hello" in json.dumps((await client.call("greet")).message)
+        await tab.goto(await address(manager))
+        await tab.locator("#projects a").click()
+        for label, said, result in [
+            ("Ask greet", "greet asks a person", "approval_required"),
+            ("Deny greet", "greet never runs", "approval_denied"),
+            ("Allow greet", "greet runs without asking", "hello"),
+        ]:
+            await tab.get_by_role("button", name=label, exact=True).click()
+            await playwright.expect(tab.locator("#connection")).to_contain_text(said)
+            assert result in json.dumps((await client.call("greet")).message), label
+
+
+async def server_pid(manager: RunningManager, http: aiohttp.ClientSession) -> int:
+    """The process of the only project's server."""
+    async with http.get(f"{manager.base}/mcp/status") as response:
+        (row,) = merged_workspaces(await response.json())
+    return int(row["pid"])
+
+
+async def test_a_server_that_does_not_answer_is_started_again_with_its_button(
+    tab: Any, tmp_path: Path
+) -> None:
+    quick = {"health_interval_s": 0.3, "health_timeout_s": 0.3, "hung_restart_s": 600.0}
+    async with (
+        running_manager(tmp_path / "manager", **quick) as manager,
+        aiohttp.ClientSession() as http,
+    ):
+        write_tool(tmp_path / "manager" / "config" / "tools", "greet")
+        project = make_project(tmp_path / "shop")
+        await greeted_with(manager, project)
+        before = await server_pid(manager, http)
+        await tab.goto(await address(manager))
+        os.kill(before, signal.SIGSTOP)
+        await tab.get_by_role("button", name="Start again shop").click()
+        await playwright.expect(tab.locator("#connection")).to_contain_text("The server runs")
+        assert await server_pid(manager, http) != before
+        client = await SessionClient.connect(http, f"{manager.address}?cwd={project}")
+        assert "greet" in await names_listed(client)
+        await tab.get_by_role("heading", name="What needs you").click()
+        await playwright.expect(tab.locator("#needs")).to_contain_text("All is well")
+
+
+async def test_a_server_that_ended_is_started_with_its_button(tab: Any, tmp_path: Path) -> None:
+    async with running_manager(tmp_path / "manager", workspace_idle_s=0.5) as manager:
+        write_tool(tmp_path / "manager" / "config" / "tools", "greet")
+        await greeted_with(manager, make_project(tmp_path / "shop"))
+        await tab.goto(await address(manager))
+        await tab.locator("#projects a").click()
+        start = tab.get_by_role("button", name="Start", exact=True)
+        for _ in range(40):
+            if await start.count():
+                break
+            await tab.wait_for_timeout(500)
+            await tab.reload()
+        await playwright.expect(tab.locator("#project")).to_contain_text("Its server does not run")
+        await start.click()
+        await playwright.expect(tab.locator("#connection")).to_contain_text("The server runs")
+        await playwright.expect(tab.locator("#tools")).to_contain_text("greet")
 
 
 async def test_a_call_that_moved_under_the_pointer_is_not_answered_at_once(

@@ -19,13 +19,13 @@ from manager.admin.measures import Measures
 from manager.admin.services import StartedBy
 from manager.admin.status import Status
 from manager.admin.token_control import TokenControl
-from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
 from manager.answers.handshake import Handshakes
-from manager.answers.list_adaptation import ListAdaptation
-from manager.answers.lists import Lists
+from manager.answers.listing.catalog import Catalog
+from manager.answers.listing.list_adaptation import ListAdaptation
+from manager.answers.listing.lists import Lists
+from manager.answers.listing.server_discover import ServerDiscover
 from manager.answers.roots import RootsRequests
-from manager.answers.server_discover import ServerDiscover
 from manager.approvals.board import ApprovalBoard
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings, by_client

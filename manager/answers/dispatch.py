@@ -15,13 +15,13 @@ from typing import Final
 import msgspec
 
 from manager.answers import result_format, tasks
-from manager.answers.call_origin import RECORDED
 from manager.answers.call_tool import unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
-from manager.answers.lists import LIST_METHODS, Lists, own_list
-from manager.answers.own_calls import recorded
+from manager.answers.listing.lists import LIST_METHODS, Lists, own_list
 from manager.answers.own_resources import read_own
+from manager.answers.recording.call_origin import RECORDED
+from manager.answers.recording.own_calls import recorded
 from manager.answers.roots import RootsRequests
 from manager.answers.upstream_request import cancelled_notification, upstream_request
 from manager.answers.workspace_lookup import look_up_cached, look_up_workspace, workspace_not_set

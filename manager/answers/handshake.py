@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import msgspec
 
 from manager.answers import result_format
-from manager.answers.catalog import Catalog
 from manager.answers.exchange import Events, Exchange, Located, Reply
-from manager.answers.lists import fingerprint
+from manager.answers.listing.catalog import Catalog
+from manager.answers.listing.lists import fingerprint
 from manager.answers.workspace_lookup import conflicting
 from manager.logs.log import logger, short
 from manager.routing.discovery import handshake_result as wording

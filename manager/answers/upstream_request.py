@@ -14,8 +14,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from manager.answers.call_origin import origin_of
 from manager.answers.exchange import Exchange
+from manager.answers.recording.call_origin import origin_of
 from manager.forwarding.forward import Outgoing
 from protocol import headers, inbound, jsonrpc, names
 from protocol.versions import LATEST_MODERN

@@ -17,7 +17,7 @@ import msgspec
 from manager.answers import result_format, upstream_request
 from manager.answers.dispatch import Dispatch, SentCall
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
-from manager.answers.server_discover import ServerDiscover, initialize_result
+from manager.answers.listing.server_discover import ServerDiscover, initialize_result
 from manager.approvals.board import ApprovalBoard
 from manager.configuration.settings import Settings
 from manager.forwarding.messages import begins_as_result, is_response

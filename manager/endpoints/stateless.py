@@ -24,7 +24,7 @@ from manager.answers.exchange import (
     Relayed,
     Reply,
 )
-from manager.answers.server_discover import ServerDiscover
+from manager.answers.listing.server_discover import ServerDiscover
 from manager.answers.tasks import undeclared
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.http.stream_endings import StreamEndings

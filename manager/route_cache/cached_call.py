@@ -11,7 +11,7 @@ import time
 from typing import Protocol
 
 from http_server.deadline import Deadline
-from manager.answers.trace_context import made_number
+from manager.answers.recording.trace_context import made_number
 from manager.forwarding.answer_facts import has_tool_error
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.http.request import HttpRequest

@@ -11,11 +11,11 @@ import time
 from typing import Any, Final, Protocol
 
 from http_server.responses.date import DateLine
-from manager.answers import trace_context
-from manager.answers.client_record import client_record
 from manager.answers.dispatch import SentCall
 from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import claims_of, exchange_of
+from manager.answers.recording import trace_context
+from manager.answers.recording.client_record import client_record
 from manager.answers.upstream_request import upstream_request
 from manager.answers.workspace_lookup import look_up_cached
 from manager.configuration.budgets import MAX_ROUTES

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from manager.answers.trace_context import made_number
+from manager.answers.recording.trace_context import made_number
 from manager.recorder.call_filter import Filter
 from manager.recorder.call_log import CallLog
 from manager.recorder.ended_call import CallLabel, CallOrigin, EndedCall

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
-from manager.answers import server_discover
+from manager.answers.listing import server_discover
 from protocol import headers, names, skills
 from support.clients.raw_clients import EVENTS, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from manager.answers import catalog
+from manager.answers.listing import catalog
 from protocol import names
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, registered_setup

@@ -1,7 +1,7 @@
 """Builds the discovery payload from a workspace's tool list: names, descriptions, issues.
 
-`manager/answers/catalog.py` fetches the list and the schemas. Every entry that is left out is reported as an
-issue.
+`manager/answers/listing/catalog.py` fetches the list and the schemas. Every entry that is left out is
+reported as an issue.
 """
 
 from __future__ import annotations

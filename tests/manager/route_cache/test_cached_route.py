@@ -8,8 +8,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from manager.answers.client_record import client_record
 from manager.answers.exchange import Located
+from manager.answers.recording.client_record import client_record
 from manager.answers.upstream_request import caller_header
 from manager.route_cache.bound_route import BoundRoute
 from manager.route_cache.cached_route import CachedRoute

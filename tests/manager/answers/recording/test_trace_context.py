@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manager.answers.trace_context import made_number
+from manager.answers.recording.trace_context import made_number
 from protocol.trace_context import made
 
 

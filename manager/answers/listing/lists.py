@@ -14,9 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from manager.answers import result_format
-from manager.answers.catalog import Catalog
 from manager.answers.exchange import Exchange, Located, Plain
-from manager.answers.list_adaptation import ListAdaptation
+from manager.answers.listing.catalog import Catalog
+from manager.answers.listing.list_adaptation import ListAdaptation
 from manager.answers.upstream_request import upstream_request
 from manager.configuration.settings import Settings
 from manager.forwarding.answer import COLLECTED, Answer

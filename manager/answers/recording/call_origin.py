@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from manager.answers import trace_context
 from manager.answers.exchange import Exchange
+from manager.answers.recording import trace_context
 from manager.recorder.ended_call import CallLabel, CallOrigin
 from protocol import headers, jsonrpc, names
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from manager.answers import result_format
-from manager.answers.catalog import Catalog, Failure
 from manager.answers.exchange import Exchange, Located, Unlocated
-from manager.answers.list_adaptation import ListAdaptation
+from manager.answers.listing.catalog import Catalog, Failure
+from manager.answers.listing.list_adaptation import ListAdaptation
 from manager.answers.upstream_request import address_headers
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.routing.discovery.host_mark import host_mark

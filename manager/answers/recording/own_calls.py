@@ -8,8 +8,8 @@ from contextlib import aclosing
 
 import msgspec
 
-from manager.answers.call_origin import origin_of
 from manager.answers.exchange import Events, Exchange, Relayed, Reply
+from manager.answers.recording.call_origin import origin_of
 from manager.forwarding.answer_facts import facts_of
 from manager.forwarding.messages import begins_as_result, is_response
 from manager.recorder.ended_call import CallDetails, Record

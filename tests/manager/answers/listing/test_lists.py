@@ -9,7 +9,7 @@ import pytest
 from mcp_types.methods import validate_server_result
 
 from manager.answers.exchange import Plain
-from manager.answers.lists import LIST_METHODS, fingerprint, own_list, remember_shown
+from manager.answers.listing.lists import LIST_METHODS, fingerprint, own_list, remember_shown
 from manager.routing.discovery.own_tools import (
     MANAGER_RESOURCES,
     MANAGER_TEMPLATES,

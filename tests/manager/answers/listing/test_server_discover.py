@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from manager.answers import result_format
-from manager.answers.server_discover import initialize_result
+from manager.answers.listing.server_discover import initialize_result
 from protocol import jsonrpc, names
 
 CODEX: dict[str, Any] = {"codex/sandbox-state-meta": {}}

@@ -1,0 +1,1 @@
+"""Lists of tools, prompts and resources: the manager's own entries, merged with those of the workspace."""

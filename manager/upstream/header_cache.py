@@ -62,10 +62,12 @@ def remember(data: bytes, head: ResponseHead) -> None:
     expected = [head.content_length] if head.content_length is not None else []
     if [int(one) for one in found] != expected or end < len(_END) or not data.startswith(b"HTTP/1.1 "):
         return
+    digits = _LENGTH.search(data, 0, end)
+    key, took = (data[:end], b"") if digits is None else _key(data, *digits.span(1), end)
+    if took != (head.header(headers.TOOK.encode()) or b""):
+        return  # the timing is where it would not be found again
     if len(_heads) >= MAX_ANSWER_HEADS:
         _heads.clear()
-    digits = _LENGTH.search(data, 0, end)
-    key = data[:end] if digits is None else _key(data, *digits.span(1), end)[0]
     _heads[key] = head
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from manager.upstream import header_cache
 from manager.upstream.response_head import ResponseHead
+from protocol.internal.call_timing import CallTiming
 
 BEGIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
 HEAD = ResponseHead(
@@ -71,6 +72,25 @@ def test_data_that_begins_with_another_head_is_not_cached(data: bytes) -> None:
     header_cache.remember(data, HEAD)
     assert header_cache.whole(data) is None
     assert header_cache.whole(message(b"{}")) is None
+
+
+TIMING = CallTiming("scripts", 7, 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 200 OK\r\n%b\r\nContent-Length: 2\r\n\r\n{}" % TIMING.line,
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n%b\r\n\r\n{}" % TIMING.line.replace(b"Took", b"took"),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n%b\r\n\r\n0\r\n\r\n" % TIMING.line,
+    ],
+    ids=["before the length", "in other letters", "with chunks"],
+)
+def test_a_head_whose_timing_would_be_lost_is_not_cached(data: bytes) -> None:
+    length = None if b"chunked" in data else 2
+    fields = [(b"lm-tools-bridge-took", TIMING.value)] + [(b"content-length", b"2")] * (length == 2)
+    header_cache.remember(data, ResponseHead(200, tuple(fields), length))
+    assert header_cache.whole(data) is None
 
 
 # -- chunked bodies --------------------------------------------------------------------------------------

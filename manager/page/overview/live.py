@@ -29,6 +29,8 @@ MOST_CPU: Final = 0.015
 """Largest share of a processor that samples may take; they become rarer where that is too little."""
 MOST_ASKED: Final = 8
 """Most servers that are asked about their calls for one sample."""
+ANSWER_S: Final = 0.5
+"""Seconds that a server has to answer; the page is shown without the calls of one that hangs."""
 _QUESTION_S: Final = 0.001
 """Processor time that a question to a server costs, about; other work of the loop runs meanwhile."""
 
@@ -116,8 +118,16 @@ class LivePages:
 
     async def _ask(self, questions: Sequence[_Question]) -> None:
         self._samples += 1
-        for one in questions:
-            self._known[one.workspace] = _Said(one.figures, await self._calls(one.root), self._samples)
+        async with asyncio.TaskGroup() as asked:
+            for one in questions:
+                asked.create_task(self._ask_one(one, self._samples))
+
+    async def _ask_one(self, question: _Question, sample: int) -> None:
+        answer: Mapping[str, Any] = {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_S):
+                answer = await self._calls(question.root)
+        self._known[question.workspace] = _Said(question.figures, answer, sample)
 
     async def changes(self) -> AsyncGenerator[Parts]:
         """Yield the parts that changed since the last item: first all of them, none after a quiet while.

@@ -11,6 +11,7 @@ from unittest.mock import create_autospec
 import pytest
 
 from manager.admin.control_plane import ControlPlane
+from manager.page.overview import live
 from manager.page.overview.live import EVERY_S, MOST_ASKED, MOST_CPU, LivePages
 from support.processes.timeouts import GUARD_S
 
@@ -99,3 +100,22 @@ async def test_a_sample_that_fails_is_not_the_last_one() -> None:
     scene.failures = 2
     async with asyncio.timeout(GUARD_S), aclosing(scene.pages.changes()) as changes:
         assert "w0" in (await anext(changes))["projects"]
+
+
+async def test_a_server_that_hangs_keeps_no_page_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "ANSWER_S", 0.01)
+    scene = Scene(20)
+    hung = {f"/w{number}" for number in range(0, 20, 2)}
+
+    async def answer(root: str, _: str, __: None) -> bytes:
+        scene.asked.append(root)
+        await (asyncio.Event().wait() if root in hung else asyncio.sleep(0))
+        return b"{}"
+
+    services = create_autospec(ControlPlane, instance=True)
+    services.ask_server.side_effect = answer
+    pages = LivePages(services, scene.status, tuple)
+    async with asyncio.timeout(GUARD_S):
+        view = await pages.view()
+    assert len(scene.asked) == 20
+    assert len(view.projects) == 20

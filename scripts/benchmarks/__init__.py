@@ -1,1 +1,1 @@
-"""Measures what the manager costs: one module for each section; `__main__` is the command `scripts/bench`."""
+"""Measures what the manager costs: the command `scripts/bench`, a folder for each group of its sections."""

@@ -14,35 +14,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from scripts.benchmarks import (
-    builtin,
-    code_servers,
-    first_use,
-    growth,
-    hop,
-    intelligence,
-    machine,
-    memory,
-    neighbour,
-    own_manager,
-    peers,
-    prerequisites,
-    recorder,
-    report,
-    search,
-    starting,
-    stopped_readers,
-    targets,
-    team,
-)
+from scripts.benchmarks import prerequisites
+from scripts.benchmarks.environment import machine, own_manager
+from scripts.benchmarks.forwarding import hop, neighbour, recorder, stopped_readers
+from scripts.benchmarks.other_hosts import team
+from scripts.benchmarks.other_proxies import peers
 from scripts.benchmarks.plan import Missing, Plan
+from scripts.benchmarks.results import report, targets
+from scripts.benchmarks.scaling import growth, memory
 from scripts.benchmarks.section import Section
+from scripts.benchmarks.startup import first_use, starting
+from scripts.benchmarks.tools import builtin, code_servers, intelligence, search
 
 
 def _agent(plan: Plan) -> Section:
     """Measure the terminal agent; needs what tests need, such as a terminal that draws what it is sent."""
     try:
-        from scripts.benchmarks import agent  # noqa: PLC0415
+        from scripts.benchmarks.startup import agent  # noqa: PLC0415
     except ImportError as gone:
         raise RuntimeError(f"{gone.name} is not installed; next step: scripts/venv dev") from gone
     return agent.run(plan)
@@ -51,7 +39,7 @@ def _agent(plan: Plan) -> Section:
 def _remote(plan: Plan) -> Section:
     """Measure projects on another host; needs what tests need, and a real sshd."""
     try:
-        from scripts.benchmarks import remote  # noqa: PLC0415
+        from scripts.benchmarks.other_hosts import remote  # noqa: PLC0415
     except ImportError as gone:
         raise RuntimeError(f"{gone.name} is not installed; next step: scripts/venv dev") from gone
     return remote.run(plan)

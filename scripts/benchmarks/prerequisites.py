@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
-from scripts.benchmarks import load, nginx
+from scripts.benchmarks.environment import nginx
+from scripts.benchmarks.load import wrk
 from scripts.benchmarks.plan import Missing
 
 NEEDED: Mapping[str, Callable[[], object]] = {
     "nginx": nginx.path,
     "libnginx-mod-http-lua": nginx.has_modules,
-    "wrk": load.program,
+    "wrk": wrk.program,
 }
 
 
@@ -31,7 +32,7 @@ def versions() -> dict[str, str]:
     if missing := _missing():
         names = " ".join(missing)
         raise Missing(f"Not installed: {names}. Next step (Debian, Ubuntu): apt-get install {names}")
-    return {"nginx": nginx.version(), "wrk": load.version()}
+    return {"nginx": nginx.version(), "wrk": wrk.version()}
 
 
 def _missing() -> list[str]:

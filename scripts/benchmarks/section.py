@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Section:
-    """The result of one section. `figures` uses the names in `targets.py`; `is_single`: one run only."""
+    """The result of one section. `figures`: named as in `results/targets.py`; `is_single`: one run only."""
 
     name: str
     text: str

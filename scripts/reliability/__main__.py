@@ -12,7 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scripts.benchmarks import documents, machine, own_manager
+from scripts.benchmarks.environment import machine, own_manager
+from scripts.benchmarks.results import documents
 from scripts.reliability import chaos, crowds, peer_faults, soak, suite, table
 
 DOCS = suite.ROOT / "docs"

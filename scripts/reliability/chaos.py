@@ -18,8 +18,8 @@ from pathlib import Path
 
 from aiohttp import ClientSession, TCPConnector
 
-from scripts.benchmarks.processes import rss_mb
-from scripts.benchmarks.table import table
+from scripts.benchmarks.environment.processes import rss_mb
+from scripts.benchmarks.results.table import table
 from scripts.reliability.nonce_clients import NonceClient, Record, ledger_entry
 from scripts.reliability.random_faults import RandomFaults
 from support.processes.manager_home import ManagerHome, manager_home, until

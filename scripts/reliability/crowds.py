@@ -13,8 +13,8 @@ from pathlib import Path
 
 from aiohttp import ClientSession, TCPConnector
 
-from scripts.benchmarks.processes import cpu_ns, rss_mb
-from scripts.benchmarks.table import table
+from scripts.benchmarks.environment.processes import cpu_ns, rss_mb
+from scripts.benchmarks.results.table import table
 from support.clients.raw_clients import Client, StatelessClient
 from support.processes.manager_home import manager_home
 from support.processes.manager_in_process import make_project

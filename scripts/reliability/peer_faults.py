@@ -20,12 +20,12 @@ from typing import Final
 import psutil
 
 from protocol import headers, jsonrpc, names
-from scripts.benchmarks import nginx, own_manager
 from scripts.benchmarks.cases import REVISION
-from scripts.benchmarks.installing import NotInstallable, installed, version
-from scripts.benchmarks.peer import PEERS, SERVER, TOOL, Peer
-from scripts.benchmarks.processes import cores, descendants, running, wait_for
-from scripts.benchmarks.table import table
+from scripts.benchmarks.environment import nginx, own_manager
+from scripts.benchmarks.environment.processes import cores, descendants, running, wait_for
+from scripts.benchmarks.other_proxies.installing import NotInstallable, installed, version
+from scripts.benchmarks.other_proxies.peer import PEERS, SERVER, TOOL, Peer
+from scripts.benchmarks.results.table import table
 
 ROUNDS: Final = 3
 WAIT_S: Final = 10.0

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from scripts.benchmarks.table import table
+from scripts.benchmarks.results.table import table
 from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerProcess, until
 from support.processes.ssh_hosts import ADDRESS, SshHosts, ssh_hosts

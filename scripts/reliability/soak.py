@@ -21,8 +21,8 @@ import psutil
 from aiohttp import ClientSession, TCPConnector
 
 from manager.client import ControlRefusal, ManagerFault, NoManager
-from scripts.benchmarks.processes import cpu_ns, rss_mb
-from scripts.benchmarks.table import table
+from scripts.benchmarks.environment.processes import cpu_ns, rss_mb
+from scripts.benchmarks.results.table import table
 from scripts.reliability.growth import Sample, least, quarter_medians, trends
 from support.clients.raw_clients import Answer, SessionClient
 from support.processes.manager_home import ManagerHome, manager_home

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from aiohttp import ClientSession
 
 from manager import __version__
-from scripts.benchmarks.first_use import installer
+from scripts.benchmarks.startup.first_use import installer
 from scripts.remote_hosts.sample_project import ANSWER, QUESTION, SHIPPED, make_project, turns
 from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import CommandResult, until

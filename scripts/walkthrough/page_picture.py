@@ -24,7 +24,7 @@ from manager.configuration.paths import Paths  # noqa: E402
 from manager.server_command import server_command  # noqa: E402
 from protocol import headers, jsonrpc, names  # noqa: E402
 from scripts.benchmarks.cases import REVISION  # noqa: E402
-from scripts.benchmarks.own_manager import Manager, bound_session, manager, post, project  # noqa: E402
+from scripts.benchmarks.environment.own_manager import Manager, bound_session, manager, post, project  # noqa: E402
 from support.projects.script_tools import write_tool  # noqa: E402
 
 DOCS: Final = ROOT / "docs"

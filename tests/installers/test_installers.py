@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from manager.configuration.paths import Paths
-from scripts.benchmarks import first_use
+from scripts.benchmarks.startup import first_use
 from support.processes.manager_process import left_behind
 
 STEP_S = 300

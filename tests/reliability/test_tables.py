@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.benchmarks.documents import replaced
+from scripts.benchmarks.results.documents import replaced
 from scripts.reliability.suite import ROOT, TESTS, read, run
 from scripts.reliability.table import Result, Row, markdown, results, summary
 from scripts.reliability.table import read as rows_of

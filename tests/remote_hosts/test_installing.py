@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from manager import __version__
 from manager.routing.remote.address import Host
 from manager.tunnel.known_hosts import login_socket
-from scripts.benchmarks.first_use import NotInstallable, installer
+from scripts.benchmarks.startup.first_use import NotInstallable, installer
 from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import until
 from support.processes.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts

@@ -1,0 +1,1 @@
+"""Where a run takes place: the machine, processes on chosen processors, nginx, a manager of its own."""

@@ -1,0 +1,1 @@
+"""Load on a target: requests sent with wrk, targets measured in turns, thousands of open sessions."""

@@ -1,0 +1,1 @@
+"""Sections about tools: built-in tools, searches and language tools, beside programs that do the same."""

@@ -34,8 +34,9 @@ from scripts.benchmarks.results.table import table
 from scripts.benchmarks.section import Section
 
 CONNECTIONS: Final = 16
-PAIRS: Final = 3
-"""Pairs of turns for each round of the plan: the difference is smaller than what varies in a turn."""
+TURNS: Final = 4
+"""Rounds of a pair of managers. Each round of the plan starts a pair anew, because managers that are alike
+differ by more than recording costs, for as long as they run."""
 SIZE: Final = "200B"
 RECORDS: Final = 1_000_000
 ALL: Final = 1e9
@@ -91,8 +92,7 @@ class Hop:
     """A call with recording `on` and `off`, as medians of the rounds.
 
     Attributes:
-        ratio: the median of the rounds' ratios of processor time, on to off. A round takes two seconds: what
-            slows the machine down affects both of its parts.
+        ratio: the median of the rounds' ratios of processor time, on to off.
     """
 
     on: Measured
@@ -101,8 +101,18 @@ class Hop:
 
 
 def _hop(plan: Plan, era: str) -> Hop:
-    """A call with and without recording."""
-    folder = plan.folder / era
+    """A call with and without recording, by several pairs of managers."""
+    plan.say(f"recorder: {era}")
+    rounds = [
+        one for number in range(plan.rounds) for one in _pair(plan, era, plan.folder / f"{era}-{number}")
+    ]
+    on, off = ([each[name] for each in rounds] for name in ("on", "off"))
+    ratios = [ratio(one.cpu, other.cpu) for one, other in zip(on, off, strict=True)]
+    return Hop(median(on), median(off), statistics.median(ratios))
+
+
+def _pair(plan: Plan, era: str, folder: Path) -> list[Mapping[str, Measured]]:
+    """The rounds of two managers, `on` and `off`."""
     folder.mkdir()
     with contextlib.ExitStack() as stack:
         behind, backend = stack.enter_context(nginx.server(folder, cores().backend))
@@ -115,19 +125,15 @@ def _hop(plan: Plan, era: str) -> Hop:
             stack.enter_context(own_manager.registered(one, [project], backend, behind))
             modern = one.address(f"/w/{one.workspace(project)}/mcp")
             url = modern if era == "modern" else one.address()
-            targets[name] = Target(
-                name, one.pid, [url], [own_manager.bound_session(one, project)], behind=[behind]
-            )
-        plan.say(f"recorder: {era}")
+            session = own_manager.bound_session(one, project)
+            targets[name] = Target(name, one.pid, [url], [session], behind=[behind])
         call = Call(era, f"{SIZE}.json")
         rounds = []
-        for number in range(PAIRS * plan.rounds):
+        for number in range(TURNS):
             names = sorted(targets, reverse=number % 2 == 0)  # neither is always the first
             calls = {name: (call, targets[name]) for name in names}
             rounds.append(compare(calls, CONNECTIONS, replace(plan, rounds=1), b"x" * SIZES[SIZE]))
-        on, off = ([each[name] for each in rounds] for name in ("on", "off"))
-        ratios = [ratio(one.cpu, other.cpu) for one, other in zip(on, off, strict=True)]
-        return Hop(median(on), median(off), statistics.median(ratios))
+        return rounds
 
 
 def _loop_us() -> Mapping[str, float]:

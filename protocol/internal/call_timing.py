@@ -16,12 +16,18 @@ from protocol import headers
 _WIDTH: Final = 10
 """Digits of a time, which is then at most some hours; a longer one gets more digits."""
 _NAME: Final = f"{headers.TOOK}: ".encode()
-_VALUE: Final = re.compile(rb"([ -~]{1,1024}) ([0-9]{10,15}) ([0-9]{10,15})")
+_MOST_DIGITS: Final = 15
+"""Of a time: more would be many years."""
+_SOURCE: Final = re.compile(rb"[ -~]{1,1024}")
 
 
 @lru_cache(maxsize=256)
 def _decoded(source: bytes) -> str | None:
-    return headers.decode_value(source.decode("ascii"))
+    return headers.decode_value(source.decode()) if _SOURCE.fullmatch(source) else None
+
+
+def _is_time(word: bytes) -> bool:
+    return word.isdigit() and len(word) <= _MOST_DIGITS
 
 
 class CallTiming(NamedTuple):
@@ -40,11 +46,11 @@ class CallTiming(NamedTuple):
     @classmethod
     def from_value(cls, value: bytes) -> CallTiming | None:
         """Parse the value of the field; None if it is empty or invalid."""
-        found = _VALUE.fullmatch(value)
-        if found is None:
+        words = value.rsplit(b" ", 2)
+        if len(words) < 3 or not _is_time(words[1]) or not _is_time(words[2]):
             return None
-        source = _decoded(found[1])
-        return None if source is None else cls(source, int(found[2]), int(found[3]))
+        source = _decoded(words[0])
+        return None if source is None else cls(source, int(words[1]), int(words[2]))
 
     @property
     def value(self) -> bytes:

@@ -9,7 +9,7 @@ import contextlib
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -111,7 +111,7 @@ def _hop(plan: Plan, era: str) -> Hop:
     return Hop(median(on), median(off), statistics.median(ratios))
 
 
-def _pair(plan: Plan, era: str, folder: Path) -> list[Mapping[str, Measured]]:
+def _pair(plan: Plan, era: str, folder: Path) -> Sequence[Mapping[str, Measured]]:
     """The rounds of two managers, `on` and `off`."""
     folder.mkdir()
     with contextlib.ExitStack() as stack:

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -27,7 +28,10 @@ _PATH_S: Final = 1.0
 
 
 def run(*words: str) -> NoReturn:
-    """Replace this process with the workspace server's command, given the user's folders and `words`."""
+    """Replace this process with the workspace server's command, given the user's folders and `words`.
+
+    Write `--` before words that come from a person: none of those behind it is an option.
+    """
     command = command_line(*words)
     try:
         os.execv(sys.executable, command)  # noqa: S606  no shell is meant
@@ -36,7 +40,7 @@ def run(*words: str) -> NoReturn:
 
 
 def run_and_wait(*words: str) -> int:
-    """Run the workspace server's command at this terminal; returns its exit status."""
+    """Run the workspace server's command at this terminal, as `run` does; returns its exit status."""
     command = command_line(*words)
     # Ctrl-C reaches both, and the command says so; its own handling is the default again
     before = signal.signal(signal.SIGINT, lambda *_: None)
@@ -49,13 +53,9 @@ def run_and_wait(*words: str) -> int:
 
 
 def answer_of(*words: str, limit_s: float) -> dict[str, Any] | None:
-    """The JSON object that the workspace server's command prints; None if it fails or takes too long.
-
-    What follows the word `--` are no options, whatever it looks like.
-    """
-    end = words.index("--") if "--" in words else len(words)
+    """The JSON object that the workspace server's command prints; None if it fails or takes too long."""
     try:
-        command = command_line(*words[:end], "--json", *words[end:])
+        command = command_line(*_with_json(words))
         ended = subprocess.run(command, capture_output=True, timeout=limit_s, check=True)
         found = json.loads(ended.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
@@ -73,8 +73,13 @@ def command_line(*words: str) -> list[str]:
     search = _managers_path(paths) if words[0] in _NEED_PATH else None
     sys.stdout.flush()
     sys.stderr.flush()
-    flags = ("--json",) if is_json() else ()
-    return [*server_command(paths, search), *words, *flags]
+    return [*server_command(paths, search), *(_with_json(words) if is_json() else words)]
+
+
+def _with_json(words: Sequence[str]) -> list[str]:
+    """The words with the option `--json`, which must come before a `--`."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[:end], "--json", *words[end:]]
 
 
 def _managers_path(paths: Paths) -> str | None:

@@ -20,7 +20,7 @@ def secrets() -> None:
 @json_option
 def set_(key: str, stdin: bool, **_: bool) -> None:
     """Store a secret. Prompts for the value and never shows it."""
-    run("secrets", "set", key, *(["--stdin"] if stdin else []))
+    run("secrets", "set", *(["--stdin"] if stdin else []), "--", key)
 
 
 @secrets.command(name="list")
@@ -35,4 +35,4 @@ def list_(**_: bool) -> None:
 @json_option
 def delete(key: str, **_: bool) -> None:
     """Delete a secret."""
-    run("secrets", "delete", key)
+    run("secrets", "delete", "--", key)

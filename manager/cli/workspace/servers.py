@@ -73,7 +73,7 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 def login(cwd: Path | None, /, namespace: str, no_browser: bool, **_: bool) -> None:
     """Sign in to a remote server that uses OAuth, in your browser."""
     options = ("--no-browser",) if no_browser else ()
-    workspace_command.run("login", *options, workspace_command.root_of(cwd), namespace)
+    workspace_command.run("login", *options, "--", workspace_command.root_of(cwd), namespace)
 
 
 def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> None:

@@ -113,7 +113,7 @@ def _changing_verb(verb: str, about: str, *, of_workspace: bool) -> None:
     def change(cwd: Path | None, /, name: str, force: bool, **_: bool) -> None:
         place = ["--root", workspace_command.root_of(cwd)] if of_workspace else []
         _refuse_unknown(name, cwd, force=force)
-        workspace_command.run("tools", verb, name, *place)
+        workspace_command.run("tools", verb, *place, "--", name)
 
 
 _changing_verb("enable", "Enable a tool.", of_workspace=True)
@@ -145,7 +145,7 @@ def visibility(
     elif not force and (answer := _inspected(f"source named {name}", cwd)) is not None:
         name = source_id(name, objects(answer, "sources"))
     option = ["--source"] if of_source else []
-    workspace_command.run("tools", "visibility", "--root", root, *option, name, visibility)
+    workspace_command.run("tools", "visibility", "--root", root, *option, "--", name, visibility)
 
 
 def _rank(row: Mapping[str, Any]) -> tuple[int, str]:

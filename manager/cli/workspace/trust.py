@@ -59,8 +59,8 @@ def trust(
     has_path = path is not None and _is_path(path)
     root, items = root_of(Path(words[0]) if has_path else None), words[1:] if has_path else words
     if diff or (as_json and not yes):
-        run("trust", root, *items, *flags)
-    status = run_and_wait("trust", root, *items, *flags)
+        run("trust", *flags, "--", root, *items)
+    status = run_and_wait("trust", *flags, "--", root, *items)
     if status == 0:
         with suppress(KeyboardInterrupt):
             warm_sources(Path(root), _silent if as_json else say)

@@ -46,17 +46,19 @@ def project(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("typed", "passed_on"),
     [
-        (("trust", "DEEP"), ["trust", "ROOT"]),
-        (("trust", "DEEP", "--diff"), ["trust", "ROOT", "--diff"]),
-        (("trust", "DEEP", "--yes", "--json"), ["trust", "ROOT", "--yes", "--json"]),
-        (("trust", "DEEP", "one", "two", "--yes"), ["trust", "ROOT", "one", "two", "--yes"]),
+        (("trust", "DEEP"), ["trust", "--", "ROOT"]),
+        (("trust", "DEEP", "--diff"), ["trust", "--diff", "--", "ROOT"]),
+        (("trust", "DEEP", "--yes", "--json"), ["trust", "--yes", "--json", "--", "ROOT"]),
+        (("trust", "DEEP", "one", "two", "--yes"), ["trust", "--yes", "--", "ROOT", "one", "two"]),
+        (("trust", "--yes", "--", "DEEP", "--diff"), ["trust", "--yes", "--", "ROOT", "--diff"]),
         (("trust", "--list"), ["trust", "--list"]),
         (("untrust", "DEEP"), ["untrust", "ROOT"]),
         (("untrust", "GONE", "--json"), ["untrust", "GONE", "--json"]),
         (("doctor", "env", "DEEP", "--json"), ["env", "ROOT", "--json"]),
-        (("secrets", "set", "key", "--stdin"), ["secrets", "set", "key", "--stdin"]),
+        (("secrets", "set", "key", "--stdin"), ["secrets", "set", "--stdin", "--", "key"]),
         (("secrets", "list", "--json"), ["secrets", "list", "--json"]),
-        (("secrets", "delete", "key"), ["secrets", "delete", "key"]),
+        (("secrets", "delete", "--json", "--", "-k"), ["secrets", "delete", "--json", "--", "-k"]),
+        (("servers", "login", "--cwd", "DEEP", "--", "-s"), ["login", "--", "ROOT", "-s"]),
     ],
     ids=" ".join,
 )
@@ -105,7 +107,7 @@ def test_a_manager_that_does_not_say_its_path_is_no_hindrance(
     control.say("GET /status", answer)
     control.say("POST /resolve", {"ok": True, "match": {"workspaceFolders": ["/srv"]}})
     run("trust")
-    assert executed[0][10:] == ["trust", "/srv"]
+    assert executed[0][10:] == ["trust", "--", "/srv"]
 
 
 @pytest.mark.parametrize("verb", [("trust",), ("untrust",), ("doctor", "env"), ("log", "--cwd")])

@@ -98,4 +98,4 @@ def test_signing_in_is_handed_on_with_the_workspace(
     monkeypatch.setattr(os, "execv", lambda _, command: found.append(command))
     control.say("POST /resolve", {"ok": True, "match": {"workspaceFolders": ["/srv/p"]}})
     run("servers", "login", "gh", "--cwd", "/")
-    assert found[0][-3:] == ["login", "/srv/p", "gh"]
+    assert found[0][-4:] == ["login", "--", "/srv/p", "gh"]

@@ -289,7 +289,7 @@ def test_switching_is_done_for_the_root_of_the_workspace(
     assert run("tools", word, "greet").stderr.startswith(
         "note: whether there is a tool named greet was not checked"
     )
-    assert executed[0][-5:] == ["tools", word, "greet", "--root", str(project)]
+    assert executed[0][-6:] == ["tools", word, "--root", str(project), "--", "greet"]
 
 
 @pytest.mark.usefixtures("project")
@@ -298,7 +298,7 @@ def test_decisions_are_the_users_and_need_no_workspace(
     run: Any, executed: list[list[str]], word: str
 ) -> None:
     run("tools", word, "greet", "--cwd", "/")
-    assert executed[0][-3:] == ["tools", word, "greet"]
+    assert executed[0][-4:] == ["tools", word, "--", "greet"]
 
 
 @pytest.mark.usefixtures("inspected", "project")
@@ -314,7 +314,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(
     assert "--force" in result.stderr
     run("tools", word, "gret", "--force")
     run("tools", word, "greet")
-    assert [command[-2:] for command in executed] == [[word, "gret"], [word, "greet"]]
+    assert [command[-3:] for command in executed] == [[word, "--", "gret"], [word, "--", "greet"]]
 
 
 @pytest.fixture
@@ -331,9 +331,20 @@ def test_a_visibility_is_chosen_for_a_tool_or_a_source_that_there_is(
     run("tools", "visibility", "--source", "gh", "ondemand")
     run("tools", "visibility", "gone", "default", "--force")
     begun = ["tools", "visibility", "--root", str(resolved)]
-    assert [command[-len(begun) - 2 :] for command in executed[:1]] == [[*begun, "greet", "always"]]
-    assert executed[1][-len(begun) - 3 :] == [*begun, "--source", "stdio:gh", "ondemand"]
-    assert executed[2][-2:] == ["gone", "default"]
+    assert [command[command.index("tools") :] for command in executed] == [
+        [*begun, "--", "greet", "always"],
+        [*begun, "--source", "--", "stdio:gh", "ondemand"],
+        [*begun, "--", "gone", "default"],
+    ]
+
+
+@pytest.mark.usefixtures("resolved")
+@pytest.mark.parametrize("verb", ["enable", "disable", "allow", "ask", "deny", "visibility"])
+def test_a_name_may_look_like_an_option(run: Any, executed: list[list[str]], verb: str) -> None:
+    rest = ["always"] if verb == "visibility" else []
+    run("tools", verb, "--force", "--json", "--", "--root", *rest)
+    (command,) = executed
+    assert command[command.index("--") - 1 :] == ["--json", "--", "--root", *rest]
 
 
 @pytest.mark.usefixtures("resolved")

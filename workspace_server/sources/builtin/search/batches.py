@@ -54,7 +54,7 @@ class Batch:
         found: list[str] = []
         for base, names, is_whole in self._parts:
             found += [base or "./"] if is_whole else [base + name for name in names]
-        return found
+        return ["./-" if one == "-" else one for one in found]  # `-` would be standard input
 
     def place_of(self, path: str) -> int | None:
         """The index of a path in `files`, None if it is not there."""

@@ -73,13 +73,12 @@ async def test_texts_patterns_and_names_that_look_like_options_are_data(engine: 
     (root.parent / "evil").write_text(f"#!/bin/sh\ntouch {ran}\n")
     (root.parent / "evil").chmod(0o700)
     option = f"--pre={root.parent / 'evil'}"
-    write_tree(root, {"--pre=evil": "needle\n", "-f": "needle\n", "text": f"{option}\n-e\n"})
-    assert await names(engine, root) == ["--pre=evil", "-f", "keep.txt", "text"]
-    assert [name for name, _, _ in await lines(engine, root, literal("needle"))] == [
-        "--pre=evil",
-        "-f",
-        "keep.txt",
-    ]
+    odd = {"-": "needle\n", "--pre=evil": "needle\n", "-f": "needle\n"}
+    write_tree(root, {**odd, "-d/-": "needle\n", "text": f"{option}\n-e\n"})
+    assert await names(engine, root) == [*odd, "keep.txt", "text", "-d/-"]
+    for include in ("", "-*"):  # as a whole directory, and as single files; `-` alone is no standard input
+        found = await lines(engine, root, literal("needle"), include)
+        assert [name for name, _, _ in found if name != "keep.txt"] == [*odd, "-d/-"]
     for query in (literal(option), literal("-e"), regex("--pre=.*")):
         assert [name for name, _, _ in await lines(engine, root, query)] == ["text"]
     workspace, settings = workspace_of(root), settings_of(engine, root.parent)

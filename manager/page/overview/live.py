@@ -30,7 +30,7 @@ MOST_CPU: Final = 0.015
 MOST_ASKED: Final = 8
 """Most servers that are asked about their calls for one sample."""
 ANSWER_S: Final = 0.5
-"""Seconds that a server has to answer; the page is shown without the calls of one that hangs."""
+"""Seconds that a server has to answer. Of one that is late, the page shows the calls that it told last."""
 _QUESTION_S: Final = 0.001
 """Processor time that a question to a server costs, about; other work of the loop runs meanwhile."""
 
@@ -38,7 +38,7 @@ Parts = Mapping[str, str]
 
 
 class _Question(NamedTuple):
-    """A server to be asked about its calls, and the figures that it has now."""
+    """A server to be asked about its calls; the figures are its process and how many calls it had."""
 
     workspace: str
     root: str
@@ -46,7 +46,7 @@ class _Question(NamedTuple):
 
 
 class _Said(NamedTuple):
-    """What a server said of its calls: with which figures, and in which sample."""
+    """What a server said last of its calls: with which process and count of calls, and in which sample."""
 
     figures: tuple[object, object]
     answer: Mapping[str, Any]
@@ -123,11 +123,15 @@ class LivePages:
                 asked.create_task(self._ask_one(one, self._samples))
 
     async def _ask_one(self, question: _Question, sample: int) -> None:
-        answer: Mapping[str, Any] = {}
-        with suppress(TimeoutError):
+        workspace, root, figures = question
+        try:
             async with asyncio.timeout(ANSWER_S):
-                answer = await self._calls(question.root)
-        self._known[question.workspace] = _Said(question.figures, answer, sample)
+                said = _Said(figures, await self._calls(root), sample)
+        except TimeoutError:
+            pid, before = figures[0], self._known.get(workspace, _UNKNOWN)
+            answer = before.answer if before.figures[0] == pid else {}
+            said = _Said((pid, None), answer, sample)  # without its figures, so that it is asked again
+        self._known[workspace] = said
 
     async def changes(self) -> AsyncGenerator[Parts]:
         """Yield the parts that changed since the last item: first all of them, none after a quiet while.
@@ -201,5 +205,7 @@ class LivePages:
         answer = await self._services.ask_server(root, "calls", None)
         if isinstance(answer, Refusal):
             return {}
-        found = msgspec.json.decode(answer)
+        found = None
+        with suppress(msgspec.DecodeError):  # a registered server may answer anything
+            found = msgspec.json.decode(answer)
         return found if isinstance(found, dict) else {}

@@ -21,7 +21,8 @@ class Scene:
 
     def __init__(self, servers: int, cpu: Callable[[], float] = lambda: 0.0) -> None:
         self.servers, self.calls, self.is_busy = servers, 0, True
-        self.failures = 0
+        self.failures = self.first_pid = 0
+        self.said, self.hung = b"{}", set[str]()
         self.pauses: list[float] = []
         self.asked: list[str] = []
         self.is_over = asyncio.Event()
@@ -35,14 +36,21 @@ class Scene:
             raise ValueError("an odd status")
         self.calls += self.is_busy
         rows = [
-            {"workspace": f"w{number}", "root": f"/w{number}", "pid": number, "calls": self.calls}
+            {
+                "workspace": f"w{number}",
+                "root": f"/w{number}",
+                "pid": self.first_pid + number,
+                "calls": self.calls,
+            }
             for number in range(self.servers)
         ]
         return {"instanceDetails": rows}
 
     async def answer(self, root: str, _: str, __: None) -> bytes:
         self.asked.append(root)
-        return b"{}"
+        if root in self.hung:
+            await asyncio.Event().wait()
+        return self.said
 
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -105,17 +113,38 @@ async def test_a_sample_that_fails_is_not_the_last_one() -> None:
 async def test_a_server_that_hangs_keeps_no_page_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "ANSWER_S", 0.01)
     scene = Scene(20)
-    hung = {f"/w{number}" for number in range(0, 20, 2)}
-
-    async def answer(root: str, _: str, __: None) -> bytes:
-        scene.asked.append(root)
-        await (asyncio.Event().wait() if root in hung else asyncio.sleep(0))
-        return b"{}"
-
-    services = create_autospec(ControlPlane, instance=True)
-    services.ask_server.side_effect = answer
-    pages = LivePages(services, scene.status, tuple)
+    scene.hung = {f"/w{number}" for number in range(0, 20, 2)}
     async with asyncio.timeout(GUARD_S):
-        view = await pages.view()
+        view = await scene.pages.view()
     assert len(scene.asked) == 20
     assert len(view.projects) == 20
+
+
+async def test_a_server_that_was_late_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then the page shows what it said before."""
+    monkeypatch.setattr(live, "ANSWER_S", 0.01)
+    scene = Scene(1)
+    for said, is_hung, shown in [("one", False, "one"), ("two", True, "one"), ("two", False, "two")]:
+        scene.said = b'{"ended": [{"tool": "%b"}]}' % said.encode()
+        scene.hung = {"/w0"} if is_hung else set()
+        view = await scene.pages.view()
+        assert [call["tool"] for call in view.calls] == [shown]
+        scene.is_busy = not is_hung  # nothing but the late answer is a reason to ask then
+
+
+async def test_a_server_of_another_process_does_not_get_the_calls_of_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "ANSWER_S", 0.01)
+    scene = Scene(1)
+    scene.said = b'{"ended": [{"tool": "one"}]}'
+    await scene.pages.view()
+    scene.hung, scene.first_pid = {"/w0"}, 100
+    assert (await scene.pages.view()).calls == []
+
+
+async def test_an_answer_that_cannot_be_read_spoils_no_page() -> None:
+    """A server that another program registered may answer anything."""
+    scene = Scene(2)
+    scene.said = b"<html>"
+    assert len((await scene.pages.view()).projects) == 2

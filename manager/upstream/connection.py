@@ -22,6 +22,7 @@ from manager.upstream.read_buffer import SIZE, ReadBuffer
 from manager.upstream.response import FirstReadHandler, UpstreamResponse
 from manager.upstream.response_head import ResponseHead
 from protocol import headers
+from protocol.internal import call_timing
 from protocol.internal.result_trim import ResultTrim
 
 # Most bytes without any byte of the body: httptools limits neither the head nor the trailers.
@@ -305,6 +306,8 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a field of the head. Trailers arrive here too, after the head; one of them is known."""
         name = name.lower()
+        if name == _TOOK and len(value) > call_timing.LONGEST:
+            return  # such values would wait for the recorder in their thousands
         self._headers.append((name, value))
         if self._has_head and name == _TOOK and self._response is not None:
             self._response.took = value

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from manager.configuration.budgets import MAX_ANSWER_HEADS
 from manager.upstream.response_head import ResponseHead
 from protocol import headers
+from protocol.internal import call_timing
 
 LONGEST: Final = 2048
 """Most bytes of a cached head."""
@@ -100,7 +101,11 @@ def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> tuple[Response
     begin, behind = digits.span(1)
     key, took = _key(data, begin, behind, end)
     known = _heads.get(key)
-    return None if known is None else (_with_length(known, int(digits[1])), took)
+    return (
+        None
+        if known is None or len(took) > call_timing.LONGEST
+        else (_with_length(known, int(digits[1])), took)
+    )
 
 
 def _with_length(head: ResponseHead, length: int) -> ResponseHead:

@@ -15,6 +15,8 @@ from protocol import headers
 
 _WIDTH: Final = 10
 """Digits of a time, which is then at most some hours; a longer one gets more digits."""
+LONGEST: Final = 1056
+"""Longest value in bytes; a source's id may have 1,024 of them."""
 _NAME: Final = f"{headers.TOOK}: ".encode()
 _MOST_DIGITS: Final = 15
 """Of a time: more would be many years."""

@@ -14,6 +14,7 @@ from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import request_head
 from manager.upstream.response import HIGH_WATER
 from manager.upstream.response_head import ResponseHead
+from protocol.internal import call_timing
 from protocol.internal.call_timing import CallTiming
 
 BOUND = 5.0
@@ -222,6 +223,24 @@ async def test_the_time_of_a_call_is_read_from_head_and_trailer(serve, connect, 
     response = await connection.exchange(GET, b"")
     assert await response.read(LIMIT) == b"hello"
     assert response.took == TIMING.value
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        OK + b"Content-Length: 5\r\nLm-Tools-Bridge-Took: %b\r\n\r\nhello",
+        CHUNKED + b"5\r\nhello\r\n0\r\nLm-Tools-Bridge-Took: %b\r\n\r\n",
+    ],
+    ids=["head", "trailer"],
+)
+async def test_what_is_too_long_for_a_time_is_not_kept_for_the_recorder(serve, connect, answer):
+    """Tens of thousands of them may wait while a disk hangs."""
+    for surplus in (0, 1):
+        value = b"x" * (call_timing.LONGEST + surplus)
+        connection = await connect(await serve(answering(answer % value)))
+        response = await connection.exchange(GET, b"")
+        assert await response.read(LIMIT) == b"hello"
+        assert response.took == (b"" if surplus else value)
 
 
 async def test_the_time_of_each_call_is_its_own_where_heads_are_cached(serve, connect):

@@ -19,8 +19,8 @@ from support.clients.raw_clients import Client, StatelessClient
 from support.processes.manager_home import manager_home
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import configure, entry, modern
-from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
+from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 SERVERS = 200
 BEAT_S = 1.0

@@ -17,7 +17,7 @@ from aiohttp import ClientError
 from protocol import names
 from support.clients.raw_clients import Answer, Client, SessionClient
 from support.processes.stdio_families import FAMILY, entry
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 CALL_S = 60.0
 """A call without any answer for so long counts as unanswered."""

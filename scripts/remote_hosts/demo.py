@@ -28,9 +28,9 @@ from support.processes.manager_home import CommandResult, until
 from support.processes.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
 from support.processes.versions_of_wheels import needed_wheels
 from support.processes.wheel import build_wheel
-from support.servers.model_thread import model_in_thread
-from support.servers.network_namespace import network_namespace
-from support.servers.ssh_server import SSHD
+from support.servers.models.model_thread import model_in_thread
+from support.servers.network.network_namespace import network_namespace
+from support.servers.network.ssh_server import SSHD
 
 LIMIT_S: Final = 300.0
 _ENDED_S: Final = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from support.servers.model_formats.steps import Reply, call, say
+from support.servers.models.formats.steps import Reply, call, say
 
 QUESTION: Final = "Ship a lamp if there is one, and say how many are left."
 ANSWER: Final = "A lamp is shipped; ten are left."

@@ -21,8 +21,8 @@ from agent.tool_source import Outcome
 from support.agent_doubles import ListedTools, RecordingPerson, ScriptedGuard, SearchableTools, text_outcome
 from support.agent_scene import is_whole
 from support.clock import ManualClock
-from support.servers.model_formats.steps import Reply, call, say
-from support.servers.model_server import ModelServer, RecordedRequest, model_server
+from support.servers.models.formats.steps import Reply, call, say
+from support.servers.models.model_server import ModelServer, RecordedRequest, model_server
 
 TURNS = 20
 SYSTEM = "You are a powerful terminal assistant."

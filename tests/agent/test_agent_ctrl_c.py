@@ -16,8 +16,8 @@ from support.processes.manager_process import ManagerProcess, running_manager
 from support.processes.screen_session import SHOWN_S
 from support.processes.timeouts import within
 from support.projects.script_tools import write_tool
-from support.servers.model_formats.steps import call, say
-from support.servers.model_server import Broken
+from support.servers.models.formats.steps import call, say
+from support.servers.models.model_server import Broken
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]
 

@@ -10,8 +10,8 @@ import pytest
 
 from support.processes.agent_desk import agent_desk, command, prompts
 from support.processes.manager_process import ManagerProcess, running_manager
-from support.servers.model_formats.steps import say
-from support.servers.model_server import Refuse
+from support.servers.models.formats.steps import say
+from support.servers.models.model_server import Refuse
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]
 
@@ -102,7 +102,7 @@ def test_a_question_that_failed_is_there_to_be_asked_again(manager: ManagerProce
     turns = (
         Refuse(404, "model 'tiny' not found"),
         say("Here I am."),
-    )  # import Refuse from support.servers.model_server
+    )  # import Refuse from support.servers.models.model_server
     with agent_desk(manager, tmp_path, *turns) as desk, desk.agent() as terminal:
         terminal.sees("HIL: ACTIVE")
         terminal.press("hello there\r")

@@ -18,9 +18,9 @@ from agent.tool_service.client import ToolClient
 from support.processes.agent_desk import agent_desk, command
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.processes.timeouts import within
-from support.servers.model_formats.steps import call, say
-from support.servers.model_server import Broken, Refuse
-from support.servers.model_thread import model_in_thread
+from support.servers.models.formats.steps import call, say
+from support.servers.models.model_server import Broken, Refuse
+from support.servers.models.model_thread import model_in_thread
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.processes]
 

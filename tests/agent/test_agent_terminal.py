@@ -10,7 +10,7 @@ import pytest
 
 from support.processes.agent_desk import AgentDesk, agent_desk, prompts
 from support.processes.manager_process import ManagerProcess, running_manager
-from support.servers.model_formats.steps import call, say
+from support.servers.models.formats.steps import call, say
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]
 

@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 
 from support.projects.gateway import Gateway, running_gateway
 from support.projects.registered_setup import raw_http
-from support.servers.third_party import ThirdParty, third_party
+from support.servers.sdk_servers.third_party import ThirdParty, third_party
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from support.clients.raw_clients import BOTH, EVENTS, JSON, Answer
 from support.http.client_connection import RawConnection, connected
 from support.http.path_recorder import PathRecorder
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import PROGRESS, SERVER
-from support.servers.scripted_workspace_server import (
+from support.servers.scripted.scripted_answers import PROGRESS, SERVER
+from support.servers.scripted.scripted_workspace_server import (
     COMPLETE,
     Answerer,
     Received,

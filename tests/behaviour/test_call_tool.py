@@ -12,7 +12,7 @@ import pytest
 from protocol import headers, names
 from support.clients.raw_clients import Client
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import ScriptedWorkspaceServer, result
+from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer, result
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 

@@ -14,7 +14,7 @@ from protocol import headers, names, sse
 from support.clients.raw_clients import EVENTS, JSON, SessionClient
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import event, held, never, result, stream
+from support.servers.scripted.scripted_workspace_server import event, held, never, result, stream
 
 PROGRESS = {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": 1}}
 STARTED = stream(event(PROGRESS), None)

@@ -15,7 +15,7 @@ from protocol import headers, names
 from protocol.errors import Reason
 from support.processes.timeouts import GUARD_S
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import event, result, stream
+from support.servers.scripted.scripted_workspace_server import event, result, stream
 
 MIB: Final = 1024 * 1024
 LIMIT: Final = 8 * MIB

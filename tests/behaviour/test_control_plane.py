@@ -20,7 +20,7 @@ from support.clients.raw_clients import SessionClient
 from support.processes.child_processes import answer_to_script
 from support.processes.manager_in_process import RunningManager, make_project
 from support.processes.timeouts import within
-from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
+from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 
 @pytest.fixture(params=["socket", "port"])

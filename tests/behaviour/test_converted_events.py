@@ -18,8 +18,15 @@ from protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import PROGRESS, RESPONSE, SERVER
-from support.servers.scripted_workspace_server import COMPLETE, Received, cut, event, stream, trimmed_event
+from support.servers.scripted.scripted_answers import PROGRESS, RESPONSE, SERVER
+from support.servers.scripted.scripted_workspace_server import (
+    COMPLETE,
+    Received,
+    cut,
+    event,
+    stream,
+    trimmed_event,
+)
 
 BOTH = f"{JSON}, {EVENTS}"
 CLIENTS = pytest.mark.parametrize(

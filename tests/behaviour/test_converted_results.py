@@ -19,8 +19,8 @@ from protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, Client
 from support.clock import AdvancedTime
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import SERVER
-from support.servers.scripted_workspace_server import (
+from support.servers.scripted.scripted_answers import SERVER
+from support.servers.scripted.scripted_workspace_server import (
     COMPLETE,
     Received,
     result,

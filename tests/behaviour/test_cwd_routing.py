@@ -21,7 +21,7 @@ from protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
-from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
+from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 NOWHERE = None

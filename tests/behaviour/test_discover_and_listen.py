@@ -21,7 +21,7 @@ from support.clients.stateless_requests import REVISION, events
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import registered_setup
-from support.servers.scripted_workspace_server import event, stream
+from support.servers.scripted.scripted_workspace_server import event, stream
 
 pytestmark = pytest.mark.processes
 

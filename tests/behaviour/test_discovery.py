@@ -15,7 +15,7 @@ from manager.answers.listing import catalog
 from protocol import names
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import Received, result
+from support.servers.scripted.scripted_workspace_server import Received, result
 
 EXAMPLE = {
     "type": "object",

@@ -12,7 +12,7 @@ import pytest
 from protocol import names
 from support.clients.raw_clients import SessionClient
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import (
+from support.servers.scripted.scripted_workspace_server import (
     Answerer,
     broken_off,
     error,

@@ -22,7 +22,7 @@ from support.projects.gateway import (
     running_gateway,
     text_of,
 )
-from support.servers.editor_window import Json, a_tool, free_range, opened
+from support.servers.scripted.editor_window import Json, a_tool, free_range, opened
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 TEXT: Json = {"type": "string"}

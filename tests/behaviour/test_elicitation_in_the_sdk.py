@@ -20,7 +20,7 @@ import pytest_asyncio
 from protocol import names
 from support.clients.askable_client import AskableClient
 from support.projects.gateway import Project, eventually, running_gateway
-from support.servers.third_party import stdio_command
+from support.servers.sdk_servers.third_party import stdio_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 

@@ -14,7 +14,7 @@ import pytest
 from protocol import headers, names
 from support.clients.raw_clients import SessionClient
 from support.projects.gateway import Project, listed, running_gateway
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 pytestmark = pytest.mark.processes
 

@@ -13,7 +13,7 @@ import pytest
 from protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, Answer
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import Received, error, event, fixed, result, stream
+from support.servers.scripted.scripted_workspace_server import Received, error, event, fixed, result, stream
 
 META = (
     b'"io.modelcontextprotocol/protocolVersion": "2026-07-28",'

@@ -15,7 +15,7 @@ from protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Client
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import (
+from support.servers.scripted.scripted_workspace_server import (
     Answerer,
     broken_off,
     cut,

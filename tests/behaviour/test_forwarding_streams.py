@@ -15,7 +15,7 @@ from protocol import names
 from support.clients.raw_clients import BOTH, EVENTS, JSON
 from support.http.event_stream import next_event
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import Received, cut, event, result, stream
+from support.servers.scripted.scripted_workspace_server import Received, cut, event, result, stream
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[],"n":1.10}}'
 MODERN_PART = b'"resultType":"complete",'

@@ -12,8 +12,8 @@ from mcp_types import methods
 from protocol import names
 from support.projects.gateway import Gateway, codes, eventually, listed
 from support.projects.registered_setup import registered_setup
-from support.servers.remote_server import Received, ScriptedRemoteServer, fake_remote
-from support.servers.scripted_workspace_server import error, result
+from support.servers.mcp_sources.remote_server import Received, ScriptedRemoteServer, fake_remote
+from support.servers.scripted.scripted_workspace_server import error, result
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 

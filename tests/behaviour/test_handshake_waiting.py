@@ -16,7 +16,7 @@ from support.clients.raw_clients import EVENTS, JSON, SessionClient, StatelessCl
 from support.processes.manager_in_process import make_project, running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import raw_http
-from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
+from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 pytestmark = pytest.mark.processes
 

@@ -18,8 +18,8 @@ import pytest_asyncio
 from protocol import names
 from support.clients.raw_clients import Answer, StatelessClient
 from support.projects.gateway import FORMS, Gateway, Project, eventually
-from support.servers.stdio_servers import program
-from support.servers.third_party import ThirdParty, stdio_command
+from support.servers.mcp_sources.stdio_servers import program
+from support.servers.sdk_servers.third_party import ThirdParty, stdio_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 

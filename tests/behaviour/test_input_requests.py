@@ -24,7 +24,14 @@ from support.clients.askable_client import AskableClient
 from support.clients.raw_clients import EVENTS, JSON, Answer, SessionClient
 from support.http.event_stream import next_message, priming
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import Answerer, Received, error, event, result, stream
+from support.servers.scripted.scripted_workspace_server import (
+    Answerer,
+    Received,
+    error,
+    event,
+    result,
+    stream,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -22,7 +22,7 @@ from protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.timeouts import within
 from support.projects.gateway import Project, eventually, found, listed, running_gateway
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 CANARY = "canary-" + "7ab1" * 8

@@ -23,7 +23,7 @@ from support.projects.gateway import (
     running_gateway,
     text_of,
 )
-from support.servers.python_language_server import put_on_path
+from support.servers.language_servers.python_language_server import put_on_path
 from workspace_server.sources.language_servers.tools.definitions import MODULES
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]

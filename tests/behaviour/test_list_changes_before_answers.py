@@ -17,8 +17,8 @@ from support.http.event_stream import next_event
 from support.processes.timeouts import within
 from support.projects.gateway import Gateway, listed, running_gateway
 from support.projects.registered_setup import registered_setup
-from support.servers.listen_streams import ListenStreams
-from support.servers.scripted_workspace_server import Received, result
+from support.servers.scripted.listen_streams import ListenStreams
+from support.servers.scripted.scripted_workspace_server import Received, result
 
 pytestmark = pytest.mark.processes
 

@@ -20,8 +20,8 @@ from protocol import names
 from support.clients.raw_clients import Client
 from support.processes.timeouts import within
 from support.projects.gateway import Gateway, Project, codes, eventually
-from support.servers.third_party import Direct, ThirdParty, direct, stdio_command
-from support.servers.third_party_content import PROMPTS, RESOURCES, TEMPLATES
+from support.servers.sdk_servers.third_party import Direct, ThirdParty, direct, stdio_command
+from support.servers.sdk_servers.third_party_content import PROMPTS, RESOURCES, TEMPLATES
 from workspace_server.catalog.toolset import COALESCE_S
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]

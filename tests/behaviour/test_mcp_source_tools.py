@@ -32,10 +32,10 @@ from support.projects.gateway import (
     listening,
     text_of,
 )
-from support.servers.remote_server import fake_remote
-from support.servers.stdio_servers import program
-from support.servers.third_party import Direct, Era, ThirdParty, direct, stdio_command
-from support.servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
+from support.servers.mcp_sources.remote_server import fake_remote
+from support.servers.mcp_sources.stdio_servers import program
+from support.servers.sdk_servers.third_party import Direct, Era, ThirdParty, direct, stdio_command
+from support.servers.sdk_servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 

@@ -18,7 +18,7 @@ import pytest_asyncio
 from protocol import headers, names
 from support.clients.raw_clients import Answer, Client, SessionClient, StatelessClient
 from support.projects.gateway import Gateway, Project, eventually, listed
-from support.servers.third_party import ThirdParty, stdio_command, third_party
+from support.servers.sdk_servers.third_party import ThirdParty, stdio_command, third_party
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from protocol import names
 from support.clients.raw_clients import Client, SessionClient
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import broken_off, error, fixed
+from support.servers.scripted.scripted_workspace_server import broken_off, error, fixed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

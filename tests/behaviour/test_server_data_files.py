@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.projects.gateway import Gateway, Project, listed, text_of
-from support.servers.stdio_servers import source
+from support.servers.mcp_sources.stdio_servers import source
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 SERVER = source("""

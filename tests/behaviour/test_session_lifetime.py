@@ -16,7 +16,7 @@ from support.http.event_stream import priming
 from support.processes.manager_in_process import RunningManager, running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import registered_setup
-from support.servers.scripted_workspace_server import COMPLETE, held, never, result
+from support.servers.scripted.scripted_workspace_server import COMPLETE, held, never, result
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 

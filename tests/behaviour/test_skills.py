@@ -21,8 +21,8 @@ from support.clients.raw_clients import SessionClient
 from support.processes.timeouts import within
 from support.projects.gateway import Gateway, Project, eventually
 from support.projects.skill_folders import digest_of, skill_text, uris, write_skill
-from support.servers import third_party_skills as theirs
-from support.servers.third_party import Direct, direct, stdio_command
+from support.servers.sdk_servers import third_party_skills as theirs
+from support.servers.sdk_servers.third_party import Direct, direct, stdio_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])

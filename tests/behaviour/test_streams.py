@@ -17,7 +17,7 @@ from support.http.event_stream import is_silent, next_event, next_message, next_
 from support.processes.manager_in_process import running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, raw_http, registered_setup
-from support.servers.scripted_workspace_server import (
+from support.servers.scripted.scripted_workspace_server import (
     Received,
     ScriptedWorkspaceServer,
     cut,

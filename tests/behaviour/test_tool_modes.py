@@ -20,8 +20,8 @@ from support.http.event_stream import next_message
 from support.processes.timeouts import within
 from support.projects.gateway import Gateway, Project, eventually, found, listed, running_gateway, text_of
 from support.projects.registered_setup import raw_http
-from support.servers.remote_server import fake_remote
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.remote_server import fake_remote
+from support.servers.mcp_sources.stdio_servers import program
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 OWN = {names.HANDSHAKE, names.CALL_TOOL}

@@ -12,7 +12,7 @@ import pytest
 from protocol import names
 from support.clients.raw_clients import Client, StatelessClient
 from support.projects.gateway import Project, running_gateway
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 pytestmark = pytest.mark.processes
 

@@ -21,9 +21,16 @@ from protocol import names
 from support.clients.raw_clients import Answer, Client
 from support.http.event_stream import next_event, next_message
 from support.projects.gateway import Project, eventually, running_gateway
-from support.servers.remote_server import ECHO, Answerer, Received, ScriptedRemoteServer, events, fake_remote
-from support.servers.scripted_workspace_server import event
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.remote_server import (
+    ECHO,
+    Answerer,
+    Received,
+    ScriptedRemoteServer,
+    events,
+    fake_remote,
+)
+from support.servers.mcp_sources.stdio_servers import program
+from support.servers.scripted.scripted_workspace_server import event
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 

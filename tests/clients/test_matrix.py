@@ -24,7 +24,7 @@ from support.clients.client_table import ABILITIES, CANNOT, CLIENTS, Installed
 from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import configure, entry
-from support.servers.third_party import stdio_command
+from support.servers.sdk_servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NONCE = "of this project"

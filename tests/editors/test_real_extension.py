@@ -20,7 +20,7 @@ import pytest_asyncio
 from manager.client import Control
 from protocol import names
 from support.projects.gateway import Gateway, Project, codes, eventually, listed, running_gateway, text_of
-from support.servers.editor_window import free_range
+from support.servers.scripted.editor_window import free_range
 from workspace_server.sources.editor.discovery_sockets import PREFIX_VARIABLE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

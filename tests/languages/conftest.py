@@ -8,7 +8,7 @@ import pytest
 
 from support.groups import leave_out_folder
 from support.processes.installing import install, shared_lock
-from support.servers.real_language_servers import INSTALL_S
+from support.servers.language_servers.real_language_servers import INSTALL_S
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

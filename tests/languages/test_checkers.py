@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from support.projects.edited_project import GO, PYTHON, RUST, TYPESCRIPT, EditedProject, Language
-from support.servers.real_language_servers import environment, skip_absent
+from support.servers.language_servers.real_language_servers import environment, skip_absent
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.checkers.checker import Checker
 from workspace_server.sources.language_servers.kinds.table import KINDS

@@ -19,7 +19,7 @@ from support.projects.edited_project import (
     EditedProject,
     Language,
 )
-from support.servers.real_language_servers import BY_NAME
+from support.servers.language_servers.real_language_servers import BY_NAME
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.kinds.table import KINDS
 from workspace_server.sources.language_servers.session.project_sync import make_sync

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from support.processes.child_processes import alive, until
-from support.servers.real_language_servers import environment as languages_environment
-from support.servers.real_language_servers import skip_absent
+from support.servers.language_servers.real_language_servers import environment as languages_environment
+from support.servers.language_servers.real_language_servers import skip_absent
 from workspace_server.sources.language_servers.kinds.available_kinds import AvailableKinds, KindChoices
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
 from workspace_server.sources.language_servers.session.project_sync import make_sync

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from support.processes.child_processes import alive, until
-from support.servers.real_language_servers import BY_NAME, SERVERS, RealServer, opened
-from support.servers.scripted_language_server import QUICK, RecordedSync
+from support.servers.language_servers.real_language_servers import BY_NAME, SERVERS, RealServer, opened
+from support.servers.language_servers.scripted_language_server import QUICK, RecordedSync
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut, ServerGone
 from workspace_server.sources.language_servers.session.diagnostics.file_diagnostics import PULL
 from workspace_server.sources.language_servers.session.hang_check import PING

@@ -21,7 +21,7 @@ from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import TOOLS, configure, entry, legacy, number
 from support.processes.timeouts import GUARD_S
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 GOOD = ("good", "fine", "well")
 HUNG = program("while True: time.sleep(1000)")

@@ -27,7 +27,7 @@ from support.processes.stdio_families import (
     user_tool,
 )
 from support.processes.timeouts import within
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 PROJECT_FILE = ".lm-tools-bridge/workspace.toml"
 

@@ -22,7 +22,7 @@ from protocol import names
 from support.processes.manager_home import ManagerHome, manager_home, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import configure, entry
-from support.servers.third_party import stdio_command
+from support.servers.sdk_servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 EITHER_ERA = pytest.mark.parametrize("mode", ["legacy", "auto"])

@@ -17,7 +17,12 @@ from protocol import names, sse
 from support.clients.askable_client import AskableClient
 from support.processes.manager_home import ManagerHome
 from support.processes.manager_in_process import make_project
-from support.servers.scripted_workspace_server import COMPLETE, Answerer, ScriptedWorkspaceServer, result
+from support.servers.scripted.scripted_workspace_server import (
+    COMPLETE,
+    Answerer,
+    ScriptedWorkspaceServer,
+    result,
+)
 
 ASKING = {
     "resultType": "input_required",

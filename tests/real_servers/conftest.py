@@ -8,7 +8,7 @@ import pytest
 
 from support.groups import leave_out_folder
 from support.processes.installing import install
-from support.servers.real_servers import INSTALL_S, Installed
+from support.servers.mcp_sources.real_servers import INSTALL_S, Installed
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

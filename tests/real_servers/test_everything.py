@@ -15,7 +15,7 @@ from protocol import names
 from support.clients.raw_clients import Client
 from support.processes.timeouts import within
 from support.projects.gateway import Project, eventually
-from support.servers.real_servers import (
+from support.servers.mcp_sources.real_servers import (
     Entry,
     Installed,
     asked_directly,

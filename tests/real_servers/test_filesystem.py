@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from support.projects.gateway import Project, eventually
-from support.servers.real_servers import (
+from support.servers.mcp_sources.real_servers import (
     Entry,
     Installed,
     asked_directly,
@@ -20,7 +20,7 @@ from support.servers.real_servers import (
     same_definitions,
     same_outcome,
 )
-from support.servers.third_party import Direct
+from support.servers.sdk_servers.third_party import Direct
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 FILES = {

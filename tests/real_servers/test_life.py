@@ -18,7 +18,7 @@ from support.processes.manager_home import ManagerHome, manager_home, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import configure, legacy, marks, modern
 from support.processes.timeouts import within
-from support.servers.real_servers import Entry, Installed
+from support.servers.mcp_sources.real_servers import Entry, Installed
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from support.projects.gateway import Project, eventually
-from support.servers.real_servers import (
+from support.servers.mcp_sources.real_servers import (
     Installed,
     asked_directly,
     gathered,

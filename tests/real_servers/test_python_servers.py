@@ -13,7 +13,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from support.projects.gateway import Project
-from support.servers.real_servers import (
+from support.servers.mcp_sources.real_servers import (
     Entry,
     Installed,
     asked_directly,

@@ -28,8 +28,8 @@ from support.processes.manager_home import ManagerProcess, until
 from support.processes.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
 from support.projects.gateway import eventually
 from support.projects.script_tools import write_tool
-from support.servers.cut_proxy import CutProxy
-from support.servers.third_party import stdio_command
+from support.servers.network.cut_proxy import CutProxy
+from support.servers.sdk_servers.third_party import stdio_command
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
 EVERY_MODE = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

@@ -16,7 +16,7 @@ from aiohttp import ClientSession
 from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerProcess
 from support.processes.two_hosts import NAME, TwoHosts, two_hosts
-from support.servers.ssh_server import SshServer
+from support.servers.network.ssh_server import SshServer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 READ = {"filePath": "src/where.txt"}

@@ -18,7 +18,7 @@ from manager.team.registry.reader import FRESH_S
 from protocol import names
 from support.clients.stateless_requests import body_of, headers_of
 from support.projects.team_members import TeamCaller, TeamHost, team_caller, team_host, until_seen
-from support.servers.nats_servers import NatsServer, running_nats
+from support.servers.network.nats_servers import NatsServer, running_nats
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -24,9 +24,9 @@ from manager.team.membership import Membership, OwnOffer
 from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET
 from manager.team.registry.bucket import ensure
 from support.projects.team_members import running_member, team_caller, team_host, until_seen
-from support.servers.certificates import Authority
-from support.servers.nats_operator import Account, Operator
-from support.servers.nats_servers import NatsServer, running_nats
+from support.servers.network.certificates import Authority
+from support.servers.network.nats_operator import Account, Operator
+from support.servers.network.nats_servers import NatsServer, running_nats
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGE = Path(manager.__file__).parents[1] / "docs" / "team.md"

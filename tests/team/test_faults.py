@@ -18,8 +18,8 @@ import pytest
 import manager
 from manager.team.calls import parts
 from support.projects.team_members import TeamCaller, team_caller, team_host, until_seen
-from support.servers.cut_proxy import cut_proxy
-from support.servers.nats_servers import NatsServer, running_cluster, running_nats
+from support.servers.network.cut_proxy import cut_proxy
+from support.servers.network.nats_servers import NatsServer, running_cluster, running_nats
 
 ROOT = Path(manager.__file__).parents[1]
 KILLS = 20

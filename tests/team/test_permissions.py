@@ -23,7 +23,7 @@ from manager.team.registry.bucket import ensure, listed
 from manager.team.registry.entry import HostEntry, OfferEntry, encoded
 from support.clients.stateless_requests import body_of
 from support.projects.team_members import team_caller, team_host, until_seen
-from support.servers.nats_servers import NatsServer, running_nats
+from support.servers.network.nats_servers import NatsServer, running_nats
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGE = Path(manager.__file__).parents[1] / "docs" / "team.md"

@@ -19,7 +19,7 @@ from manager.team.names import ALIVE_BUCKET, HOSTS_BUCKET, key_subject
 from manager.team.registry import bucket
 from manager.team.registry.entry import AliveEntry, HostEntry, OfferEntry, encoded
 from support.projects.team_members import TeamCaller, team_caller, team_host, until_seen
-from support.servers.nats_servers import NatsServer, running_nats
+from support.servers.network.nats_servers import NatsServer, running_nats
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOSTS, WORKSPACES = 1000, 20

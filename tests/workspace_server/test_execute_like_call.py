@@ -17,9 +17,9 @@ import pytest
 from protocol import names
 from support.processes.workspace_app import Serving, serving
 from support.projects.script_tools import script_source
-from support.servers.remote_source import entry
-from support.servers.stdio_servers import stdio_source
-from support.servers.third_party import START_S, stdio_command, third_party
+from support.servers.mcp_sources.remote_source import entry
+from support.servers.mcp_sources.stdio_servers import stdio_source
+from support.servers.sdk_servers.third_party import START_S, stdio_command, third_party
 from workspace_server.catalog.view import View
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies

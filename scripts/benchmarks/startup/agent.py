@@ -21,7 +21,7 @@ from scripts.benchmarks.section import Section
 from support.processes.agent_desk import AgentDesk, agent_desk
 from support.processes.manager_process import running_manager
 from support.processes.screen_session import ScreenSession
-from support.servers.model_formats.steps import Reply, say
+from support.servers.models.formats.steps import Reply, say
 
 PIECES: Final = tuple(f"word{number} " + ("\n\n" if number % 80 == 79 else "") for number in range(2000))
 GAP_S: Final = 0.0005

@@ -15,7 +15,7 @@ import pytest
 from agent.acp.message_lines import LARGEST
 from support.processes.agent_desk import AgentDesk, agent_desk
 from support.processes.manager_process import ManagerProcess, running_manager
-from support.servers.model_formats.steps import say
+from support.servers.models.formats.steps import say
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.terminals]
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}

@@ -38,7 +38,7 @@ from support.agent_doubles import (
 )
 from support.agent_scene import is_whole
 from support.clock import ManualClock
-from support.servers.model_formats import ollama_chat
+from support.servers.models.formats import ollama_chat
 
 SYSTEM = "You are a powerful terminal assistant."
 TURNS = 20

@@ -16,8 +16,8 @@ from agent.keys.lookup import KeyLookup
 from agent.keys.stored import StoredKeys
 from agent.model_events import ProviderFailure
 from support.clients.model_replies import ask, provider_of
-from support.servers.model_formats.steps import say
-from support.servers.model_server import model_server
+from support.servers.models.formats.steps import say
+from support.servers.models.model_server import model_server
 from workspace_server.internal_channel.service import make_channel
 from workspace_server.secrets.store import open_store
 

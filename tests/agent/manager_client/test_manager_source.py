@@ -20,7 +20,7 @@ from agent.tool_source import Outcome
 from manager.client import Control
 from support.clients.scripted_person import ScriptedPerson
 from support.projects.gateway import Gateway, Project, eventually, running_gateway
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 ASKS = 'visibility = "native"\nrequires_approval = true\n[parameters.path]\ntype = "string"\n'
 

@@ -7,8 +7,8 @@ import pytest
 from agent.messages import AssistantMessage, Call, Result, SystemMessage, Tool, ToolMessage, UserMessage
 from agent.model_events import ProviderFailure
 from support.clients.model_replies import KEY, ask, provider_of, question
-from support.servers.model_formats.steps import say, sse
-from support.servers.model_server import Bytes, model_server
+from support.servers.models.formats.steps import say, sse
+from support.servers.models.model_server import Bytes, model_server
 
 HISTORY = (
     SystemMessage("Be short."),

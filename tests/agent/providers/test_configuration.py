@@ -16,8 +16,8 @@ from agent.providers.configuration import configured
 from agent.providers.factory import make_provider
 from agent.settings.settings import AgentSettings, ProviderEntry
 from support.clients.model_replies import all_keys, ask
-from support.servers.model_formats.steps import say
-from support.servers.model_server import model_server
+from support.servers.models.formats.steps import say
+from support.servers.models.model_server import model_server
 
 
 def write(folder: Path, *providers: dict[str, Any]) -> Path:

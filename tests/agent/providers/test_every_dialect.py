@@ -20,9 +20,9 @@ from agent.providers.dialects.openai import OpenAiChat
 from agent.providers.http.framing import Documents
 from support.clients.model_replies import DIALECTS, ask, provider_of, question
 from support.examples import examples
-from support.servers.model_formats.steps import Reply, ReplyCall, call, say
-from support.servers.model_server import DIALECTS as FORMATS
-from support.servers.model_server import model_server
+from support.servers.models.formats.steps import Reply, ReplyCall, call, say
+from support.servers.models.model_server import DIALECTS as FORMATS
+from support.servers.models.model_server import model_server
 
 MAKERS: dict[str, Callable[[], Dialect]] = {
     "ollama": OllamaChat, "openai": OpenAiChat, "anthropic": AnthropicMessages, "gemini": GeminiContent,
@@ -218,7 +218,7 @@ async def test_what_a_person_pasted_in_half_a_character_does_not_stop_the_reques
 
 @every_dialect
 async def test_closing_the_reply_ends_the_request_at_the_server(dialect: str) -> None:
-    from support.servers.model_server import Broken
+    from support.servers.models.model_server import Broken
 
     reply = Reply(tuple("piece " for _ in range(50)))
     async with model_server(Broken(reply, 900, "silent")) as server, provider_of(dialect, server) as provider:

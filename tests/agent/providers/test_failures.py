@@ -9,8 +9,8 @@ import pytest
 from agent.model_events import ProviderFailure
 from agent.providers.http.failures import Failures, error_reason, retry_after
 from support.clients.model_replies import DIALECTS, KEY, ask, keys, provider_of, question
-from support.servers.model_formats.steps import say
-from support.servers.model_server import Broken, Bytes, HangUp, Refuse, model_server
+from support.servers.models.formats.steps import say
+from support.servers.models.model_server import Broken, Bytes, HangUp, Refuse, model_server
 
 every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 

@@ -7,9 +7,9 @@ import pytest
 from agent.messages import AssistantMessage, Call, Result, SystemMessage, ToolMessage, UserMessage
 from agent.model_events import ProviderFailure
 from support.clients.model_replies import KEY, ask, provider_of, question
-from support.servers.model_formats.gemini_content import SIGNATURE
-from support.servers.model_formats.steps import Reply, ReplyCall, call, say, sse
-from support.servers.model_server import Bytes, Refuse, model_server
+from support.servers.models.formats.gemini_content import SIGNATURE
+from support.servers.models.formats.steps import Reply, ReplyCall, call, say, sse
+from support.servers.models.model_server import Bytes, Refuse, model_server
 
 
 async def test_the_key_is_in_a_header_and_results_are_parts_of_one_content() -> None:

@@ -13,7 +13,7 @@ from agent.providers.factory import make_plain_provider
 from agent.providers.http.model_list import model_names
 from agent.settings.settings import AgentSettings, ProviderEntry
 from support.clients.model_replies import all_keys
-from support.servers.model_server import model_server
+from support.servers.models.model_server import model_server
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from agent.keys.key import Key, wish_for
 from agent.model_events import ProviderFailure
 from host import log
 from support.clients.model_replies import DIALECTS, KEY, all_keys, ask, keys, provider_of
-from support.servers.model_formats.steps import say
-from support.servers.model_server import Broken, Bytes, HangUp, Refuse, model_server
+from support.servers.models.formats.steps import say
+from support.servers.models.model_server import Broken, Bytes, HangUp, Refuse, model_server
 
 BEGINNING = KEY[:10]
 ECHO = f'{{"error": {{"message": "Incorrect API key provided: {KEY}, {BEGINNING}***5e1d"}}}}'.encode()

@@ -9,8 +9,8 @@ import pytest
 from agent.messages import AssistantMessage, Call, Result, SystemMessage, Tool, ToolMessage, UserMessage
 from agent.model_events import ModelWindow, ProviderFailure, WindowSource
 from support.clients.model_replies import ask, keys, provider_of, question
-from support.servers.model_formats.steps import say
-from support.servers.model_server import Bytes, model_server
+from support.servers.models.formats.steps import say
+from support.servers.models.model_server import Bytes, model_server
 
 
 async def test_the_request_of_a_simple_question_has_four_members() -> None:

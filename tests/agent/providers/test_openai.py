@@ -10,8 +10,8 @@ import pytest
 from agent.messages import AssistantMessage, Call, Result, SystemMessage, ToolMessage, UserMessage
 from agent.model_events import ModelWindow, ProviderFailure, WindowSource
 from support.clients.model_replies import KEY, ask, keys, provider_of, question
-from support.servers.model_formats.steps import say
-from support.servers.model_server import Bytes, model_server
+from support.servers.models.formats.steps import say
+from support.servers.models.model_server import Bytes, model_server
 
 HISTORY = (
     SystemMessage("Be short."),

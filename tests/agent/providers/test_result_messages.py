@@ -9,8 +9,8 @@ import pytest
 from agent.messages import AssistantMessage, Call, Result, ToolMessage, UserMessage
 from agent.providers.result_messages import as_user_message, bare_name
 from support.clients.model_replies import DIALECTS, ask, provider_of, question
-from support.servers.model_formats.steps import say
-from support.servers.model_server import model_server
+from support.servers.models.formats.steps import say
+from support.servers.models.model_server import model_server
 
 TEXT = (
     "Action: Tool [cpu_usage] executed.\nResult: CPU: 23.4%\n"

@@ -11,8 +11,8 @@ from agent.model_events import ModelRequest, ModelWindow, WindowSource
 from agent.providers.text_protocol import TextProtocol, converted
 from agent.providers.tools_prompt import tools_block
 from support.clients.model_replies import ask, provider_of, question
-from support.servers.model_formats.steps import Reply, say
-from support.servers.model_server import model_server
+from support.servers.models.formats.steps import Reply, say
+from support.servers.models.model_server import model_server
 
 CALCULATOR = Tool(
     "calculator",

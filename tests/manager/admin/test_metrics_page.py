@@ -19,7 +19,7 @@ from support.clients.raw_clients import EVENTS, Client
 from support.http.event_stream import next_message
 from support.projects.gateway import eventually
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_workspace_server import COMPLETE, broken_off, held, result
+from support.servers.scripted.scripted_workspace_server import COMPLETE, broken_off, held, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 QUESTION = {

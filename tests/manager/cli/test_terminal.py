@@ -16,7 +16,7 @@ from wcwidth import wcswidth
 from manager.cli.verbs import cli
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.processes.terminal_captures import Capture, Run, all_verbs, captured, keep
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals"),

@@ -23,7 +23,7 @@ from manager.configuration.paths import Paths
 from support.processes.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
 from support.processes.timeouts import within
 from support.projects.command_home import Terminal
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals"),

@@ -19,7 +19,7 @@ from support.clients.raw_clients import JSON, SessionClient
 from support.http.served_connection import served_by
 from support.processes.manager_in_process import RunningManager
 from support.projects.registered_setup import raw_http, registered_setup
-from support.servers.scripted_workspace_server import held, result
+from support.servers.scripted.scripted_workspace_server import held, result
 
 
 async def test_a_query_that_is_not_utf_8_is_accepted(manager: RunningManager) -> None:

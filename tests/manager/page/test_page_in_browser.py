@@ -33,7 +33,7 @@ from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.script_tools import write_tool
 from support.recorded_calls import ended
-from support.servers.oauth_server import fake_oauth
+from support.servers.mcp_sources.oauth_server import fake_oauth
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [

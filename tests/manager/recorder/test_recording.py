@@ -24,8 +24,8 @@ from support.clients.raw_clients import Client
 from support.http.client_connection import calls_known_again, connected
 from support.http.event_stream import next_message
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import ANSWERS, QUESTION
-from support.servers.scripted_workspace_server import COMPLETE, result
+from support.servers.scripted.scripted_answers import ANSWERS, QUESTION
+from support.servers.scripted.scripted_workspace_server import COMPLETE, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])

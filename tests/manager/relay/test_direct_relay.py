@@ -19,8 +19,8 @@ from protocol import names
 from support.clients.raw_clients import BOTH, EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import ANSWERS
-from support.servers.scripted_workspace_server import COMPLETE, held, never, result
+from support.servers.scripted.scripted_answers import ANSWERS
+from support.servers.scripted.scripted_workspace_server import COMPLETE, held, never, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])

@@ -15,7 +15,7 @@ from manager.relay.large_json import LargeBody
 from manager.routing.json import forwardable_result
 from protocol.internal import result_trim
 from protocol.internal.result_trim import ResultTrim
-from support.servers.scripted_answers import SERVER
+from support.servers.scripted.scripted_answers import SERVER
 
 RESULT = json.dumps(
     {"resultType": "complete", "content": [{"type": "text", "text": "x" * 40_000}], "_meta": SERVER},

@@ -18,8 +18,8 @@ from manager.supervision import workspaces
 from protocol import names
 from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import ANSWERS, PLAIN_RESULT
-from support.servers.scripted_workspace_server import (
+from support.servers.scripted.scripted_answers import ANSWERS, PLAIN_RESULT
+from support.servers.scripted.scripted_workspace_server import (
     COMPLETE,
     Received,
     ScriptedWorkspaceServer,

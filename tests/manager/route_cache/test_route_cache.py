@@ -25,8 +25,8 @@ from protocol.call_pattern import derive_pattern
 from support.clients.raw_clients import Answer, SessionClient
 from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import ANSWERS, PLAIN, PLAIN_RESULT
-from support.servers.scripted_workspace_server import COMPLETE, ScriptedWorkspaceServer, fixed, held
+from support.servers.scripted.scripted_answers import ANSWERS, PLAIN, PLAIN_RESULT
+from support.servers.scripted.scripted_workspace_server import COMPLETE, ScriptedWorkspaceServer, fixed, held
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ALL_PLAYS = {**ANSWERS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}

@@ -12,8 +12,8 @@ import pytest_asyncio
 from manager.supervision import workspaces
 from support.http.client_connection import Known, RawConnection, calls_known_again, sent, warmed
 from support.projects.registered_setup import RegisteredSetup, registered_setup
-from support.servers.scripted_answers import PLAIN_RESULT
-from support.servers.scripted_workspace_server import COMPLETE, held, result
+from support.servers.scripted.scripted_answers import PLAIN_RESULT
+from support.servers.scripted.scripted_workspace_server import COMPLETE, held, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -17,8 +17,8 @@ from manager.stdio_bridge.bridge import Bridge
 from manager.stdio_bridge.manager_connection import ManagerConnection
 from manager.stdio_bridge.stdio import LineTooLong
 from protocol import names
-from support.servers.scripted_manager import ScriptedManager, in_session
-from support.servers.scripted_workspace_server import (
+from support.servers.scripted.scripted_manager import ScriptedManager, in_session
+from support.servers.scripted.scripted_workspace_server import (
     Received,
     cut,
     error,

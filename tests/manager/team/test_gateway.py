@@ -17,7 +17,7 @@ from manager.team.calls.remote_call import Head
 from manager.team.gateway import Gateway
 from manager.team.membership import Use
 from support.clients.stateless_requests import body_of, headers_of
-from support.servers.scripted_workspace import served
+from support.servers.scripted.scripted_workspace import served
 
 DOCS = Use("docs", "docs")
 

@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from support.servers.scripted_peer import connect, loop_faults, pool_to, serve  # noqa: F401  fixtures
+from support.servers.scripted.scripted_peer import connect, loop_faults, pool_to, serve  # noqa: F401  fixtures

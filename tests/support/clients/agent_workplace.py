@@ -17,10 +17,10 @@ from support.clients.agents import Agent, InstalledAgents, Place, list_servers, 
 from support.processes.manager_home import CommandResult, ManagerHome, ManagerProcess, manager_home, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import configure, entry
-from support.servers.model_formats.steps import Call, ModelRequest, Say, Step
-from support.servers.scripted_model import Script, ScriptedModel, scripted_model
-from support.servers.stdio_servers import program
-from support.servers.third_party import stdio_command
+from support.servers.mcp_sources.stdio_servers import program
+from support.servers.models.formats.steps import Call, ModelRequest, Say, Step
+from support.servers.models.scripted_model import Script, ScriptedModel, scripted_model
+from support.servers.sdk_servers.third_party import stdio_command
 
 NONCE, OTHER_NONCE = "of this project", "of this project as well"
 RUN_S = 60.0

@@ -26,7 +26,7 @@ from agent.model_events import (
 from agent.providers.factory import make_provider
 from agent.providers.http.retries import Retries
 from agent.settings.settings import AgentSettings, ProviderEntry
-from support.servers.model_server import ModelServer
+from support.servers.models.model_server import ModelServer
 
 KEY = "sk-canary-5e1d5e1d5e1d5e1d5e1d"
 DIALECTS = ("ollama", "openai", "anthropic", "gemini")

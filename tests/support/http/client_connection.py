@@ -26,7 +26,7 @@ from protocol.call_pattern import PatternValues
 from support.clients import stateless_requests as modern
 from support.clients.raw_clients import BOTH, JSON, Answer
 from support.projects.registered_setup import RegisteredSetup
-from support.servers.scripted_answers import PLAIN_RESULT
+from support.servers.scripted.scripted_answers import PLAIN_RESULT
 
 WITHIN_S = 10.0
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from support.processes.manager_process import ManagerProcess
 from support.processes.screen_session import ScreenSession, screen_session
-from support.servers.model_formats.steps import Reply, call
-from support.servers.model_server import ModelServer
-from support.servers.model_thread import model_in_thread
+from support.servers.models.formats.steps import Reply, call
+from support.servers.models.model_server import ModelServer
+from support.servers.models.model_thread import model_in_thread
 
 PROMPT = "\n>"
 """What the screen ends with when the agent waits for input."""

@@ -15,7 +15,7 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from support.servers import task_tools
+from support.servers.conformance import task_tools
 
 LEG_S = 240.0
 SCENARIO_MS = 15_000

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from support.processes.manager_home import CommandResult, ManagerHome, manager_home
 from support.processes.screen_session import screen_session
-from support.servers.network_namespace import Network
-from support.servers.ssh_server import SshServer
+from support.servers.network.network_namespace import Network
+from support.servers.network.ssh_server import SshServer
 
 NAME: Final = "build"
 ADDRESS: Final = f"ssh://{NAME}"

@@ -19,7 +19,7 @@ from protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.manager_home import ManagerHome
 from support.projects.script_tools import write_tool
-from support.servers.stdio_servers import program
+from support.servers.mcp_sources.stdio_servers import program
 
 FAMILY = """
 def start(*words):

@@ -14,7 +14,7 @@ import structlog
 
 from manager.team.membership import Membership, OwnOffer
 from support.projects.team_members import running_member, until_published
-from support.servers.scripted_workspace import scripted_workspace
+from support.servers.scripted.scripted_workspace import scripted_workspace
 
 
 def _drop(*_: object) -> str:

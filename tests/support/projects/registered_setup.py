@@ -12,7 +12,7 @@ from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
 from support.clients.raw_clients import BOTH, SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, running_manager
-from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
+from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 
 @dataclass

@@ -15,7 +15,7 @@ from manager.team.member import Member
 from manager.team.membership import Membership, OwnOffer, Use
 from protocol import sse
 from support.clients.stateless_requests import body_of, headers_of
-from support.servers.scripted_workspace import ScriptedWorkspace, scripted_workspace, served
+from support.servers.scripted.scripted_workspace import ScriptedWorkspace, scripted_workspace, served
 
 GUARD_S = 30.0
 

@@ -13,7 +13,7 @@ from protocol import names
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import GUARD_S
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.calls import source_wait
 from workspace_server.catalog import listing

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items

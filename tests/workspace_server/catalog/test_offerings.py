@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.tool_source import ScriptedSource, offerings
+from support.servers.mcp_sources.tool_source import ScriptedSource, offerings
 from workspace_server.catalog import uri_template
 from workspace_server.catalog.offerings import MAX_NAMED, merge
 from workspace_server.tool import Entry, SourceOfferings

@@ -10,7 +10,7 @@ import pytest
 
 from protocol import names
 from protocol.issues import Issue
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import build_view

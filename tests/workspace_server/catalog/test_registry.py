@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog import listing
 from workspace_server.catalog.registry import Registry, Snapshot
 from workspace_server.tool import Tool

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Mode, View, build_view, mode_of
 from workspace_server.config.model import Configuration, PolicyDeltas, VisibilityChoices

@@ -14,7 +14,7 @@ from click.testing import Result
 
 from support.processes.timeouts import within
 from support.projects.command_home import Home
-from support.servers.oauth_server import OAuthServer, fake_oauth
+from support.servers.mcp_sources.oauth_server import OAuthServer, fake_oauth
 from workspace_server.command import sign_in
 from workspace_server.sources.mcp.remote import login as remote
 

@@ -14,7 +14,7 @@ from aiohttp import ClientResponse
 from protocol import names
 from support.clients.stateless_requests import body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, handshake_result, offerings, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, handshake_result, offerings, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.http import listen
 from workspace_server.methods import resources

@@ -14,7 +14,7 @@ from protocol import headers, names
 from protocol.errors import Reason, Refusal
 from support.clients.stateless_requests import META, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.calls.gates.approvals import Approvals
 from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter

@@ -13,7 +13,7 @@ import pytest
 from protocol import headers, jsonrpc, names, sse
 from support.clients.stateless_requests import SECRET, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.tool import ToolResult
 

@@ -17,7 +17,7 @@ from protocol.internal.result_trim import ResultTrim
 from support.clients import exchanges
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.tool import CallOutcome, ToolError, ToolResult
 

@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 from protocol import headers
 from support.clients.stateless_requests import SECRET
 from support.processes.workspace_app import serving
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.config.model import Configuration, PolicyDeltas, VisibilityChoices
 
 

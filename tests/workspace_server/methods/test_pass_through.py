@@ -15,7 +15,7 @@ from protocol.errors import Reason, Refusal
 from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.methods import pass_through

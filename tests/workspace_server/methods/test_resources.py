@@ -12,7 +12,7 @@ from protocol import names
 from protocol.errors import Reason, Refusal
 from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import serving
-from support.servers.tool_source import ScriptedSource, handshake_result, offerings, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, handshake_result, offerings, tool
 from workspace_server.call_context import CallContext
 from workspace_server.methods import resources
 from workspace_server.tool import CallOutcome, RpcError

@@ -12,7 +12,7 @@ import pytest
 from protocol import headers, names
 from support.clients.stateless_requests import Caller, body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.tool import InvalidArguments, ToolError, ToolResult

@@ -18,7 +18,7 @@ from protocol.errors import Reason, Refusal
 from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import OBJECT, ScriptedSource
+from support.servers.mcp_sources.tool_source import OBJECT, ScriptedSource
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import Admitted
 from workspace_server.source import HandshakeResult

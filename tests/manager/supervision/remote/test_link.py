@@ -16,7 +16,7 @@ from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.remote import link as link_module
 from manager.supervision.remote.link import DEAD_S, PING_S, STEADY_S, Link
-from support.servers.scripted_line import ScriptedLines
+from support.servers.network.scripted_line import ScriptedLines
 
 if TYPE_CHECKING:
     from manager.upstream.connection import Connection

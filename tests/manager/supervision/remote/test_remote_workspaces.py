@@ -23,7 +23,7 @@ from manager.supervision.workspaces import Workspaces
 from manager.tunnel import near_end
 from protocol.errors import Reason, Refusal
 from protocol.internal.launch import Folders
-from support.servers.scripted_line import ScriptedLines
+from support.servers.network.scripted_line import ScriptedLines
 
 URL = "ssh://build/srv/app"
 ADDED = '[hosts.build]\naddress = "ssh://build"\n'

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.processes.workspace_app import serving
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 
 
 def down(state: Any, *, error: str | None = "no network", is_known: bool = True) -> ScriptedSource:

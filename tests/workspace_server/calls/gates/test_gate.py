@@ -7,7 +7,7 @@ from typing import Any
 
 from protocol import jsonrpc
 from protocol.errors import Refusal
-from support.servers.tool_source import ScriptedSource
+from support.servers.mcp_sources.tool_source import ScriptedSource
 from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, Approvals, InvalidAnswer
 from workspace_server.calls.gates.gate import CallGate

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from protocol import jsonrpc, names
-from support.servers.tool_source import ScriptedSource, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.call_context import CallContext
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.nested.toolbox import InternalToolbox

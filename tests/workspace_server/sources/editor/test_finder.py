@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from host.peers import peer_uid
-from support.servers.editor_window import advertised, free_range, opened
+from support.servers.scripted.editor_window import advertised, free_range, opened
 from workspace_server.sources.editor.discovery_sockets import PREFIX_VARIABLE
 from workspace_server.sources.editor.finder import WindowFinder
 from workspace_server.sources.editor.window import Window

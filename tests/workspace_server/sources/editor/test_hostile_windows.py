@@ -14,8 +14,8 @@ import pytest
 from aiohttp import web
 
 from protocol.errors import Refusal
-from support.servers.editor_window import EditorWindow, a_tool, free_range
-from support.servers.remote_source import context
+from support.servers.mcp_sources.remote_source import context
+from support.servers.scripted.editor_window import EditorWindow, a_tool, free_range
 from workspace_server.sources.editor.finder import WindowFinder
 from workspace_server.sources.editor.source import EditorSource
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.servers.language_servers import InMemoryServer, InMemoryServers, kind
+from support.servers.language_servers.in_memory import InMemoryServer, InMemoryServers, kind
 from workspace_server.sources.language_servers.late_servers import LateServers
 
 

@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from support.servers.language_servers import CONTEXT, InMemoryServer, InMemoryServers, kind, no_environment
+from support.servers.language_servers.in_memory import (
+    CONTEXT,
+    InMemoryServer,
+    InMemoryServers,
+    kind,
+    no_environment,
+)
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import Unavailable
 from workspace_server.sources.language_servers.source import LanguageServerSource

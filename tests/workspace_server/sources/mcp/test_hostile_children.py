@@ -15,7 +15,7 @@ import pytest
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
-from support.servers.stdio_servers import alive, environment, program, stdio_source
+from support.servers.mcp_sources.stdio_servers import alive, environment, program, stdio_source
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts

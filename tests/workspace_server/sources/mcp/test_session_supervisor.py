@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.scripted_transport import ScriptedTransport
+from support.servers.mcp_sources.scripted_transport import ScriptedTransport
 from workspace_server.sources.mcp import session_supervisor
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.remote.failures import HttpFailure

@@ -18,7 +18,7 @@ from support.clients.stateless_requests import events
 from support.processes.workspace_app import Serving, serving
 from support.projects.gateway import eventually
 from support.projects.skill_folders import digest_of, everything_trusted, skill_text, uris, write_skill
-from support.servers.tool_source import ScriptedSource, offerings, tool
+from support.servers.mcp_sources.tool_source import ScriptedSource, offerings, tool
 from workspace_server.catalog import pending_trust
 from workspace_server.sources.skills.source import SkillSource
 from workspace_server.trust.item import Verdict

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.language_servers import InMemoryServer, InMemoryServers, at, kind
+from support.servers.language_servers.in_memory import InMemoryServer, InMemoryServers, at, kind
 from workspace_server.config.model import ClangdSettings
 from workspace_server.sources.language_servers.clangd.calls import run
 from workspace_server.sources.language_servers.clangd.definitions import tools_of

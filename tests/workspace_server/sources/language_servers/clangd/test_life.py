@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from support.processes.child_processes import until
-from support.servers.scripted_kinds import Pooled, pooled
+from support.servers.language_servers.scripted_kinds import Pooled, pooled
 from workspace_server.config.model import ClangdSettings
 from workspace_server.sources.language_servers.clangd.calls import run
 from workspace_server.workspace import Workspace

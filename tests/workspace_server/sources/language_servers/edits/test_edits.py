@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.projects.file_tree import write_tree
-from support.servers.language_servers import at
+from support.servers.language_servers.in_memory import at
 from workspace_server.sources.language_servers.edits import applying
 from workspace_server.sources.language_servers.edits.applying import ApplyFailed, apply_changes
 from workspace_server.sources.language_servers.edits.change import FileChange, Planner

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed
+from support.servers.language_servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed
 from workspace_server.files import local_disk
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut
 from workspace_server.sources.language_servers.session.diagnostics.publications import Publications

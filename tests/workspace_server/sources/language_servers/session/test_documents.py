@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.servers.recording_peer import CLANGD, PYTHON, RecordingPeer
+from support.servers.language_servers.recording_peer import CLANGD, PYTHON, RecordingPeer
 from workspace_server.sources.language_servers.session.documents import OpenDocuments
 from workspace_server.sources.language_servers.session.tree import disk_text
 

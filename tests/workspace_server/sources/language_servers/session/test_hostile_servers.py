@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.servers.scripted_kinds import LIMITS, ScriptedKinds, environment
-from support.servers.scripted_language_server import QUICK
+from support.servers.language_servers.scripted_kinds import LIMITS, ScriptedKinds, environment
+from support.servers.language_servers.scripted_language_server import QUICK
 from workspace_server import log
 from workspace_server.sources.language_servers.server import Unavailable
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool

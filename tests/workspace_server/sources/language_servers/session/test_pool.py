@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from support.processes.child_processes import alive, until
-from support.servers.scripted_kinds import LIMITS, Pooled, pooled
+from support.servers.language_servers.scripted_kinds import LIMITS, Pooled, pooled
 from workspace_server.sources.language_servers.server import RequestTimedOut, ServerGone, Unavailable
 from workspace_server.sources.language_servers.session.running_server import RunningServer
 
@@ -246,7 +246,9 @@ async def test_a_part_that_cannot_start_is_a_failed_server(
     async def fails(self: Any) -> None:
         raise fault
 
-    monkeypatch.setattr("support.servers.scripted_language_server.RecordedSync.started", fails)
+    monkeypatch.setattr(
+        "support.servers.language_servers.scripted_language_server.RecordedSync.started", fails
+    )
     async with pooled("serve()", tmp_path) as made:
         assert (await unavailable(made)).state == "failed"
 

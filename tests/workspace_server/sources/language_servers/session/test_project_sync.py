@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed, name_of
+from support.servers.language_servers.recording_peer import ANSWER_S, CLANGD, PYTHON, Followed, name_of
 from workspace_server.sources.language_servers.session.diagnostics.publications import Publications
 from workspace_server.sources.language_servers.session.documents import OpenDocuments
 from workspace_server.sources.language_servers.session.open_documents_notice import OpenDocumentsNotice

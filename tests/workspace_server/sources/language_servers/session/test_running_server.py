@@ -13,7 +13,7 @@ import pytest
 
 from support.processes.child_processes import alive, until
 from support.processes.timeouts import GUARD_S
-from support.servers.scripted_language_server import QUICK, RecordedSync, launch, running
+from support.servers.language_servers.scripted_language_server import QUICK, RecordedSync, launch, running
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut, ServerGone
 from workspace_server.sources.language_servers.session.running_server import RunningServer

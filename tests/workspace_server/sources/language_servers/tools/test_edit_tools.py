@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from support.projects.file_tree import write_tree
-from support.servers.language_servers import CONTEXT, InMemoryServer, at, diagnostic, kind, workplace_of
-from support.servers.python_symbols import python_server
+from support.servers.language_servers.in_memory import (
+    CONTEXT,
+    InMemoryServer,
+    at,
+    diagnostic,
+    kind,
+    workplace_of,
+)
+from support.servers.language_servers.python_symbols import python_server
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.tools import code_action, rename_symbol
 from workspace_server.sources.language_servers.wire.document_uris import to_uri

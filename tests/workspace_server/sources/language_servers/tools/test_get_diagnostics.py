@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from support.projects.file_tree import write_tree
-from support.servers.language_servers import (
+from support.servers.language_servers.in_memory import (
     CONTEXT,
     InMemoryServer,
     at,

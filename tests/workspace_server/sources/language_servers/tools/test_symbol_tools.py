@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.projects.file_tree import write_tree
-from support.servers.language_servers import (
+from support.servers.language_servers.in_memory import (
     CONTEXT,
     InMemoryServer,
     InMemoryServers,
@@ -18,7 +18,7 @@ from support.servers.language_servers import (
     kind,
     workplace_of,
 )
-from support.servers.python_symbols import python_server, word_at
+from support.servers.language_servers.python_symbols import python_server, word_at
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import ServerGone, Unavailable
 from workspace_server.sources.language_servers.tools import references

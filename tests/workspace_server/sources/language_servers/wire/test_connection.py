@@ -8,7 +8,7 @@ import time
 import pytest
 
 from support.processes.child_processes import until
-from support.servers.scripted_language_server import Heard, connected
+from support.servers.language_servers.scripted_language_server import Heard, connected
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut, ServerGone
 from workspace_server.sources.language_servers.wire.connection import (
     MAX_IN_FLIGHT,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.servers.remote_server import ScriptedRemoteServer, fake_remote
-from support.servers.remote_source import MakeSource, entry
+from support.servers.mcp_sources.remote_server import ScriptedRemoteServer, fake_remote
+from support.servers.mcp_sources.remote_source import MakeSource, entry
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies
 from workspace_server.sources.mcp.remote.source import RemoteSource

@@ -11,7 +11,7 @@ import pytest
 
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
-from support.servers.remote_server import (
+from support.servers.mcp_sources.remote_server import (
     Answerer,
     Received,
     ScriptedRemoteServer,
@@ -22,7 +22,7 @@ from support.servers.remote_server import (
     hang,
     status,
 )
-from support.servers.remote_source import MakeSource, call
+from support.servers.mcp_sources.remote_source import MakeSource, call
 from workspace_server.sources.mcp.remote.source import RemoteSource
 from workspace_server.tool import RpcError
 

@@ -9,8 +9,14 @@ import pytest
 
 from protocol.errors import Refusal
 from support.processes.timeouts import within
-from support.servers.remote_server import Answerer, Received, ScriptedRemoteServer, fake_remote, status
-from support.servers.remote_source import MakeSource, call
+from support.servers.mcp_sources.remote_server import (
+    Answerer,
+    Received,
+    ScriptedRemoteServer,
+    fake_remote,
+    status,
+)
+from support.servers.mcp_sources.remote_source import MakeSource, call
 
 ERAS = {
     "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},

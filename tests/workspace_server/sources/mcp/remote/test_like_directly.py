@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from support.processes.timeouts import within
-from support.servers.remote_source import MakeSource, call
-from support.servers.third_party import Era, ThirdParty, direct, third_party
-from support.servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
+from support.servers.mcp_sources.remote_source import MakeSource, call
+from support.servers.sdk_servers.third_party import Era, ThirdParty, direct, third_party
+from support.servers.sdk_servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
 from workspace_server.sources.mcp.remote.source import RemoteSource
 from workspace_server.tool import RpcError
 

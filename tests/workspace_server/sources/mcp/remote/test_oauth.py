@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from protocol.errors import Reason, Refusal
-from support.servers.oauth_server import MemorySecretStore, OAuthServer, fake_oauth
-from support.servers.remote_source import MakeSource, call, entry
+from support.servers.mcp_sources.oauth_server import MemorySecretStore, OAuthServer, fake_oauth
+from support.servers.mcp_sources.remote_source import MakeSource, call, entry
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.remote.login import LoginFailed, login
 from workspace_server.sources.mcp.remote.login_storage import key_of

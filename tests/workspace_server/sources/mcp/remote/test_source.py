@@ -11,8 +11,15 @@ import pytest
 from aiohttp import web
 
 from support.processes.timeouts import within
-from support.servers.remote_server import ECHO, Received, ScriptedRemoteServer, fake_remote, hang, status
-from support.servers.remote_source import MakeSource, call
+from support.servers.mcp_sources.remote_server import (
+    ECHO,
+    Received,
+    ScriptedRemoteServer,
+    fake_remote,
+    hang,
+    status,
+)
+from support.servers.mcp_sources.remote_source import MakeSource, call
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 
 
@@ -132,7 +139,7 @@ def test_a_remote_source_runs_on_uvloop() -> None:
     from workspace_server.sources.mcp.remote.source import RemoteSource
 
     async def main() -> None:
-        from support.servers.remote_source import entry
+        from support.servers.mcp_sources.remote_source import entry
 
         async with fake_remote() as remote:
             source = RemoteSource(entry(remote.url), RemoteDependencies("/project", "1.0"))

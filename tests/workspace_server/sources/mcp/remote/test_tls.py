@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from support.servers.remote_server import fake_remote
-from support.servers.remote_source import MakeSource
+from support.servers.mcp_sources.remote_server import fake_remote
+from support.servers.mcp_sources.remote_source import MakeSource
 from workspace_server.sources.mcp.remote import network
 
 NAME = "inside.example"

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from support.processes.timeouts import within
-from support.servers.vanishing_network import CALLS, DEADLINE_S, in_a_network_of_its_own, needs_networks
+from support.servers.mcp_sources.vanishing_network import (
+    CALLS,
+    DEADLINE_S,
+    in_a_network_of_its_own,
+    needs_networks,
+)
 
 pytestmark = pytest.mark.processes
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from protocol import names
-from support.servers.scripted_transport import Message, ScriptedTransport
+from support.servers.mcp_sources.scripted_transport import Message, ScriptedTransport
 from workspace_server.sources.mcp.session import change_feed
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.tool import RpcError

@@ -9,7 +9,7 @@ import pytest
 
 from protocol import names
 from protocol.versions import Era
-from support.servers.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
+from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.session import handshake

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import jsonrpc, names
-from support.servers.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
+from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CALL_ENDED, CallContext
 from workspace_server.sources.mcp.session import server_requests
 from workspace_server.sources.mcp.session.session import Session

@@ -15,7 +15,7 @@ from protocol import jsonrpc
 from protocol.errors import Reason
 from protocol.versions import LEGACY_REVISIONS, Era
 from support.processes.timeouts import within
-from support.servers.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
+from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.sources.mcp.session import change_feed, pending_request, rpc, server_requests

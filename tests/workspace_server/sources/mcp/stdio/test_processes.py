@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.errors import Reason
-from support.servers.scripted_transport import ScriptedTransport
+from support.servers.mcp_sources.scripted_transport import ScriptedTransport
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor

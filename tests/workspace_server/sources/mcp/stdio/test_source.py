@@ -16,8 +16,8 @@ import pytest
 
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
-from support.servers.stdio_servers import QUICK, program, stdio_source
-from support.servers.third_party import direct, stdio_command
+from support.servers.mcp_sources.stdio_servers import QUICK, program, stdio_source
+from support.servers.sdk_servers.third_party import direct, stdio_command
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.stdio import restart_policy

@@ -1,0 +1,1 @@
+"""MCP servers for the scenarios of the official conformance suite."""

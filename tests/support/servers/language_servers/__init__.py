@@ -1,0 +1,1 @@
+"""Language servers: in memory, as small programs, recording ones, and those that others wrote."""

@@ -1,0 +1,1 @@
+"""What sources of tools talk to: stdio and remote MCP servers, OAuth, transports, published servers."""

@@ -1,0 +1,1 @@
+"""Networks and their servers: TLS certificates, proxies and lines that are cut, SSH, NATS, namespaces."""

@@ -6,10 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-import msgspec
-
 from manager.admin.services import Services
 from manager.approvals.board import UNKNOWN_END, ApprovalBoard, WaitingCall
+from manager.status_reading.responses import json_object
 from protocol.errors import Refusal
 
 END_AGAIN_S: Final = 0.1
@@ -41,7 +40,7 @@ async def answer(
     said = await services.ask_server(found.root, "answer_approval", subject)
     if isinstance(said, Refusal):
         return AnswerResult(False, "gone", f"Nothing was changed: {said.message}.")
-    outcome = str(msgspec.json.decode(said).get("outcome"))
+    outcome = str((json_object(said) or {}).get("outcome"))
     if outcome not in {"approved", "denied"}:
         return AnswerResult(False, "gone", f"Nothing was changed: {_how_ended(board, identity)}.")
     board.note_answer(identity, f"{outcome} {where}", approved=approve)

@@ -9,6 +9,17 @@ TRUST_PENDING: Final = "TRUST_PENDING"
 """The code of issues that wait for the user's trust; their details are the command that gives it."""
 
 
+def json_object(answer: bytes) -> dict[str, Any] | None:
+    """The object that a server answered; None if it is none: a registered server may answer anything."""
+    import msgspec  # noqa: PLC0415  most verbs do not need it
+
+    try:
+        found = msgspec.json.decode(answer)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
 def objects(status: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
     """The objects in a list of the status; [] if the manager (of another version) sends none."""
     value = status.get(member)

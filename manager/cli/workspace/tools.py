@@ -102,7 +102,7 @@ def why(cwd: Path | None, name: str, as_json: bool) -> None:
 
 
 def _changing_verb(verb: str, about: str, *, of_workspace: bool) -> None:
-    """Add a verb that changes what is allowed of a tool: in one workspace, or in every one."""
+    """Add a verb that changes what is allowed of a tool; `of_workspace`: its settings say in which file."""
 
     @tools.command(verb, help=about)
     @click.argument("name", shell_complete=suggestions.tools)
@@ -134,15 +134,15 @@ _changing_verb("deny", "Forbid a tool in every workspace.", of_workspace=False)
 def visibility(
     cwd: Path | None, /, name: str, visibility: str, of_source: bool, force: bool, **_: bool
 ) -> None:
-    """Choose which lists show a tool, for you in one workspace.
+    """Choose in which lists a tool appears, for yourself in one workspace.
 
-    native: the usual list. ondemand: none, tool_search finds it. always: also the list of discovery mode.
-    default: as its source says, in the project's files. The choice for a tool wins over that for its source.
+    native: in the usual list. ondemand: in no list, tool_search finds it. always: in the list of discovery
+    mode, too. default: take your choice back. A choice for a tool wins over one for its source.
     """
     root = workspace_command.root_of(cwd)
     if not of_source:
         _refuse_unknown(name, cwd, force=force)
-    elif not force and (answer := _inspected(f"source named {name}", cwd)) is not None:
+    elif not force and (answer := _inspected(f"source with the id {name}", cwd)) is not None:
         name = source_id(name, objects(answer, "sources"))
     option = ["--source"] if of_source else []
     workspace_command.run("tools", "visibility", "--root", root, *option, "--", name, visibility)

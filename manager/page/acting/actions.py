@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from manager.admin.approvals import answer
 from manager.admin.services import Services
 from manager.approvals.board import ApprovalBoard
@@ -15,7 +13,7 @@ from manager.page.acting.access import Access
 from manager.page.acting.command import CHANGES, ServerCommand
 from manager.page.acting.sign_in import SignInPage, SignIns
 from manager.startup.replacement import Unusable
-from manager.status_reading.responses import objects
+from manager.status_reading.responses import json_object, objects
 from manager.status_reading.tool_rows import VISIBILITIES
 from protocol.errors import Refusal
 
@@ -141,7 +139,7 @@ async def _missing(means: Means, root: str, kind: str, key: str, name: str) -> A
     answer = await means.services.ask_server(root, "inspect", None)
     if isinstance(answer, Refusal):
         return ActionResult(False, answer.message)
-    if all(one.get(key) != name for one in objects(msgspec.json.decode(answer), kind)):
+    if all(one.get(key) != name for one in objects(json_object(answer) or {}, kind)):
         gone = (
             f"No source offers {name} any more" if kind == "tools" else f"There is no source {name} any more"
         )
@@ -168,7 +166,7 @@ async def _stop_call(means: Means, members: Mapping[str, str]) -> ActionResult:
     answer = await means.services.ask_server(root, "stop_call", number)
     if isinstance(answer, Refusal):
         return ActionResult(False, answer.message)
-    stopped = msgspec.json.decode(answer) == {"ok": True}
+    stopped = json_object(answer) == {"ok": True}
     return ActionResult(stopped, f"{tool} was stopped." if stopped else f"{tool} has ended already.")
 
 

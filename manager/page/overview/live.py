@@ -8,15 +8,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
 from manager.admin.history import Moment
 from manager.admin.services import Services
 from manager.logs.log import logger
 from manager.page.overview.fragments import parts
 from manager.page.overview.health import read_health
 from manager.page.overview.view import PageView, page_view
-from manager.status_reading.responses import objects
+from manager.status_reading.responses import json_object, objects
 from protocol.errors import Refusal
 
 EVERY_S: Final = 1.0
@@ -203,9 +201,4 @@ class LivePages:
 
     async def _calls(self, root: str) -> Mapping[str, Any]:
         answer = await self._services.ask_server(root, "calls", None)
-        if isinstance(answer, Refusal):
-            return {}
-        found = None
-        with suppress(msgspec.DecodeError):  # a registered server may answer anything
-            found = msgspec.json.decode(answer)
-        return found if isinstance(found, dict) else {}
+        return {} if isinstance(answer, Refusal) else json_object(answer) or {}

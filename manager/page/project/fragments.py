@@ -157,10 +157,10 @@ def _tools(view: ProjectView) -> str:
     rows = (_tool(one, view.project.root) for one in view.tools)
     rest = f"<p>{view.left_out} more: <code>lmtb tools --all</code></p>" if view.left_out else ""
     about = (
-        "<p>Whether a tool is listed, or found on demand with tool_search, is said where it comes from, and "
-        "you can choose otherwise for this project. Allow, ask and deny are for all of your projects; a "
-        "project can only be stricter. So are enabling and disabling, unless this project sets "
-        "<code>useWorkspaceSettings</code>.</p>"
+        "<p>The source of a tool says whether the tool is listed, or found on demand with tool_search; you "
+        "can choose otherwise for this project. Enable and Disable are for all of your projects, unless this "
+        "project sets <code>useWorkspaceSettings</code>. Allow, Ask and Deny are for all of your projects; a "
+        "project can only be stricter.</p>"
         if view.tools
         else ""
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from manager.admin.services import Services
 from manager.page.acting.command import ServerCommand
 from manager.page.project.selection import (
@@ -18,6 +16,7 @@ from manager.page.project.selection import (
     project_view,
     waiting_for_trust,
 )
+from manager.status_reading.responses import json_object
 from manager.status_reading.workspaces import merged_workspaces
 from protocol.errors import Refusal
 
@@ -53,8 +52,8 @@ class Projects:
         answer = await self._services.ask_server(project.root, "inspect", None)
         if isinstance(answer, Refusal):
             return answer.message
-        found = msgspec.json.decode(answer)
-        return found if isinstance(found, dict) else "Its server gave no answer that can be read."
+        found = json_object(answer)
+        return "Its server gave no answer that can be read." if found is None else found
 
     async def _waiting(self, project: Project, answer: Mapping[str, Any] | str) -> Waiting | None:
         if not isinstance(answer, str) and not needs_trust(answer):

@@ -52,8 +52,8 @@ TOOL = Tool(
             "`querySyntax: regex` a regular expression without look-around and backreferences. A query "
             "without capital letters matches any case, one with capitals only that case. `includePattern` "
             "is a glob as in lm_findFiles. Ignored, excluded and binary files and `.git` are left out. "
-            "Results are by folder and line; `capped` says that there are more: narrow the query or "
-            "the pattern, or get the next page with `offset`."
+            "Results come folder by folder, by line; `capped` says that there are more: narrow the query "
+            "or the pattern, or get the next page with `offset`."
         ),
         "inputSchema": {
             "type": "object",
@@ -121,7 +121,7 @@ TOOL = Tool(
 async def call(
     workspace: Workspace, arguments: Mapping[str, Any], *, settings: SearchSettings | None = None
 ) -> ToolResult:
-    """Find `maxResults` lines by path and line, after the first `offset`, whatever the search engine.
+    """Find `maxResults` lines in order (`engine.py`), after the first `offset`, whatever the search engine.
 
     Raises:
         InvalidArguments: at `/query`, `/isRegexp` or `/includePattern`.

@@ -27,7 +27,8 @@ class SessionLoop:
     Args:
         screen: the person's.
         interrupts: counts Ctrl-C.
-        interrupt_input: ends the prompt that waits, if a signal and not a key tells of Ctrl-C.
+        interrupt_input: ends the prompt that waits, if a signal and not a key tells of Ctrl-C; returns
+            whether one waits.
         opening: makes the agent, which is there only some time after the prompt.
         state_line: the line above the prompt until then.
     """
@@ -36,7 +37,7 @@ class SessionLoop:
         self,
         screen: Screen,
         interrupts: Interrupts,
-        interrupt_input: Callable[[], None],
+        interrupt_input: Callable[[], bool],
         opening: Opening,
         state_line: str,
     ) -> None:
@@ -145,9 +146,8 @@ class SessionLoop:
             await session.conversation.turn(text)
 
     def _on_signal(self) -> None:
-        if self._interrupts.turn is None:
-            self._interrupt_input()
-        else:
+        is_prompt = self._interrupts.turn is None and self._interrupt_input()
+        if not is_prompt:  # else the end of the prompt counts it
             self._interrupts.press()
 
 

@@ -13,8 +13,11 @@ from agent.screen.screen import Completions, Screen
 from host.terminal.colour import has_colour
 
 
-def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Screen, Callable[[], None]]:
-    """The screen of a session, and what a SIGINT between turns does to it."""
+def session_screen(interrupts: Interrupts, completions: Completions) -> tuple[Screen, Callable[[], bool]]:
+    """The screen of a session, and a function that ends its prompt, as the key Ctrl-C does.
+
+    The function returns whether a prompt waits.
+    """
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if is_terminal and has_colour(sys.stdout):
         from agent.screen.terminal.terminal_screen import TerminalScreen  # noqa: PLC0415  pipes do not need it

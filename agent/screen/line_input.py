@@ -56,10 +56,12 @@ class LineInput:
             finally:
                 sys.stderr.write("\n")
 
-    def interrupt(self) -> None:
-        """Let the line that is waited for end with `Interrupted`."""
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(Interrupted())
+    def interrupt(self) -> bool:
+        """Let the line that is waited for end with `Interrupted`; returns whether one is."""
+        if self._waiting is None or self._waiting.done():
+            return False
+        self._waiting.set_exception(Interrupted())
+        return True
 
     def _taken(self, length: int) -> str:
         text = self._rest[:length].decode("utf-8", "replace")

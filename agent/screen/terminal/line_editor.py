@@ -69,11 +69,13 @@ class LineEditor:
             text = await self._session.prompt_async(prompt, prompt_continuation="  ", handle_sigint=False)
         return _MARK.sub(lambda found: self._pastes.get(int(found[1]), found[0]), text)
 
-    def interrupt(self) -> None:
-        """Let the `line` that waits raise KeyboardInterrupt."""
+    def interrupt(self) -> bool:
+        """Let the `line` that waits raise KeyboardInterrupt; returns whether one waits."""
         app = self._session.app
-        if app.is_running and app.future is not None and not app.future.done():
-            app.exit(exception=KeyboardInterrupt())
+        if not app.is_running or app.future is None or app.future.done():
+            return False
+        app.exit(exception=KeyboardInterrupt())
+        return True
 
     async def answer(self, prompt: str, *, hidden: bool, initial: str) -> str:
         """The answer to a question, in one line, which no history keeps. Raises as `line` does."""

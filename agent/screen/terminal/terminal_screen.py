@@ -152,9 +152,9 @@ class TerminalScreen:
         except KeyboardInterrupt:
             raise Interrupted from None
 
-    def interrupt(self) -> None:
-        """A SIGINT came while the prompt was there or being drawn: the same as the key."""
-        self._editor.interrupt()
+    def interrupt(self) -> bool:
+        """End the prompt as the key Ctrl-C does; returns whether one waits."""
+        return self._editor.interrupt()
 
     def close(self) -> None:
         """Restore the terminal as it was."""

@@ -81,6 +81,19 @@ def sources() -> Iterator[Path]:
         yield from (ROOT / house).rglob("*.py")
 
 
+def named_modules(file: Path) -> Iterator[tuple[str, bool]]:
+    """The modules that a source names in its prose, and whether each is beside it or in a folder above."""
+    for name in re.findall(r"`((?:\w+/)*\w+\.py)`", file.read_text("utf-8")):
+        places = [folder for folder in file.parents if folder.is_relative_to(ROOT)]
+        yield name, any((folder / name).is_file() for folder in places)
+
+
+def test_modules_that_sources_name_exist() -> None:
+    named = [(str(file), name, exists) for file in sources() for name, exists in named_modules(file)]
+    assert len(named) > 100
+    assert [one for one in named if not one[2]] == []
+
+
 # -- configuration ----------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Takes snapshots of the manager's counters, which count from its start, and measures the event loop's lag.
 
 `metrics.py` formats them for `/metrics`, `status.py` for the status. Counters of calls are kept in
-`forwarding/in_flight.py` and `routing/state/timings.py`.
+`supervision/server/instance.py` and `routing/state/timings.py`.
 """
 
 from __future__ import annotations

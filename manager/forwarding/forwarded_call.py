@@ -89,7 +89,8 @@ class ForwardedCall:
         timeout_s: Seconds it may take.
         sent_at: When it was sent.
         response: Set when it is sent, unless the route cache reads the response.
-        took: Where its time went in the server, if the route cache has read that (`call_timing.py`).
+        took: Where its time went in the server, if the route cache has read that
+            (`protocol/internal/call_timing.py`).
     """
 
     __slots__ = (

@@ -55,7 +55,8 @@ class CachedRoute:
         recorded_at: when a call was last recorded in the table of clients (monotonic).
         label, trace: what is recorded of each call.
         makes_traces: whether its calls get a trace context, because they bring none.
-        took: where the time of the last call went in the server (`call_timing.py`); empty if it did not say.
+        took: where the time of the last call went in the server (`protocol/internal/call_timing.py`); empty
+            if the server did not say.
         body_start: offset of the message in the last response.
         is_streamed: whether the last body from `response_body` was an event stream.
         stream_begin: the head of such a response, up to the `Date` line.

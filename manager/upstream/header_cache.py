@@ -1,9 +1,9 @@
 """Caches parsed response heads, since a server sends the same one again and again.
 
-Two heads that differ only in the digits of their single `Content-Length`, and in where the time of the call
-went (`call_timing.py`), share an entry. For a chunked body the head must be identical. The cache handles a
-whole response in one read, and the beginning of a response of known length. Everything else goes to the
-parser, which also adds the entries.
+Two heads share an entry if they differ only in the digits of their single `Content-Length` and in the timing
+of the call (`protocol/internal/call_timing.py`). For a chunked body the head must be identical. The cache
+handles a whole response in one read, and the beginning of a response of known length. Everything else goes to
+the parser, which also adds the entries.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ class UpstreamResponse:
 
     def __init__(self, connection: Carrier) -> None:
         self._carrier = connection
-        self.took = b""  # where its time went (`call_timing.py`), from the head or a trailer
+        # where its time went (`protocol/internal/call_timing.py`), from the head or a trailer
+        self.took = b""
         self._connection: Carrier | None = connection  # None once the response has ended or failed
         self._cause: str | None = None  # of its failure
         self._buffer: list[Piece] = []

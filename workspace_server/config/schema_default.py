@@ -1,4 +1,4 @@
-"""Parses a schema default, `tool.param=value`; `schema_defaults.py` applies it. Pure.
+"""Parses a schema default, `tool.param=value`; `catalog/schema_defaults.py` applies it. Pure.
 
 A value is a `"quoted"` string, `true` or `false` in any case, a number, or `{a,b}`, an array of these.
 """

@@ -27,10 +27,10 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     """`{ok, tools, skills, sources, issues}`.
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility` and `visibilityOrigin`
-    (`chosen_visibility.py`), `listed` (in normal mode), `state` (`callable`, `hidden` or `pending`), `reason`
-    if it cannot be called, `tokens` (the size of its definition), `approval` (`allow`, `ask` or `deny`) and
-    `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A source has
-    `visibility` if the user chose one for all its tools.
+    (`catalog/chosen_visibility.py`), `listed` (in normal mode), `state` (`callable`, `hidden` or `pending`),
+    `reason` if it cannot be called, `tokens` (the size of its definition), `approval` (`allow`, `ask` or
+    `deny`) and `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A
+    source has `visibility` if the user chose one for all its tools.
     """
     # loaded here: few processes need it, and it loads the schema library
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415

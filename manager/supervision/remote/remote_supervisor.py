@@ -1,6 +1,6 @@
 """Stands for the server of a project on another host, which the manager there runs.
 
-Calls go over the line to that manager. This class has the operations of `supervision/supervisor.py`, so that
+Calls go over the line to that manager. This class has the operations of `server/supervisor.py`, so that
 nothing else needs to know where a server runs.
 """
 

@@ -60,7 +60,7 @@ class FilesOfDirectory(NamedTuple):
     Attributes:
         base: the directory relative to the folder, with `/` at its end; "" for the folder.
         names: the names of the files, in order.
-        is_whole: whether these are all its files, so that a program can be given the directory in their place.
+        is_whole: whether these are all its files, so that a program may get the directory in their place.
     """
 
     base: str

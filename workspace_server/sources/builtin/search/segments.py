@@ -30,8 +30,8 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
         base: the directory relative to the folder, with `/` at its end; "" for the folder.
         text: the names of the files, with a `/` before and behind each.
         count: how many files there are.
-        is_whole: whether nothing in the directory is ignored, excluded or a link, so that these are all its files
-            (but for a `.git`).
+        is_whole: whether nothing in the directory is ignored, excluded or a link, so that these are all its
+            files (but for a `.git`).
     """
 
     base: str

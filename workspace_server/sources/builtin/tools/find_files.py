@@ -34,8 +34,8 @@ TOOL = Tool(
             "any depth (`*.ts`); one with a slash starts at a workspace folder's root (`src/*`, "
             "`src/**/*.test.ts`) or at a folder's name (`Folder/src/**`). `{a,b}` means either. Absolute "
             "patterns work too. Files that the project ignores or excludes are left out, and `.git` always"
-            " is. Results come folder by folder; `capped` says that there are more; `offset` gets the next page."
-            " To search inside files use lm_findTextInFiles."
+            " is. Results come folder by folder; `capped` says that there are more; `offset` gets the next "
+            "page. To search inside files use lm_findTextInFiles."
         ),
         "inputSchema": {
             "type": "object",

@@ -121,7 +121,7 @@ TOOL = Tool(
 async def call(
     workspace: Workspace, arguments: Mapping[str, Any], *, settings: SearchSettings | None = None
 ) -> ToolResult:
-    """Find `maxResults` lines in order (`engine.py`), after the first `offset`, whatever the search engine.
+    """Find `maxResults` lines in the order of `search/engine.py`, after the first `offset`.
 
     Raises:
         InvalidArguments: at `/query`, `/isRegexp` or `/includePattern`.

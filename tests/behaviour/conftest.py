@@ -1,4 +1,15 @@
-"""Fixtures of the behaviour tests."""
+"""Fixtures of the behaviour tests.
+
+They use the manager and its workspace servers as clients do. The folders:
+`handshake`: how a session gets a workspace, and what its client is told about it;
+`sessions`: streams, subscriptions, notifications and input requests of clients with sessions;
+`protocol_eras`: stateless requests, and clients and servers of both generations of the protocol;
+`workspace_resolution`: which folder, roots or arguments lead to which workspace;
+`forwarding`: calls on their way to a workspace server, and answers on their way back;
+`trust`: what needs the user's consent, an approval or a token, and what is kept from clients;
+`tool_sources`: tools, prompts, resources, skills and tasks of a workspace;
+`registration`: servers that other programs start and register.
+"""
 
 from __future__ import annotations
 

@@ -150,15 +150,14 @@ async def test_very_many_matches_are_not_counted_but_the_first_are_the_first(
         if hasattr(module, "MAX_COUNTED_LINES"):
             monkeypatch.setattr(module, "MAX_COUNTED_LINES", 50)
     monkeypatch.setattr(batches, "FIRST", first)
-    write_tree(root, {f"{n:02}.txt": "needle\n" * 40 for n in range(20)})
+    write_tree(root, {f"{n:02}/x": "needle\n" * 40 for n in range(20)})
     settings = settings_of(engine, root.parent)
-    found = await find_text(workspace_of(root), literal("needle"), Where("", ""), 60, settings)
-    assert [(match.path.name, match.line) for match in found.items] == [
-        ("00.txt", n) for n in range(1, 41)
-    ] + [("01.txt", n) for n in range(1, 21)]
+    found = await find_text(workspace_of(root), literal("needle"), Where("", ""), 61, settings)
+    every = [("proj", 1), *(("00", n) for n in range(1, 41)), *(("01", n) for n in range(1, 21))]
+    assert [(match.path.parent.name, match.line) for match in found.items] == every
     assert found.capped
     assert not found.exact
-    assert 61 <= found.total <= 801
+    assert 62 <= found.total <= 801
 
 
 async def test_total_counts_what_is_not_shown(engine: str, root: Path) -> None:
@@ -176,11 +175,11 @@ async def test_several_batches_give_the_first_lines(
 ) -> None:
     monkeypatch.setattr(batches, "FIRST", 2)
     monkeypatch.setattr(batches, "GROWTH", 2)
-    write_tree(root, {f"{n:02}.txt": "needle\n" * 3 for n in range(20)})
+    write_tree(root, {f"{n:02}/x": "needle\n" * 3 for n in range(20)})  # a directory is never parted
     settings = settings_of(engine, root.parent)
     found = await find_text(workspace_of(root), literal("needle"), Where("", ""), limit, settings)
-    every = [(f"{n:02}.txt", line) for n in range(20) for line in (1, 2, 3)] + [("keep.txt", 1)]
-    assert [(match.path.name, match.line) for match in found.items] == every[:limit]
+    every = [("proj", 1), *((f"{n:02}", line) for n in range(20) for line in (1, 2, 3))]
+    assert [(match.path.parent.name, match.line) for match in found.items] == every[:limit]
     assert (found.total, found.exact) == (61, True)
 
 

@@ -52,13 +52,13 @@ async def test_tree_larger_than_a_batch_is_searched_in_order(
 ) -> None:
     monkeypatch.setattr(batches, "FIRST", 2)
     monkeypatch.setattr(batches, "GROWTH", 1)
-    write_tree(root, {f"{number}.txt": "aaa\naaa\n" for number in range(5)})
+    write_tree(root, {f"{number}/x.log": "aaa\naaa\n" for number in range(5)})
     query = TextQuery("aaa", regex=False)
     for limit, expected in ((99, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]), (5, [0, 0, 1, 1, 2])):
         found = await find_text(
-            workspace_of(root), query, Where("", ""), limit, settings_of("python", tmp_path)
+            workspace_of(root), query, Where("*.log", ""), limit, settings_of("python", tmp_path)
         )
-        assert [int(match.path.stem) for match in found.items] == expected
+        assert [int(match.path.parent.name) for match in found.items] == expected
         assert found.capped is (limit == 5)
 
 
@@ -67,6 +67,9 @@ async def test_hits_before_the_deadline_are_told_however_large_the_tree(
 ) -> None:
     monkeypatch.setattr(batches, "FIRST", 1)
     monkeypatch.setattr(batches, "GROWTH", 1)
+    for name in ("1.txt", "2.txt", "3.txt"):  # a batch has whole directories
+        (root / name[0]).mkdir()
+        (root / name).rename(root / name[0] / name)
     settings = settings_of("python", tmp_path, deadline=1.5)
     found = await asyncio.wait_for(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings), 20)
     assert ([match.path.name for match in found.items], found.late) == (["1.txt"], True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def trust(
         run("trust", "--list", *flags)
     words = () if path is None else (path, *names)
     if path is not None and looks_remote(path):
-        sys.exit(_trust_there(path, [*names, *flags, *(["--json"] if as_json else [])]))
+        sys.exit(_trust_there(path, [*flags, *(["--json"] if as_json else [])], names))
     has_path = path is not None and _is_path(path)
     root, items = root_of(Path(words[0]) if has_path else None), words[1:] if has_path else words
     if diff or (as_json and not yes):
@@ -67,12 +68,12 @@ def trust(
     sys.exit(status)
 
 
-def _trust_there(address: str, words: list[str]) -> int:
+def _trust_there(address: str, flags: Sequence[str], names: Sequence[str]) -> int:
     """Let the program on the other host ask at this terminal: its trust is a decision of its own."""
     from manager.cli.remote.hosts import place_of, run_there  # noqa: PLC0415  most users have no other host
 
     one, folder = place_of(address)
-    return run_there(one, ["trust", folder, *words])
+    return run_there(one, ["trust", *flags, "--", folder, *names])
 
 
 def _is_path(word: str) -> bool:

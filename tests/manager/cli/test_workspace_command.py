@@ -13,6 +13,7 @@ import pytest
 
 from manager import exit_codes
 from manager.cli import workspace_command
+from manager.cli.remote import hosts
 from manager.configuration.paths import Paths
 from support.processes.manager_process import lmtb
 
@@ -98,6 +99,16 @@ def test_programs_are_looked_up_where_the_managers_servers_find_them(
     (command,) = executed
     assert (["--path", odd] == command[10:12]) is knows
     assert ("--path" in command) is knows
+
+
+def test_names_that_look_like_options_are_names_on_another_host_too(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr(hosts, "place_of", lambda _: (None, "/srv/p"))
+    monkeypatch.setattr(hosts, "run_there", lambda _, words: told.append(words))
+    run("trust", "--yes", "--json", "--", "ssh://box/srv/p", "--diff")
+    assert told == [["trust", "--yes", "--json", "--", "/srv/p", "--diff"]]
 
 
 @pytest.mark.parametrize("answer", [{"ok": True}, {"ok": True, "path": 7}, {"path": "a\0b"}, b"nonsense"])

@@ -111,7 +111,7 @@ def unix_peer_pid(sock: socket.socket) -> int | None:
 
 
 def _linux_credentials(sock: socket.socket) -> tuple[int, int]:
-    # uvloop's stand-in for a socket makes a whole socket object of Python for each question: six times slower
+    # uvloop's stand-in for a socket makes a Python socket for each question, which takes six times as long
     plain = socket.SocketType(socket.AF_UNIX, socket.SOCK_STREAM, 0, sock.fileno())
     try:
         raw = plain.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _LINUX_CREDENTIALS.size)

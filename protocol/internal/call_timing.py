@@ -1,8 +1,8 @@
-"""Where the time of a call went in a workspace server, as it tells the manager, which records it.
+"""Writes and reads the field in which a workspace server says where the time of a call went.
 
-It is the last field of the response's head, or of its trailer where the head was sent before the call had
-ended. The times come last in it and have a fixed width, so that the heads of a tool's responses differ in
-these bytes only; the manager passes the value on unparsed, and its recorder parses it later.
+The field is the last one of the response's head, or of its trailer if the head was sent before the call had
+ended. The times come last in the field and have a fixed width, so that the heads of a tool's responses differ
+in these bytes only. The manager passes the value on unparsed; its recorder parses it later.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ MOST_CPU: Final = 0.015
 MOST_ASKED: Final = 8
 """Most servers that are asked about their calls for one sample."""
 ANSWER_S: Final = 0.5
-"""Seconds that a server has to answer. Of one that is late, the page shows the calls that it told last."""
+"""Seconds that a page waits for an answer. It shows what a server that is late said before."""
 _QUESTION_S: Final = 0.001
 """Processor time that a question to a server costs, about; other work of the loop runs meanwhile."""
 
@@ -85,6 +85,8 @@ class LivePages:
         self._samples = 0
         self._known: dict[str, _Said] = {}
         """What each server said of its calls."""
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        """The questions that wait for an answer, by workspace."""
 
     @property
     def is_full(self) -> bool:
@@ -102,34 +104,41 @@ class LivePages:
         return page_view(status, calls, read_health(status, self._moments()))
 
     def _to_ask(self, status: Mapping[str, Any]) -> list[_Question]:
-        """The servers whose calls may have changed: first those with running calls, then by age."""
+        """The servers whose calls may have changed: first those with running calls, then by age.
+
+        Servers that have still to answer are left out.
+        """
         there, found = {}, []
         for one in objects(status, "instanceDetails"):
             workspace, figures = str(one.get("workspace")), (one.get("pid"), one.get("calls"))
             said = self._known.get(workspace, _UNKNOWN)
+            if said.figures[0] != figures[0]:
+                said = _UNKNOWN  # another process said it
             there[workspace] = said
-            if one.get("inFlight") or said.figures != figures:
+            if workspace not in self._asked and (one.get("inFlight") or said.figures != figures):
                 question = _Question(workspace, str(one.get("root")), figures)
                 found.append((not one.get("inFlight"), said.sample, question))
         self._known = there
         return [question for _, _, question in sorted(found, key=lambda one: one[:2])]
 
     async def _ask(self, questions: Sequence[_Question]) -> None:
+        """Ask servers, and wait for the answers that come in time; the others count when they come."""
         self._samples += 1
-        async with asyncio.TaskGroup() as asked:
-            for one in questions:
-                asked.create_task(self._ask_one(one, self._samples))
+        begun = [self._begin(one, self._samples) for one in questions]
+        if begun:
+            in_time, _ = await asyncio.wait(begun, timeout=ANSWER_S)
+            for task in in_time:
+                task.result()
+
+    def _begin(self, question: _Question, sample: int) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._ask_one(question, sample), name="page.calls")
+        self._asked[question.workspace] = task
+        task.add_done_callback(lambda _: self._asked.pop(question.workspace, None))
+        return task
 
     async def _ask_one(self, question: _Question, sample: int) -> None:
         workspace, root, figures = question
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                said = _Said(figures, await self._calls(root), sample)
-        except TimeoutError:
-            pid, before = figures[0], self._known.get(workspace, _UNKNOWN)
-            answer = before.answer if before.figures[0] == pid else {}
-            said = _Said((pid, None), answer, sample)  # without its figures, so that it is asked again
-        self._known[workspace] = said
+        self._known[workspace] = _Said(figures, await self._calls(root), sample)
 
     async def changes(self) -> AsyncGenerator[Parts]:
         """Yield the parts that changed since the last item: first all of them, none after a quiet while.
@@ -153,6 +162,10 @@ class LivePages:
         """End all streams of changes; none begins again."""
         self._is_closed = True
         await self._end_sampler()
+        asked = list(self._asked.values())
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
         async with self._changed:
             self._changed.notify_all()
 

@@ -25,7 +25,7 @@ class Scene:
         self.said, self.hung = b"{}", set[str]()
         self.pauses: list[float] = []
         self.asked: list[str] = []
-        self.is_over = asyncio.Event()
+        self.is_over, self.goes_on = asyncio.Event(), asyncio.Event()
         services = create_autospec(ControlPlane, instance=True)
         services.ask_server.side_effect = self.answer
         self.pages = LivePages(services, self.status, tuple, self.sleep, cpu)
@@ -49,7 +49,7 @@ class Scene:
     async def answer(self, root: str, _: str, __: None) -> bytes:
         self.asked.append(root)
         if root in self.hung:
-            await asyncio.Event().wait()
+            await self.goes_on.wait()
         return self.said
 
     async def sleep(self, seconds: float) -> None:
@@ -62,6 +62,11 @@ class Scene:
         async with aclosing(self.pages.changes()) as changes:
             await anext(changes)
             await self.is_over.wait()
+
+
+def questions() -> list[asyncio.Task[Any]]:
+    """Those that wait for an answer."""
+    return [task for task in asyncio.all_tasks() if task.get_name() == "page.calls"]
 
 
 async def test_samples_are_a_second_apart_where_they_cost_little() -> None:
@@ -120,16 +125,40 @@ async def test_a_server_that_hangs_keeps_no_page_waiting(monkeypatch: pytest.Mon
     assert len(view.projects) == 20
 
 
-async def test_a_server_that_was_late_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then the page shows what it said before."""
+async def test_a_late_answer_is_shown_when_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one of a distant host. Until then the page shows what the server said before, and asks nothing."""
     monkeypatch.setattr(live, "ANSWER_S", 0.01)
     scene = Scene(1)
-    for said, is_hung, shown in [("one", False, "one"), ("two", True, "one"), ("two", False, "two")]:
-        scene.said = b'{"ended": [{"tool": "%b"}]}' % said.encode()
-        scene.hung = {"/w0"} if is_hung else set()
-        view = await scene.pages.view()
-        assert [call["tool"] for call in view.calls] == [shown]
-        scene.is_busy = not is_hung  # nothing but the late answer is a reason to ask then
+    scene.said = b'{"ended": [{"tool": "one"}]}'
+    await scene.pages.view()
+    scene.said, scene.hung = b'{"ended": [{"tool": "two"}]}', {"/w0"}
+    for _ in range(2):
+        assert [call["tool"] for call in (await scene.pages.view()).calls] == ["one"]
+    assert len(scene.asked) == 2
+    scene.is_busy = False
+    scene.goes_on.set()
+    await asyncio.gather(*questions())
+    view = await scene.pages.view()
+    assert [call["tool"] for call in view.calls] == ["two"]
+
+
+async def test_servers_that_hang_leave_others_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "ANSWER_S", 0.01)
+    scene = Scene(2 * MOST_ASKED)
+    scene.hung = {f"/w{number}" for number in range(MOST_ASKED)}
+    async with asyncio.timeout(GUARD_S):
+        await scene.three_samples()
+    assert set(scene.asked) == {f"/w{number}" for number in range(2 * MOST_ASKED)}
+    assert all(scene.asked.count(root) == 1 for root in scene.hung)
+
+
+async def test_questions_end_with_the_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "ANSWER_S", 0.01)
+    scene = Scene(1)
+    scene.hung = {"/w0"}
+    await scene.pages.view()
+    await scene.pages.close()
+    assert questions() == []
 
 
 async def test_a_server_of_another_process_does_not_get_the_calls_of_the_last_one(

@@ -1,4 +1,6 @@
-"""Every client, in every way it can be configured, with everything it can do: the table is `support/clients.py`.
+"""Every client, in every way it can be configured, with everything it can do.
+
+The table is `support/clients/client_table.py`.
 
 One manager serves all of them, with a server of somebody else behind it. Every client stays connected from its
 first check to its last, as it does at work; so one restart of the manager shows what all of them make of it.

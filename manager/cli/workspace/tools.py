@@ -134,10 +134,11 @@ _changing_verb("deny", "Forbid a tool in every workspace.", of_workspace=False)
 def visibility(
     cwd: Path | None, /, name: str, visibility: str, of_source: bool, force: bool, **_: bool
 ) -> None:
-    """Choose in which lists a tool appears, for yourself in one workspace.
+    """Choose in which lists a tool appears.
 
-    native: in the usual list. ondemand: in no list, tool_search finds it. always: in the list of discovery
-    mode, too. default: take your choice back. A choice for a tool wins over one for its source.
+    The choice is for you, in one workspace. native: in the usual list. ondemand: in no list, tool_search
+    finds it. always: in the list of discovery mode, too. default: take your choice back. A choice for a tool
+    wins over one for its source.
     """
     root = workspace_command.root_of(cwd)
     if not of_source:

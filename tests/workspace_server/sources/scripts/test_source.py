@@ -243,7 +243,7 @@ async def test_nothing_runs_before_it_is_trusted(tmp_path: Path) -> None:
 
 
 async def test_a_swap_between_check_and_start_never_runs(tmp_path: Path) -> None:
-    """With real processes; a thousand flips without them are in `test_bundle_store.py`."""
+    """With real processes; a thousand flips without them are in `execution/test_bundle_store.py`."""
     judge = Judge()
     async with script_source(tmp_path, trust=judge) as scripts:
         good, evil = b"#!/bin/sh\necho good\n", b"#!/bin/sh\necho evil >> ran\n"

@@ -38,9 +38,9 @@ from manager.http.stream_endings import StreamEndings
 from manager.installation import Installation
 from manager.logs.log import logger
 from manager.page.acting.access import Access
-from manager.recorder.recorder import Limits, Recorder
-from manager.recorder.redaction import Redactor, hidden_keys
-from manager.recorder.retention import DAY_S
+from manager.recorder.contents.redaction import Redactor, hidden_keys
+from manager.recorder.storage.retention import DAY_S
+from manager.recorder.writing.recorder import Limits, Recorder
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.clients import RecentClients
 from manager.sessions.preferences import Preferences

@@ -19,8 +19,8 @@ import msgspec
 from http_server.byte_budget import ByteBudget
 from manager import __version__
 from manager.admin.history import EVERY_S, History
-from manager.recorder.recorder import Recorder
-from manager.recorder.tool_totals import ToolTotal
+from manager.recorder.writing.recorder import Recorder
+from manager.recorder.writing.tool_totals import ToolTotal
 from manager.routing.state.timings import Histogram
 from manager.sessions.session_manager import SessionManager
 from manager.supervision.processes.process import usage_of

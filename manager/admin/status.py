@@ -13,7 +13,7 @@ from manager.admin.status_clock import Clock
 from manager.approvals.board import ApprovalBoard
 from manager.installation import Installation
 from manager.logs.log import recent_lines, short
-from manager.recorder.recorder import Recorder
+from manager.recorder.writing.recorder import Recorder
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord

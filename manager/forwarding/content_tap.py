@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from manager.forwarding.body_flow import Sink
 from manager.forwarding.forwarded_call import ForwardedCall
-from manager.recorder.contents import capture
+from manager.recorder.contents.stored_contents import capture
 from manager.recorder.ended_call import CallDetails
 from manager.upstream.response import Piece
 

@@ -22,7 +22,7 @@ from manager.configuration.settings import Settings
 from manager.forwarding.answer import RETRY_MS, Answer, refusal_of
 from manager.forwarding.forwarded_call import Admission, ForwardedCall, Wait
 from manager.recorder.ended_call import CallDetails, CallOrigin
-from manager.recorder.recorder import Recorder
+from manager.recorder.writing.recorder import Recorder
 from manager.supervision.server.instance import Figures, Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces

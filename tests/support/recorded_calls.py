@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manager.recorder.call_log import CallLog
 from manager.recorder.ended_call import CallDetails, CallLabel, CallOrigin, EndedCall
-from manager.recorder.recorder import Limits, Recorder
+from manager.recorder.queries.call_log import CallLog
+from manager.recorder.writing.recorder import Limits, Recorder
 from protocol.internal.call_timing import CallTiming
 
 AGENT = b'{"name":"agent","version":"1.2"}'

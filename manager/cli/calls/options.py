@@ -13,9 +13,9 @@ import click
 from host.command_line import Command, Failure
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import CallLog
-from manager.recorder.moments import moment_of, seconds_of
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import CallLog
+from manager.recorder.queries.moments import moment_of, seconds_of
 
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""

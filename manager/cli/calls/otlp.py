@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from host.command_line import Failure
 from manager import __version__
-from manager.recorder.call_log import Call
+from manager.recorder.queries.call_log import Call
 from protocol import trace_context
 
 if TYPE_CHECKING:

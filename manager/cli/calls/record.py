@@ -19,9 +19,10 @@ from host.terminal.views import Fact, FactList, Note
 from manager.cli.calls.options import Length, open_log
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
-from manager.recorder import content_rules, retention
-from manager.recorder.content_rules import ALL, ContentRule
-from manager.recorder.database import open_to_write
+from manager.recorder.contents import content_rules
+from manager.recorder.contents.content_rules import ALL, ContentRule
+from manager.recorder.storage import retention
+from manager.recorder.storage.database import open_to_write
 
 _EVERYWHERE: Final = "all projects"
 _project_option = click.option(

@@ -16,10 +16,10 @@ from host.terminal.views import Note
 from manager.cli.calls import views
 from manager.cli.calls.options import explained, filter_of, filter_options, open_log
 from manager.cli.output.manager_access import user_paths
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import Call, CallLog
-from manager.recorder.server_output import output_during
-from manager.recorder.statistics import tool_figures
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import Call, CallLog
+from manager.recorder.queries.server_output import output_during
+from manager.recorder.queries.statistics import tool_figures
 from manager.status_reading.log_entry import formatted
 
 POLL_S: Final = 0.25

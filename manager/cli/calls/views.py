@@ -13,8 +13,8 @@ import msgspec
 from host.terminal.quantities import latency
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Fact, FactList, Kind, Note, Table, View
-from manager.recorder.call_log import Call, Contents
-from manager.recorder.statistics import ToolFigures
+from manager.recorder.queries.call_log import Call, Contents
+from manager.recorder.queries.statistics import ToolFigures
 
 COLUMNS: Final = (
     Column("ID", Kind.NAME),

@@ -11,7 +11,7 @@ import msgspec
 
 from host.command_line import Failure
 from host.text.redaction import HIDDEN
-from manager.recorder.call_log import Call, Contents
+from manager.recorder.queries.call_log import Call, Contents
 from protocol import names
 
 CONTENTS_STEP: Final = "record contents first (lmtb record on --contents), and let the agent call it again"

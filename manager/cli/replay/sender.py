@@ -13,7 +13,7 @@ import msgspec
 from host.command_line import Failure
 from manager.cli.replay.comparison import Difference, differences
 from manager.cli.replay.recording import RecordedCall
-from manager.recorder.redaction import Redactor
+from manager.recorder.contents.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -22,7 +22,7 @@ from manager.cli.output.manager_access import mcp_address, user_paths
 from manager.cli.replay.recording import CONTENTS_STEP, RecordedCall, read_file, recorded_call
 from manager.cli.replay.sender import Plan, Replayed, send
 from manager.configuration.settings import load_settings
-from manager.recorder.redaction import hidden_keys
+from manager.recorder.contents.redaction import hidden_keys
 
 _COLUMNS: Final = (
     Column("CALL", Kind.NAME),

@@ -13,8 +13,8 @@ from host.text.printable import printable
 from manager.page.calls.lookups import FoundCalls, FoundFigures
 from manager.page.calls.query import CALL_PATH, CALLS_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
 from manager.page.drawing.html import document, link, table, text, toned
-from manager.recorder.call_log import Call
-from manager.recorder.statistics import ToolFigures
+from manager.recorder.queries.call_log import Call
+from manager.recorder.queries.statistics import ToolFigures
 
 _EMPTY: Final = "No call is recorded yet: each appears half a second after it has ended."
 _NO_MATCH: Final = "No recorded call matches."

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from manager.disk.disk_lookups import DiskLookups, NoAnswer
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import Call, CallLog, Contents
-from manager.recorder.server_output import OutputLine, output_during
-from manager.recorder.statistics import ToolFigures, tool_figures
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import Call, CallLog, Contents
+from manager.recorder.queries.server_output import OutputLine, output_during
+from manager.recorder.queries.statistics import ToolFigures, tool_figures
 
 DEADLINE_S: Final = 5.0
 """Longest time of one look-up."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-from manager.recorder.call_filter import Filter
-from manager.recorder.moments import moment_of
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.moments import moment_of
 
 CALLS_PATH: Final = "/page/calls"
 CALL_PATH: Final = "/page/call"

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from manager.answers.recording.trace_context import made_number
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import CallLog
 from manager.recorder.ended_call import CallLabel, CallOrigin, EndedCall
-from manager.recorder.overload import WHOLE_PER_S
-from manager.recorder.recorder import FLUSH_S, Limits, Recorder
-from manager.recorder.retention import DAY_S
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import CallLog
+from manager.recorder.storage.retention import DAY_S
+from manager.recorder.writing.overload import WHOLE_PER_S
+from manager.recorder.writing.recorder import FLUSH_S, Limits, Recorder
 from protocol.internal.call_timing import CallTiming
 from protocol.trace_context import made
 from scripts.benchmarks.cases import ERAS, SIZES

@@ -18,7 +18,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from manager.recorder.call_filter import Filter
+from manager.recorder.queries.call_filter import Filter
 from protocol import names
 from support.clients.raw_clients import Answer, Client, StatelessClient
 from support.clients.stateless_requests import events

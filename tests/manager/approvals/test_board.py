@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from manager.approvals.board import MAX_NAME, MAX_QUESTION, MOST_CALLS, UNKNOWN_END, ApprovalBoard
-from manager.recorder.redaction import Redactor
+from manager.recorder.contents.redaction import Redactor
 from protocol import jsonrpc, names
 
 

@@ -24,7 +24,7 @@ from manager.admin.control_plane import ControlPlane
 from manager.client import Control, McpClient
 from manager.page.overview import needs
 from manager.recorder.ended_call import CallDetails
-from manager.recorder.recorder import Limits, Recorder
+from manager.recorder.writing.recorder import Limits, Recorder
 from manager.status_reading.workspaces import merged_workspaces
 from manager.tokens.own_token import new_token
 from manager.tokens.token import Token, digest_of

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from manager.recorder.call_filter import Filter
-from manager.recorder.recorder import Limits, Recorder
+from manager.recorder.queries.call_filter import Filter
 from manager.recorder.tool_source import source_of
+from manager.recorder.writing.recorder import Limits, Recorder
 from support.recorded_calls import Clock, ended, file, log_of
 
 SOURCES = ("builtin", "script", "stdio:git", "remote:git-hub", "stdio:git__x", "language-server:py")

@@ -16,8 +16,8 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 
 from manager.client import Control
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import Call, CallLog
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import Call, CallLog
 from protocol import headers, names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.clients.stateless_requests import events

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from manager.cli.calls.views import call_facts, call_line, call_row, call_table
 from manager.cli.completion import suggestions
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import Call, CallLog
-from manager.recorder.moments import seconds_of
-from manager.recorder.server_output import output_during
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import Call, CallLog
+from manager.recorder.queries.moments import seconds_of
+from manager.recorder.queries.server_output import output_during
 from protocol import trace_context
 from support.processes.manager_process import ManagerProcess, running_manager
 from support.recorded_calls import ended, recorder

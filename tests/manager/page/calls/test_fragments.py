@@ -12,9 +12,9 @@ from manager.page.calls.call_fragments import call_page, no_such_call
 from manager.page.calls.fragments import calls_page, figures_page
 from manager.page.calls.lookups import FoundCall, FoundCalls, FoundFigures
 from manager.page.calls.query import CallQuery, read_query
-from manager.recorder.call_log import Call, Contents
-from manager.recorder.server_output import OutputLine
-from manager.recorder.statistics import ToolFigures
+from manager.recorder.queries.call_log import Call, Contents
+from manager.recorder.queries.server_output import OutputLine
+from manager.recorder.queries.statistics import ToolFigures
 from support.http.html_elements import HOSTILE, Elements
 
 NOW_MS = 1_800_000_000_000.0

@@ -10,8 +10,8 @@ import pytest
 
 from manager.page.calls import lookups as subject
 from manager.page.calls.lookups import PAGE_CALLS, CallLookups, FoundCall, FoundCalls, FoundFigures
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import CallLog
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import CallLog
 from support.recorded_calls import ended, file, recorder
 
 

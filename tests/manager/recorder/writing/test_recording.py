@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from manager.recorder import content_rules
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import Call, CallLog, Contents
-from manager.recorder.content_rules import ALL, ContentRule
-from manager.recorder.database import open_to_write
+from manager.recorder.contents import content_rules
+from manager.recorder.contents.content_rules import ALL, ContentRule
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import Call, CallLog, Contents
+from manager.recorder.storage.database import open_to_write
 from protocol import headers, jsonrpc, names
 from protocol.internal.call_timing import CallTiming
 from support.clients.askable_client import AskableClient

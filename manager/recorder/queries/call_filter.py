@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from manager.recorder.tables import LABEL_COLUMNS, SLOW_US
+from manager.recorder.storage.tables import LABEL_COLUMNS, SLOW_US
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):

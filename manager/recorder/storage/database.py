@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from host.files.private_files import make_private
-from manager.recorder.tables import check_version, prepare
+from manager.recorder.storage.tables import check_version, prepare
 
 BUSY_S: Final = 2.0
 """How long one program waits for another that is writing."""

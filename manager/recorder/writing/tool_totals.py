@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from manager.recorder.ended_call import CallLabel
-from manager.recorder.overload import Chosen
+from manager.recorder.writing.overload import Chosen
 
 MOST_TOOLS: Final = 200
 OTHER: Final = "(other)"

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from manager.recorder.contents.redaction import Redactor
 from manager.recorder.ended_call import EndedCall
-from manager.recorder.redaction import Redactor
 from protocol import jsonrpc, sse
 
 MAX_BYTES: Final = 256 * 1024

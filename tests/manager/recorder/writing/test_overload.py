@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from manager.recorder.call_filter import Filter
 from manager.recorder.ended_call import CallDetails, EndedCall
-from manager.recorder.overload import BURST, UNUSUAL, allowance, choose
-from manager.recorder.statistics import tool_figures
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.statistics import tool_figures
+from manager.recorder.writing.overload import BURST, UNUSUAL, allowance, choose
 from support.recorded_calls import ended, log_of, recorder
 
 

@@ -20,16 +20,16 @@ from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError
 from manager.configuration.budgets import MAX_UNRECORDED_CALLS
 from manager.logs.log import logger
-from manager.recorder import retention
-from manager.recorder.content_rules import ActiveProjects, Deadlines, read_rules
-from manager.recorder.contents import insert_contents
-from manager.recorder.database import open_to_write
+from manager.recorder.contents.content_rules import ActiveProjects, Deadlines, read_rules
+from manager.recorder.contents.stored_contents import insert_contents
 from manager.recorder.ended_call import EndedCall
-from manager.recorder.overload import WHOLE_PER_S, Chosen, allowance, choose
-from manager.recorder.rows import Labels, insert
-from manager.recorder.tables import NewerFile
+from manager.recorder.storage import retention
+from manager.recorder.storage.database import open_to_write
+from manager.recorder.storage.tables import NewerFile
 from manager.recorder.tool_source import SourcesOf
-from manager.recorder.tool_totals import ToolTotals
+from manager.recorder.writing.overload import WHOLE_PER_S, Chosen, allowance, choose
+from manager.recorder.writing.rows import Labels, insert
+from manager.recorder.writing.tool_totals import ToolTotals
 
 FLUSH_S: Final = 0.5
 SWEEP_S: Final = 60.0

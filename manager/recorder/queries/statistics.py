@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from manager.recorder.call_log import Call
+from manager.recorder.queries.call_log import Call
 
 BYTES_PER_TOKEN: Final = 4
 """Bytes of JSON text that are counted as one token: an estimate, as each model counts differently."""

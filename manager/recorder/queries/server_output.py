@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from manager.recorder.call_log import Call
+from manager.recorder.queries.call_log import Call
 
 AFTER_MS: Final = 100
 """Milliseconds after the end of a call in which its lines may still arrive."""

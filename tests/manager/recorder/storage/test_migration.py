@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from manager.recorder import database as opening
-from manager.recorder import tables
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import CallLog
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import CallLog
+from manager.recorder.storage import database as opening
+from manager.recorder.storage import tables
 from support.recorded_calls import ended, file, log_of, recorder
 
 OLDEST = Path(__file__).with_name("calls-schema-1.sql")

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from manager.recorder.call_filter import Filter, conditions, is_slow_only, matching
-from manager.recorder.database import open_to_read
-from manager.recorder.retention import used_bytes
-from manager.recorder.tables import (
+from manager.recorder.queries.call_filter import Filter, conditions, is_slow_only, matching
+from manager.recorder.storage.database import open_to_read
+from manager.recorder.storage.retention import used_bytes
+from manager.recorder.storage.tables import (
     ANY,
     BLOCK,
     CALL_COLUMNS,

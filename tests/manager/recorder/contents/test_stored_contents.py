@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from manager.recorder import content_rules, retention
-from manager.recorder.call_filter import Filter
-from manager.recorder.call_log import Contents
-from manager.recorder.content_rules import ALL, ContentRule
-from manager.recorder.contents import MAX_BYTES, capture
-from manager.recorder.database import open_to_write
+from manager.recorder.contents import content_rules
+from manager.recorder.contents.content_rules import ALL, ContentRule
+from manager.recorder.contents.stored_contents import MAX_BYTES, capture
 from manager.recorder.ended_call import CallDetails
+from manager.recorder.queries.call_filter import Filter
+from manager.recorder.queries.call_log import Contents
+from manager.recorder.storage import retention
+from manager.recorder.storage.database import open_to_write
 from support.recorded_calls import DAY_S, WALL, Clock, ended, file, log_of, recorder
 
 

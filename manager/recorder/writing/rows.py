@@ -15,8 +15,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 
 from manager.recorder.ended_call import CallDetails, CallLabel, EndedCall
-from manager.recorder.overload import Chosen
-from manager.recorder.tables import (
+from manager.recorder.storage.tables import (
     ANY,
     BLOCK,
     CALL_COLUMNS,
@@ -27,6 +26,7 @@ from manager.recorder.tables import (
     SLOW_US,
 )
 from manager.recorder.tool_source import SourcesOf, source_of
+from manager.recorder.writing.overload import Chosen
 from protocol import jsonrpc
 from protocol.internal.call_timing import CallTiming
 

@@ -8,7 +8,7 @@ import pytest
 
 from host.text import redaction
 from host.text.redaction import HIDDEN
-from manager.recorder.redaction import Redactor
+from manager.recorder.contents.redaction import Redactor
 
 
 @pytest.mark.parametrize(

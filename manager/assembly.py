@@ -14,11 +14,11 @@ from pathlib import Path
 from host.text.redaction import hide
 from http_server.byte_budget import ByteBudget
 from manager import __version__
-from manager.admin.control_plane import ControlPlane
-from manager.admin.measures import Measures
-from manager.admin.services import StartedBy
-from manager.admin.status import Status
-from manager.admin.token_control import TokenControl
+from manager.admin.control.control_plane import ControlPlane
+from manager.admin.control.services import StartedBy
+from manager.admin.control.token_control import TokenControl
+from manager.admin.metrics.measures import Measures
+from manager.admin.status.status import Status
 from manager.answers.dispatch import Dispatch
 from manager.answers.handshake import Handshakes
 from manager.answers.listing.catalog import Catalog

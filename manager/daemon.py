@@ -24,8 +24,8 @@ from typing import Any, Final
 from host.files.tight_modes import make_tight
 from host.processes.erased_environment import erase_values
 from manager import __version__, exit_codes
-from manager.admin.approvals import end_waiting
-from manager.admin.services import StartedBy
+from manager.admin.control.approvals import end_waiting
+from manager.admin.control.services import StartedBy
 from manager.assembly import Parts, assemble
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from manager.admin import log_page
-from manager.admin.allocate import allocate_routes
-from manager.admin.measures import MeasuresSnapshot, TakeSnapshot
-from manager.admin.services import Services
-from manager.admin.status import log_payload
+from manager.admin.control.allocate import allocate_routes
+from manager.admin.control.services import Services
+from manager.admin.metrics.measures import MeasuresSnapshot, TakeSnapshot
+from manager.admin.status import log_page
+from manager.admin.status.status import log_payload
 from manager.http import lazy_aiohttp as web
 from manager.logs.log import recent_lines
 from protocol import jsonrpc
@@ -74,9 +74,9 @@ def _metrics_handler(measures: TakeSnapshot) -> Handler:
 
 
 def _render(snapshot: MeasuresSnapshot) -> tuple[bytes, str]:
-    from manager.admin import metrics  # noqa: PLC0415  slow to import; see late_modules.py
+    from manager.admin.metrics import prometheus_text  # noqa: PLC0415  slow to import; see late_modules.py
 
-    return metrics.render(snapshot), metrics.CONTENT_TYPE
+    return prometheus_text.render(snapshot), prometheus_text.CONTENT_TYPE
 
 
 def _negotiated(as_json: Handler, page: Handler | None) -> Handler:

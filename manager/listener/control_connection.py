@@ -30,7 +30,7 @@ from http_server.refusal import AdmissionRefusal
 from http_server.responses.date import http_date
 from http_server.responses.response_head import Fields, fixed_lines, render_head
 from manager import __version__
-from manager.admin.renewals import TIMES
+from manager.admin.control.renewals import TIMES
 
 LIMITS: Final = Limits(first_s=75.0, connections=None)
 """Limits of connections that aiohttp has not got."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from host.files.private_files import make_private
 from http_server.connections.open_connections import Connections
-from manager.admin.renewals import Renewals
+from manager.admin.control.renewals import Renewals
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.control_connection import LIMITS, control_connections
 from manager.logs.log import logger

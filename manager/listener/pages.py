@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from manager.admin.approval_routes import approval_routes
-from manager.admin.control_socket import make_control_app
-from manager.admin.measures import Measures, TakeSnapshot
-from manager.admin.renewals import Renewals
+from manager.admin.control.approval_routes import approval_routes
+from manager.admin.control.control_socket import make_control_app
+from manager.admin.control.renewals import Renewals
+from manager.admin.control.services import Services
+from manager.admin.control.token_control import TokenControl
+from manager.admin.metrics.measures import Measures, TakeSnapshot
 from manager.admin.routes import diagnosis_routes, make_app
-from manager.admin.services import Services
-from manager.admin.token_control import TokenControl
 from manager.approvals.board import ApprovalBoard
 from manager.configuration.paths import Paths
 from manager.http import lazy_aiohttp as web

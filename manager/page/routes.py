@@ -8,10 +8,10 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from manager.admin.control_messages import read_object, refusal, refuse_own_child, success
-from manager.admin.history import Moment
-from manager.admin.request_body import read_body
-from manager.admin.services import Services
+from manager.admin.control.control_messages import read_object, refusal, refuse_own_child, success
+from manager.admin.control.request_body import read_body
+from manager.admin.control.services import Services
+from manager.admin.metrics.history import Moment
 from manager.approvals.board import ApprovalBoard
 from manager.http import lazy_aiohttp as web
 from manager.page.acting.access import Access

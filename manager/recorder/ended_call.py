@@ -1,6 +1,6 @@
 """Defines what a call hands to the recorder when it ends.
 
-The event loop only appends these values to a queue. `writing/rows.py` turns them into rows later, in a thread.
+The event loop only appends these values to a queue. `writing/rows.py` makes rows of them later, in a thread.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from host.blocked_import import import_unblocked
 from host.own_token import own_headers
-from manager.admin.request_body import read_body
+from manager.admin.control.request_body import read_body
 from manager.http import lazy_aiohttp as web
 from manager.logs.log import logger
 

@@ -2,7 +2,8 @@
 
 Servers that register themselves and `lmtb` send them. `parse` returns a valid message, or names the first
 invalid JSON member. Unknown members are ignored, so that senders may be newer than the manager.
-`manager/admin/control_socket.py` answers. `sessionId` identifies a running server here, not an MCP session.
+`manager/admin/control/control_socket.py` answers. `sessionId` identifies a running server,
+not an MCP session.
 """
 
 from __future__ import annotations

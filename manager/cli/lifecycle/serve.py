@@ -20,7 +20,7 @@ from manager.runtime_tuning import garbage_collector
 from manager.startup.systemd import is_service
 
 if TYPE_CHECKING:
-    from manager.admin.services import StartedBy
+    from manager.admin.control.services import StartedBy
 
 SETTLE_AFTER_S: Final = 1.0
 """Delay of the collection after the start, so that the first requests do not wait for it."""

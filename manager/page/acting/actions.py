@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from manager.admin.approvals import answer
-from manager.admin.services import Services
+from manager.admin.control.approvals import answer
+from manager.admin.control.services import Services
 from manager.approvals.board import ApprovalBoard
 from manager.disk.folder import CwdProblem
 from manager.page.acting.access import Access

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from manager.admin.history import MOST_MOMENTS
+from manager.admin.metrics.history import MOST_MOMENTS
 from manager.page.drawing.html import text
 
 _STEP: Final = 2

@@ -9,7 +9,7 @@ from typing import Any
 
 from host.processes.open_files import OpenFiles, open_files
 from host.terminal.quantities import latency, size
-from manager.admin.history import EVERY_S, Moment
+from manager.admin.metrics.history import EVERY_S, Moment
 from manager.page.drawing.charts import chart
 from manager.page.drawing.html import facts, state, text
 from manager.status_reading.responses import objects

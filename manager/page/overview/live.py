@@ -8,8 +8,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from manager.admin.history import Moment
-from manager.admin.services import Services
+from manager.admin.control.services import Services
+from manager.admin.metrics.history import Moment
 from manager.logs.log import logger
 from manager.page.overview.fragments import parts
 from manager.page.overview.health import read_health

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from manager.admin.services import Services
+from manager.admin.control.services import Services
 from manager.page.acting.command import ServerCommand
 from manager.page.project.selection import (
     Project,

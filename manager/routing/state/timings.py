@@ -1,7 +1,8 @@
 """Histograms of call durations and waiting times, cheap enough for every call.
 
-Times are arguments in seconds. `admin/status.py` shows the last minutes, `admin/measures.py` everything since
-the start. Recording allocates nothing and needs no lock: one event loop writes and reads.
+Times are arguments in seconds. `admin/status/status.py` shows the last minutes,
+`admin/metrics/measures.py` everything since the start. Recording allocates nothing and needs
+no lock: one event loop writes and reads.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from manager.admin.renewals import Renewals
+from manager.admin.control.renewals import Renewals
 from manager.listener.control_listener import ControlListener
 
 KNOWN = {"sessionId": "s1"}  # the heartbeat that was accepted before

@@ -20,7 +20,7 @@ from aiohttp import web
 
 from http_server.connections.connection import MAX_PIPELINED
 from http_server.limits import Limits
-from manager.admin.request_body import read_body
+from manager.admin.control.request_body import read_body
 from manager.listener.connections import Connections
 from manager.listener.page_admission import refusal_response
 from manager.listener.pages import OncePerSecond, port_runner

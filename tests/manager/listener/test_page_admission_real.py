@@ -19,8 +19,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from manager.admin import log_page
 from manager.admin.routes import make_app
+from manager.admin.status import log_page
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from manager.routing.request_heads.request_metadata import METHODS
 from protocol import headers

@@ -20,7 +20,7 @@ import aiohttp
 import pytest
 
 from host.own_token import own_headers
-from manager.admin.control_plane import ControlPlane
+from manager.admin.control.control_plane import ControlPlane
 from manager.client import Control, McpClient
 from manager.page.overview import needs
 from manager.recorder.ended_call import CallDetails

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from host.processes.open_files import OpenFiles
-from manager.admin.history import MOST_MOMENTS, Moment
+from manager.admin.metrics.history import MOST_MOMENTS, Moment
 from manager.page.drawing.charts import chart
 from manager.page.overview.health import Health, health_html, read_health
 

@@ -10,7 +10,7 @@ from unittest.mock import create_autospec
 
 import pytest
 
-from manager.admin.control_plane import ControlPlane
+from manager.admin.control.control_plane import ControlPlane
 from manager.page.overview import live
 from manager.page.overview.live import EVERY_S, MOST_ASKED, MOST_CPU, LivePages
 from support.processes.timeouts import GUARD_S

@@ -11,7 +11,7 @@ from unittest.mock import create_autospec
 import aiohttp
 import pytest
 
-from manager.admin.control_plane import ControlPlane
+from manager.admin.control.control_plane import ControlPlane
 from manager.page.acting.command import ServerCommand
 from manager.page.project.questions import Projects
 from support.clients.page_client import opened, posted

@@ -17,10 +17,10 @@ import pytest
 from aiohttp import web
 
 from host.peers.peer_uid import unix_peer_uid
-from manager.admin.allocate import allocate_routes
-from manager.admin.control_messages import MAX_BODY
-from manager.admin.control_socket import make_control_app
-from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
+from manager.admin.control.allocate import allocate_routes
+from manager.admin.control.control_messages import MAX_BODY
+from manager.admin.control.control_socket import make_control_app
+from manager.admin.control.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.listener.control_listener import ControlListener
 from manager.routing.state.port_leases import PortExhausted, PortLeases
@@ -507,7 +507,7 @@ async def test_body_above_the_cap_is_refused(control: Socket) -> None:
 async def test_body_that_does_not_come_is_not_waited_for(
     control: Socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manager.admin.control_messages.BODY_S", 0.05)
+    monkeypatch.setattr("manager.admin.control.control_messages.BODY_S", 0.05)
 
     async def stalled() -> AsyncIterator[bytes]:
         yield b"{"

@@ -6,9 +6,9 @@ and see the arguments of others.
 
 from __future__ import annotations
 
-from manager.admin.approvals import answer
-from manager.admin.control_messages import read_object, refusal, refuse_own_child, success
-from manager.admin.services import Services
+from manager.admin.control.approvals import answer
+from manager.admin.control.control_messages import read_object, refusal, refuse_own_child, success
+from manager.admin.control.services import Services
 from manager.approvals.board import ApprovalBoard
 from manager.http import lazy_aiohttp as web
 

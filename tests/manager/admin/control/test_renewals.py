@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manager.admin.renewals import MAX_REMEMBERED, Renewals
+from manager.admin.control.renewals import MAX_REMEMBERED, Renewals
 
 BEAT: dict[str, Any] = {"sessionId": "s1", "port": 21100, "workspaceFolders": ["/ws/a"]}
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from manager.admin import status_clock
-from manager.admin.status_clock import Clock
+from manager.admin.status import status_clock
+from manager.admin.status.status_clock import Clock
 
 
 @pytest.fixture(params=["UTC", "America/St_Johns"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from manager.admin.approvals import end_waiting
+from manager.admin.control.approvals import end_waiting
 from manager.approvals.board import ApprovalBoard
 from protocol import jsonrpc, names
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from manager import __version__
-from manager.admin.control_messages import invalid, method_not_allowed, read_object, refusal, success
-from manager.admin.renewals import TIMES, Renewals
-from manager.admin.services import ServerQuestion, Services
+from manager.admin.control.control_messages import invalid, method_not_allowed, read_object, refusal, success
+from manager.admin.control.renewals import TIMES, Renewals
+from manager.admin.control.services import ServerQuestion, Services
 from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.http import lazy_aiohttp as web
 from manager.routing.state.port_leases import PortExhausted

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from manager.admin.services import Services
+from manager.admin.control.services import Services
 from manager.approvals.board import UNKNOWN_END, ApprovalBoard, WaitingCall
 from manager.status_reading.responses import json_object
 from protocol.errors import Refusal

@@ -15,7 +15,13 @@ from urllib.parse import urlencode
 from host.peers.confined_process import is_confined_peer
 from host.peers.peer_uid import unix_peer_uid
 from manager import __version__
-from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, StartedBy, Status
+from manager.admin.control.services import (
+    ListedInstance,
+    ResolvedWorkspace,
+    ServerQuestion,
+    StartedBy,
+    Status,
+)
 from manager.disk.folder import CwdProblem, CwdProblemKind
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from host.peers.own_children import is_own_child_peer
-from manager.admin.request_body import read_body
+from manager.admin.control.request_body import read_body
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
 from protocol.internal.registration import InvalidPayload

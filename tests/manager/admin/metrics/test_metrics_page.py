@@ -12,7 +12,7 @@ import pytest_asyncio
 from aiohttp import ClientSession, UnixConnector
 from prometheus_client.parser import text_string_to_metric_families
 
-from manager.admin.metrics import CONTENT_TYPE
+from manager.admin.metrics.prometheus_text import CONTENT_TYPE
 from protocol import jsonrpc
 from support.clients.askable_client import AskableClient
 from support.clients.raw_clients import EVENTS, Client

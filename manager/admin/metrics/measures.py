@@ -1,6 +1,6 @@
 """Takes snapshots of the manager's counters, which count from its start, and measures the event loop's lag.
 
-`metrics.py` formats them for `/metrics`, `status.py` for the status. Counters of calls are kept in
+`prometheus_text.py` formats them for `/metrics`, `status/status.py` for the status. Counters of calls are in
 `supervision/server/instance.py` and `routing/state/timings.py`.
 """
 
@@ -18,7 +18,7 @@ import msgspec
 
 from http_server.byte_budget import ByteBudget
 from manager import __version__
-from manager.admin.history import EVERY_S, History
+from manager.admin.metrics.history import EVERY_S, History
 from manager.recorder.writing.recorder import Recorder
 from manager.recorder.writing.tool_totals import ToolTotal
 from manager.routing.state.timings import Histogram

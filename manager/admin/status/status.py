@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from manager import __version__
-from manager.admin.status_clock import Clock
+from manager.admin.status.status_clock import Clock
 from manager.approvals.board import ApprovalBoard
 from manager.installation import Installation
 from manager.logs.log import recent_lines, short

@@ -6,9 +6,9 @@ port.
 
 from __future__ import annotations
 
-from manager.admin.control_messages import refusal
-from manager.admin.control_socket import allocate_handler
-from manager.admin.services import Services
+from manager.admin.control.control_messages import refusal
+from manager.admin.control.control_socket import allocate_handler
+from manager.admin.control.services import Services
 from manager.http import lazy_aiohttp as web
 
 

@@ -1,0 +1,1 @@
+"""What `/mcp/status`, `/mcp/health` and `/mcp/log` show."""

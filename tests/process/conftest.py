@@ -1,4 +1,11 @@
-"""Fixtures of the tests with real manager processes, which all are of the group `processes`."""
+"""Fixtures of the tests with real manager processes, which all are of the group `processes`.
+
+The folders:
+`lifecycle`: starts, restarts and stops of the manager, as a service and for its clients;
+`deaths`: killed managers, workspace servers and recorders, and what goes on after them;
+`faults`: disks, files, clocks and neighbours that fail;
+`isolation`: what users, projects and versions of the program do not share, and what clients do.
+"""
 
 from __future__ import annotations
 

@@ -54,9 +54,9 @@ def test_the_document_has_marks_for_every_result() -> None:
 
 
 REPORT = """<testsuites><testsuite>
-<testcase classname="tests.process.test_stop" name="test_a[1]" />
-<testcase classname="tests.process.test_stop" name="test_a[2]"><failure message="no" /></testcase>
-<testcase classname="tests.process.test_stop" name="test_a[3]" />
+<testcase classname="tests.process.lifecycle.test_stop" name="test_a[1]" />
+<testcase classname="tests.process.lifecycle.test_stop" name="test_a[2]"><failure message="no" /></testcase>
+<testcase classname="tests.process.lifecycle.test_stop" name="test_a[3]" />
 <testcase classname="tests.test_b" name="test_b[1]"><skipped message="no root" /></testcase>
 <testcase classname="tests.test_b" name="test_b[2]" />
 <testcase classname="tests.test_b" name="test_c"><skipped message="no root" /></testcase>
@@ -66,7 +66,7 @@ REPORT = """<testsuites><testsuite>
 
 def test_a_test_fails_with_any_of_its_parameters() -> None:
     assert read(REPORT) == {
-        "process/test_stop.py::test_a": ("failed", ""),
+        "process/lifecycle/test_stop.py::test_a": ("failed", ""),
         "test_b.py::test_b": ("passed", ""),
         "test_b.py::test_c": ("skipped", "no root"),
         "test_b.py::test_d": ("failed", ""),

@@ -1,4 +1,4 @@
-"""Tests of `lmtb uninstall` where the service is installed; tests/process/test_uninstall.py has real managers."""
+"""`lmtb uninstall` where the service is installed; process/lifecycle/test_uninstall.py has real managers."""
 
 from __future__ import annotations
 

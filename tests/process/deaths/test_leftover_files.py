@@ -24,7 +24,7 @@ from support.processes.stdio_families import user_tool
 
 WAIT_S = 20.0
 PLACES = ("state", "run", "tmp", "home")
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 ENDLESS = 'echo begun > "$PWD/begun"; sleep 1000\n'
 
 

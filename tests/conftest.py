@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from support import groups
 from support.examples import DEFAULT, WHOLE
-from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.managers.manager_in_process import RunningManager, running_manager
 
 # The suite tries the same few examples each time, with `--whole` four times as many.
 # `--hypothesis-profile thorough` looks for new ones.

@@ -17,7 +17,7 @@ import pytest
 import manager
 from manager.cli.service.service_files import SERVICE, SOCKET, shipped_units, systemd_units
 from manager.exit_codes import HOPELESS
-from support.processes.manager_process import environment
+from support.processes.managers.manager_process import environment
 
 ROOT = Path(manager.__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux")

@@ -22,8 +22,8 @@ import pytest
 import manager
 from manager.client import Control
 from manager.configuration.paths import Paths
-from support.processes.manager_process import environment, left_behind
-from support.processes.wheel import ROOT, build_wheel, pip
+from support.processes.installations.wheel import ROOT, build_wheel, pip
+from support.processes.managers.manager_process import environment, left_behind
 
 PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server", "agent")
 pytestmark = [pytest.mark.timeout(180), pytest.mark.walkthroughs]

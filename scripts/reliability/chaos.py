@@ -22,9 +22,9 @@ from scripts.benchmarks.environment.processes import rss_mb
 from scripts.benchmarks.results.table import table
 from scripts.reliability.nonce_clients import NonceClient, Record, ledger_entry
 from scripts.reliability.random_faults import RandomFaults
-from support.processes.manager_home import ManagerHome, manager_home, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import configure, legacy, modern
+from support.processes.managers.manager_home import ManagerHome, manager_home, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import configure, legacy, modern
 
 WARM_S, CALM_S = 3.0, 7.0
 """Seconds at the beginning that are not timed, and that are timed without faults, for comparison."""

@@ -16,9 +16,9 @@ from aiohttp import ClientSession, TCPConnector
 from scripts.benchmarks.environment.processes import cpu_ns, rss_mb
 from scripts.benchmarks.results.table import table
 from support.clients.raw_clients import Client, StatelessClient
-from support.processes.manager_home import manager_home
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import configure, entry, modern
+from support.processes.managers.manager_home import manager_home
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import configure, entry, modern
 from support.servers.mcp_sources.stdio_servers import program
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 

@@ -16,7 +16,7 @@ from aiohttp import ClientError
 
 from protocol import names
 from support.clients.raw_clients import Answer, Client, SessionClient
-from support.processes.stdio_families import FAMILY, entry
+from support.processes.managers.stdio_families import FAMILY, entry
 from support.servers.mcp_sources.stdio_servers import program
 
 CALL_S = 60.0

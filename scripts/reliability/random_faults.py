@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from manager.client import ControlRefusal, ManagerFault, NoManager
 from scripts.reliability.nonce_clients import Record
-from support.processes.manager_home import ManagerHome, ManagerProcess
-from support.processes.stdio_families import children
+from support.processes.managers.manager_home import ManagerHome, ManagerProcess
+from support.processes.managers.stdio_families import children
 
 PAUSE_S = (0.2, 1.5)
 """Between two faults."""

@@ -25,7 +25,7 @@ from typing import Final
 from manager.client import ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from support.clients import stateless_requests as stateless
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
 
 LOSS_S: Final = 1.0
 """Seconds of calls that may be lost."""

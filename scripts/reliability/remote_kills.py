@@ -27,8 +27,8 @@ import aiohttp
 
 from scripts.benchmarks.results.table import table
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerProcess, until
-from support.processes.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
+from support.processes.hosts.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
+from support.processes.managers.manager_home import ManagerProcess, until
 
 CLIENTS: Final = 3
 BETWEEN_S: Final = (0.0, 0.4)

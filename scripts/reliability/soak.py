@@ -25,9 +25,9 @@ from scripts.benchmarks.environment.processes import cpu_ns, rss_mb
 from scripts.benchmarks.results.table import table
 from scripts.reliability.growth import Sample, least, quarter_medians, trends
 from support.clients.raw_clients import Answer, SessionClient
-from support.processes.manager_home import ManagerHome, manager_home
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import modern
+from support.processes.managers.manager_home import ManagerHome, manager_home
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import modern
 
 IDLE_S = 5.0
 SETTINGS = {"session_idle_s": IDLE_S, "session_unused_s": IDLE_S, "workspace_idle_s": 3}

@@ -54,7 +54,7 @@ def read(report: str) -> dict[str, tuple[Outcome, str]]:
 
 
 def node_id(classname: str, name: str) -> str:
-    """The node id of a test in a report, without parameters, such as `process/lifecycle/test_stop.py::test_a`."""
+    """The node id of a test in a report, without parameters: `process/lifecycle/test_stop.py::test_a`."""
     return f"{classname.removeprefix('tests.').replace('.', '/')}.py::{name.partition('[')[0]}"
 
 

@@ -24,10 +24,10 @@ from manager import __version__
 from scripts.benchmarks.startup.first_use import installer
 from scripts.remote_hosts.sample_project import ANSWER, QUESTION, SHIPPED, make_project, turns
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import CommandResult, until
-from support.processes.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
-from support.processes.versions_of_wheels import needed_wheels
-from support.processes.wheel import build_wheel
+from support.processes.hosts.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
+from support.processes.installations.versions_of_wheels import needed_wheels
+from support.processes.installations.wheel import build_wheel
+from support.processes.managers.manager_home import CommandResult, until
 from support.servers.models.model_thread import model_in_thread
 from support.servers.network.network_namespace import network_namespace
 from support.servers.network.ssh_server import SSHD

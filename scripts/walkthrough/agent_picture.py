@@ -18,8 +18,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from scripts.walkthrough.picture import screen_picture  # noqa: E402
-from support.processes.agent_desk import agent_desk  # noqa: E402
-from support.processes.manager_process import ManagerProcess, running_manager  # noqa: E402
+from support.processes.managers.manager_process import ManagerProcess, running_manager  # noqa: E402
+from support.processes.terminals.agent_desk import agent_desk  # noqa: E402
 from support.servers.models.formats.steps import call, say  # noqa: E402
 
 PICTURE: Final = ROOT / "docs" / "agent.svg"

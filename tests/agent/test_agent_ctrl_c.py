@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from agent.screen.interrupts import HINT
-from support.processes.agent_desk import agent_desk, command, prompts
-from support.processes.manager_process import ManagerProcess, running_manager
-from support.processes.screen_session import SHOWN_S
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.agent_desk import agent_desk, command, prompts
+from support.processes.terminals.screen_session import SHOWN_S
 from support.processes.timeouts import within
 from support.projects.script_tools import write_tool
 from support.servers.models.formats.steps import call, say

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.agent_desk import PROMPT, agent_desk, command, prompts
-from support.processes.manager_process import ManagerProcess, running_manager
-from support.processes.screen_session import ScreenSession
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.agent_desk import PROMPT, agent_desk, command, prompts
+from support.processes.terminals.screen_session import ScreenSession
 from support.servers.models.formats.steps import call, say
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]

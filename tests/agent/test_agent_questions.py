@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.agent_desk import agent_desk, command, prompts
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.agent_desk import agent_desk, command, prompts
 from support.servers.models.formats.steps import say
 from support.servers.models.model_server import Refuse
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from agent.tool_service.client import ToolClient
-from support.processes.agent_desk import agent_desk, command
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.agent_desk import agent_desk, command
 from support.processes.timeouts import within
 from support.servers.models.formats.steps import call, say
 from support.servers.models.model_server import Broken, Refuse

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.agent_desk import AgentDesk, agent_desk, prompts
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.agent_desk import AgentDesk, agent_desk, prompts
 from support.servers.models.formats.steps import call, say
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.terminals]

@@ -11,7 +11,7 @@ from support.clients.agent_table import AGENTS
 from support.clients.agent_workplace import Workplace, workplace_of
 from support.clients.agents import InstalledAgents
 from support.groups import leave_out_users
-from support.processes.installing import install, shared_lock
+from support.processes.installations.installing import install, shared_lock
 
 INSTALL_S = 400.0
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.clients.client_table import Installed
 from support.groups import leave_out_users
-from support.processes.installing import install, shared_lock
+from support.processes.installations.installing import install, shared_lock
 
 INSTALL_S = 240.0
 

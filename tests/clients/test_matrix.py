@@ -23,9 +23,9 @@ import pytest_asyncio
 
 from support.clients.client_driver import Driver, OneShot
 from support.clients.client_table import ABILITIES, CANNOT, CLIENTS, Installed
-from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import configure, entry
+from support.processes.managers.manager_home import ManagerHome, ManagerProcess, manager_home, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import configure, entry
 from support.servers.sdk_servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.conformance import LEGS, Run, Suite
-from support.processes.conformance_chain import ENDPOINTS, Chain, conformance_chain
-from support.processes.installing import install
+from support.processes.conformance_suite.conformance import LEGS, Run, Suite
+from support.processes.conformance_suite.conformance_chain import ENDPOINTS, Chain, conformance_chain
+from support.processes.installations.installing import install
 
 HERE = Path(__file__).parent
 BRIEFLY = HERE / "test_briefly.py"

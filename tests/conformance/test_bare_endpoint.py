@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support.processes.conformance import LEGS, NEED_NO_WORKSPACE, Run
-from support.processes.conformance_chain import news
+from support.processes.conformance_suite.conformance import LEGS, NEED_NO_WORKSPACE, Run
+from support.processes.conformance_suite.conformance_chain import news
 
 Runs = Callable[[str, str], Run]
 EACH_LEG = pytest.mark.parametrize(("leg", "endpoint"), [(leg, "bare") for leg in NEED_NO_WORKSPACE])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.conformance import LEGS, Run, Suite
-from support.processes.conformance_chain import conformance_chain, news
+from support.processes.conformance_suite.conformance import LEGS, Run, Suite
+from support.processes.conformance_suite.conformance_chain import conformance_chain, news
 
 pytestmark = pytest.mark.walkthroughs
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from support.processes.conformance import LEGS, Run
-from support.processes.conformance_chain import SOURCES, TASK_SOURCES, endpoints_of, news
+from support.processes.conformance_suite.conformance import LEGS, Run
+from support.processes.conformance_suite.conformance_chain import SOURCES, TASK_SOURCES, endpoints_of, news
 
 Runs = Callable[[str, str], Run]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.groups import leave_out_users
-from support.processes.installing import install, shared_lock
+from support.processes.installations.installing import install, shared_lock
 
 INSTALL_S = 300.0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.groups import leave_out_users
-from support.processes.wheel import build_wheel
+from support.processes.installations.wheel import build_wheel
 
 INSTALL_S = 300.0
 

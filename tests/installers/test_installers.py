@@ -16,7 +16,7 @@ import pytest
 
 from manager.configuration.paths import Paths
 from scripts.benchmarks.startup import first_use
-from support.processes.manager_process import left_behind
+from support.processes.managers.manager_process import left_behind
 
 STEP_S = 300
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.groups import leave_out_folder
-from support.processes.installing import install, shared_lock
+from support.processes.installations.installing import install, shared_lock
 from support.servers.language_servers.real_language_servers import INSTALL_S
 
 

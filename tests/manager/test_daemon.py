@@ -15,7 +15,7 @@ from manager import exit_codes
 from manager.configuration.settings import Settings
 from manager.daemon import Daemon
 from manager.startup import acquisition
-from support.processes.manager_in_process import manager_paths, running_manager
+from support.processes.managers.manager_in_process import manager_paths, running_manager
 from support.processes.timeouts import GUARD_S
 
 

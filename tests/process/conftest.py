@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from support.processes.manager_home import ManagerHome, manager_home
+from support.processes.managers.manager_home import ManagerHome, manager_home
 
 HERE = Path(__file__).parent
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.groups import leave_out_folder
-from support.processes.installing import install
+from support.processes.installations.installing import install
 from support.servers.mcp_sources.real_servers import INSTALL_S, Installed
 
 

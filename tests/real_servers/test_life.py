@@ -14,9 +14,9 @@ from aiohttp import ClientSession
 
 from protocol import names
 from support.clients.raw_clients import Client
-from support.processes.manager_home import ManagerHome, manager_home, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import configure, legacy, marks, modern
+from support.processes.managers.manager_home import ManagerHome, manager_home, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import configure, legacy, marks, modern
 from support.processes.timeouts import within
 from support.servers.mcp_sources.real_servers import Entry, Installed
 

@@ -13,8 +13,8 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from support.clients.raw_clients import SessionClient
-from support.processes.container_host import ADDRESSES, ContainerHost, NoContainers, container_host
-from support.processes.manager_home import ManagerProcess, until
+from support.processes.hosts.container_host import ADDRESSES, ContainerHost, NoContainers, container_host
+from support.processes.managers.manager_home import ManagerProcess, until
 from support.projects.gateway import eventually
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]

@@ -16,10 +16,10 @@ from manager.routing.remote.address import Host
 from manager.tunnel.known_hosts import login_socket
 from scripts.benchmarks.startup.first_use import NotInstallable, installer
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import until
-from support.processes.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
-from support.processes.versions_of_wheels import OLD, needed_wheels, old_wheel
-from support.processes.wheel import build_wheel
+from support.processes.hosts.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
+from support.processes.installations.versions_of_wheels import OLD, needed_wheels, old_wheel
+from support.processes.installations.wheel import build_wheel
+from support.processes.managers.manager_home import until
 from support.projects.script_tools import write_tool
 
 pytestmark = [pytest.mark.timeout(600)]

@@ -24,8 +24,8 @@ from aiohttp import ClientSession
 from manager.tunnel.far_end import SILENCE_S
 from protocol import names, tasks
 from support.clients.raw_clients import SessionClient, StatelessClient
-from support.processes.manager_home import ManagerProcess, until
-from support.processes.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
+from support.processes.hosts.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
+from support.processes.managers.manager_home import ManagerProcess, until
 from support.projects.gateway import eventually
 from support.projects.script_tools import write_tool
 from support.servers.network.cut_proxy import CutProxy

@@ -14,8 +14,8 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerProcess
-from support.processes.two_hosts import NAME, TwoHosts, two_hosts
+from support.processes.hosts.two_hosts import NAME, TwoHosts, two_hosts
+from support.processes.managers.manager_home import ManagerProcess
 from support.servers.network.ssh_server import SshServer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]

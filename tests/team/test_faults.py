@@ -38,7 +38,7 @@ class HostProcess:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "support.processes.team_host_process",
+            "support.processes.hosts.team_host_process",
             *self._arguments,
             stdout=PIPE,
             env=environ,

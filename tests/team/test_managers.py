@@ -17,8 +17,8 @@ import pytest_asyncio
 from manager.team import membership
 from manager.team.membership import OwnOffer
 from manager.team.registry.entry import MAX_OFFERS
-from support.processes.manager_home import ManagerHome, manager_home, until
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome, manager_home, until
+from support.processes.managers.manager_in_process import make_project
 from support.servers.network.nats_servers import NatsServer, running_nats
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

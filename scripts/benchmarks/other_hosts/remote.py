@@ -28,7 +28,7 @@ from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.results.table import table
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.startup import cold
-from support.processes.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
+from support.processes.hosts.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
 
 CALLS: Final = 300
 PROJECTS: Final = 40

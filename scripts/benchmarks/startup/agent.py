@@ -18,9 +18,9 @@ import psutil
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.results.table import table
 from scripts.benchmarks.section import Section
-from support.processes.agent_desk import AgentDesk, agent_desk
-from support.processes.manager_process import running_manager
-from support.processes.screen_session import ScreenSession
+from support.processes.managers.manager_process import running_manager
+from support.processes.terminals.agent_desk import AgentDesk, agent_desk
+from support.processes.terminals.screen_session import ScreenSession
 from support.servers.models.formats.steps import Reply, say
 
 PIECES: Final = tuple(f"word{number} " + ("\n\n" if number % 80 == 79 else "") for number in range(2000))

@@ -11,8 +11,8 @@ import pytest
 from acp import PROTOCOL_VERSION, RequestError, resource_link_block, text_block
 
 from support.clients.editor import Editor, editor
-from support.processes.agent_desk import AgentDesk, agent_desk
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.agent_desk import AgentDesk, agent_desk
 from support.servers.models.formats.steps import Reply, call, say
 from support.servers.models.model_server import Broken, Refuse
 

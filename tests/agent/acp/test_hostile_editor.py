@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from agent.acp.message_lines import LARGEST
-from support.processes.agent_desk import AgentDesk, agent_desk
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.agent_desk import AgentDesk, agent_desk
 from support.servers.models.formats.steps import say
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.terminals]

@@ -13,8 +13,8 @@ from agent.manager_client.elicitation import Elicitation
 from agent.manager_client.source import ManagerSource
 from agent.manager_client.starting import Started, start_manager
 from support.clients.scripted_person import ScriptedPerson
-from support.processes import manager_process
-from support.processes.manager_in_process import make_project
+from support.processes.managers import manager_process
+from support.processes.managers.manager_in_process import make_project
 from support.projects.gateway import eventually
 from support.projects.script_tools import write_tool
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.screen_session import screen_session
+from support.processes.terminals.screen_session import screen_session
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")
 PROGRAM = """

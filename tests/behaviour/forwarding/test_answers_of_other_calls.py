@@ -16,7 +16,7 @@ from manager.supervision import workspaces
 from protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
-from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.managers.manager_in_process import RunningManager, running_manager
 from support.projects.registered_setup import RegisteredSetup, raw_http, registered_server
 from support.servers.scripted.scripted_answers import PROGRESS, SERVER
 from support.servers.scripted.scripted_workspace_server import (

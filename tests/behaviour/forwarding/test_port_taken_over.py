@@ -20,8 +20,8 @@ from aiohttp import ClientSession
 
 from protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
-from support.processes.manager_home import ManagerHome, manager_home, until
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.managers.manager_home import ManagerHome, manager_home, until
+from support.processes.managers.manager_in_process import RunningManager, make_project
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 pytestmark = pytest.mark.processes

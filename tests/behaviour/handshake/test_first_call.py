@@ -6,7 +6,7 @@ from pathlib import Path
 
 import mcp
 
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.managers.manager_in_process import RunningManager, make_project
 
 
 async def test_a_session_client_binds_and_calls(manager: RunningManager, tmp_path: Path) -> None:

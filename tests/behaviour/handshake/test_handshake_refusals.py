@@ -13,7 +13,7 @@ import pytest
 
 from protocol import headers, names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
-from support.processes.manager_in_process import make_project, running_manager
+from support.processes.managers.manager_in_process import make_project, running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, raw_http, registered_setup
 

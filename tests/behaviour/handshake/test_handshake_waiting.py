@@ -13,7 +13,7 @@ import pytest
 
 from protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, SessionClient, StatelessClient
-from support.processes.manager_in_process import make_project, running_manager
+from support.processes.managers.manager_in_process import make_project, running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import raw_http
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer

@@ -18,7 +18,7 @@ from manager.answers.listing import server_discover
 from protocol import headers, names, skills
 from support.clients.raw_clients import EVENTS, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import registered_setup
 from support.servers.scripted.scripted_workspace_server import event, stream

@@ -18,7 +18,7 @@ import pytest_asyncio
 from mcp.client.streamable_http import streamable_http_client
 
 from protocol import names
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 MODES = ["legacy", "auto", "2026-07-28"]

@@ -20,7 +20,7 @@ from mcp_types.methods import validate_server_result
 from protocol import headers, jsonrpc, names
 from support.clients.raw_clients import BOTH, JSON, Answer, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

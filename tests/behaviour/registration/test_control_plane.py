@@ -18,7 +18,7 @@ from aiohttp import ClientSession, UnixConnector
 from manager.client import Control, ControlRefusal
 from support.clients.raw_clients import SessionClient
 from support.processes.child_processes import answer_to_script
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.managers.manager_in_process import RunningManager, make_project
 from support.processes.timeouts import within
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 

@@ -18,7 +18,12 @@ from aiohttp import ClientSession, UnixConnector
 from manager.routing.state.registrations import SUSPECT_AFTER_S
 from protocol import headers, names
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
-from support.processes.manager_in_process import RunningManager, make_project, manager_paths, running_manager
+from support.processes.managers.manager_in_process import (
+    RunningManager,
+    make_project,
+    manager_paths,
+    running_manager,
+)
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 pytestmark = pytest.mark.processes

@@ -15,7 +15,7 @@ import pytest
 
 from protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.processes.timeouts import GUARD_S
 from support.projects.registered_setup import raw_http
 

@@ -12,7 +12,7 @@ from aiohttp import ClientSession
 from protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.clients.stateless_requests import events
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 
 pytestmark = pytest.mark.processes
 

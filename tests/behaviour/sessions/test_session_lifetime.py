@@ -13,7 +13,7 @@ from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPL
 from protocol import headers, jsonrpc, names
 from support.clients.raw_clients import BOTH, EVENTS, JSON, SessionClient
 from support.http.event_stream import priming
-from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.managers.manager_in_process import RunningManager, running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import registered_setup
 from support.servers.scripted.scripted_workspace_server import COMPLETE, held, never, result

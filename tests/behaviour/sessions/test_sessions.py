@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 from manager.routing.state.session_table import is_well_formed
 from protocol import headers, names
 from support.clients.raw_clients import Answer, Client, SessionClient
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.managers.manager_in_process import RunningManager, make_project
 
 INITIALIZE = {
     "protocolVersion": "2025-06-18",

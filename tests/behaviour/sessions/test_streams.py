@@ -14,7 +14,7 @@ from aiohttp import ClientError, ClientResponse, web
 from protocol import jsonrpc, names, sse
 from support.clients.raw_clients import EVENTS, JSON, SessionClient
 from support.http.event_stream import is_silent, next_event, next_message, next_methods, priming
-from support.processes.manager_in_process import running_manager
+from support.processes.managers.manager_in_process import running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import RegisteredSetup, raw_http, registered_setup
 from support.servers.scripted.scripted_workspace_server import (

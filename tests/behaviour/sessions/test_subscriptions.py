@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 from protocol import jsonrpc, names
 from support.clients.raw_clients import SessionClient
 from support.http.event_stream import is_silent, next_message, next_methods, priming
-from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.managers.manager_in_process import RunningManager, running_manager
 from support.projects.registered_setup import RegisteredSetup, raw_http, registered_setup
 from support.servers.scripted.listen_streams import ListenStreams
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer, error

@@ -19,7 +19,7 @@ from manager.tokens.token import Token, digest_of
 from manager.tokens.token_file import change_tokens
 from protocol import headers
 from support.clients.page_client import event
-from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.managers.manager_in_process import RunningManager, running_manager
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {

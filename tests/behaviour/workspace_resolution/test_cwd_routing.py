@@ -19,7 +19,7 @@ from yarl import URL
 from manager.routing.workspace.workspace_id import workspace_id
 from protocol import headers, names
 from support.clients.raw_clients import SessionClient, StatelessClient
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 

@@ -14,7 +14,7 @@ from manager.routing.workspace.workspace_id import workspace_id
 from protocol import headers, names
 from support.clients.raw_clients import SessionClient
 from support.clients.stateless_requests import body_of, headers_of
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.managers.manager_in_process import RunningManager, make_project
 
 pytestmark = pytest.mark.processes
 

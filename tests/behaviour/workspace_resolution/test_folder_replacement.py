@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from manager.supervision import workspaces
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.managers.manager_in_process import RunningManager, make_project
 
 pytestmark = pytest.mark.processes
 

@@ -16,7 +16,7 @@ from aiohttp import ClientResponse, ClientSession
 
 from protocol import headers, names, sse
 from support.clients.raw_clients import JSON, SessionClient
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from protocol import names
 from support.clients.raw_clients import Answer, StatelessClient
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,7 +13,7 @@ from aiohttp import ClientSession
 
 from protocol import headers, names
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.managers.manager_in_process import RunningManager, make_project
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}

@@ -22,7 +22,7 @@ from manager.supervision.registration.registered_servers import RegisteredServer
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from support.clients.exchanges import legacy, session_of
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_in_process import make_project
 
 
 def result_of(reply: Plain | None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from manager.supervision.registration.registered_servers import RegisteredServer
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
 from protocol.errors import Reason, Refusal
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_in_process import make_project
 
 
 class Projects:

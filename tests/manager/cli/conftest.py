@@ -16,8 +16,8 @@ from host.files.private_files import make_private
 from manager import __version__
 from manager.cli.verbs import cli
 from manager.configuration.paths import Paths
-from support.processes.fake_systemd import Systemd
-from support.processes.manager_process import environment
+from support.processes.installations.fake_systemd import Systemd
+from support.processes.managers.manager_process import environment
 
 
 class FakeControl:

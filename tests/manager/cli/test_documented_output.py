@@ -16,7 +16,7 @@ import manager
 from manager import exit_codes
 from support.clients.raw_clients import SessionClient
 from support.commands import commands
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
 
 pytestmark = pytest.mark.walkthroughs
 

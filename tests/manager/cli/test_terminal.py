@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from wcwidth import wcswidth
 
 from manager.cli.verbs import cli
-from support.processes.manager_process import ManagerProcess, running_manager
-from support.processes.terminal_captures import Capture, Run, all_verbs, captured, keep
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.terminal_captures import Capture, Run, all_verbs, captured, keep
 from support.servers.mcp_sources.stdio_servers import program
 
 pytestmark = [

@@ -20,7 +20,13 @@ import pytest
 
 from manager import exit_codes
 from manager.configuration.paths import Paths
-from support.processes.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
+from support.processes.managers.manager_process import (
+    ManagerProcess,
+    environment,
+    left_behind,
+    lmtb,
+    running_manager,
+)
 from support.processes.timeouts import within
 from support.projects.command_home import Terminal
 from support.servers.mcp_sources.stdio_servers import program

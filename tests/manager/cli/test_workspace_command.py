@@ -15,7 +15,7 @@ from manager import exit_codes
 from manager.cli import workspace_command
 from manager.cli.remote import hosts
 from manager.configuration.paths import Paths
-from support.processes.manager_process import lmtb
+from support.processes.managers.manager_process import lmtb
 
 
 @pytest.fixture

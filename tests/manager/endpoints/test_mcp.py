@@ -17,7 +17,7 @@ from manager.http.request import HttpRequest
 from protocol import names
 from support.clients.raw_clients import JSON, SessionClient
 from support.http.served_connection import served_by
-from support.processes.manager_in_process import RunningManager
+from support.processes.managers.manager_in_process import RunningManager
 from support.projects.registered_setup import raw_http, registered_setup
 from support.servers.scripted.scripted_workspace_server import held, result
 

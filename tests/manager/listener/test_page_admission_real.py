@@ -36,7 +36,7 @@ from support.http.admission_cases import (
     parse_reply,
     request,
 )
-from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.managers.manager_in_process import RunningManager, running_manager
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 INITIALIZE = (

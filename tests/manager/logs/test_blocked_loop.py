@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from manager.logs.blocked_loop import MOST_FRAMES, Spacing, stood_still, watched
-from support.processes.manager_home import until
+from support.processes.managers.manager_home import until
 from support.processes.timeouts import GUARD_S
 
 EVERY_S: Final = 0.01

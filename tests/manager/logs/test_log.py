@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from manager.logs import log
-from support.processes.logging_state import restored_logging
+from support.processes.managers.logging_state import restored_logging
 
 
 @pytest.fixture(autouse=True)

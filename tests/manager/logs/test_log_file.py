@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from manager.logs import log, log_file
-from support.processes.logging_state import restored_logging
+from support.processes.managers.logging_state import restored_logging
 
 
 @pytest.fixture(autouse=True)

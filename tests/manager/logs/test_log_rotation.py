@@ -10,7 +10,7 @@ import pytest
 
 from manager.logs import log, log_rotation
 from manager.logs.log_rotation import FLOOD_S, LogRotation
-from support.processes.logging_state import restored_logging
+from support.processes.managers.logging_state import restored_logging
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from manager.recorder.queries.call_log import CallLog
-from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.managers.manager_in_process import RunningManager, running_manager
 from support.recorded_calls import ended
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -14,7 +14,7 @@ import pytest
 from manager.page.overview.live import MOST_PAGES
 from support.clients.page_client import control, event, opened, posted, ticket
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.managers.manager_in_process import RunningManager, make_project
 from support.projects.script_tools import write_tool
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml"}

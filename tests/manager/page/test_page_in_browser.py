@@ -30,7 +30,7 @@ from manager.tokens.own_token import new_token
 from manager.tokens.token import Token, digest_of
 from manager.tokens.token_file import change_tokens
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.script_tools import write_tool
 from support.recorded_calls import ended
 from support.servers.mcp_sources.oauth_server import fake_oauth

@@ -12,7 +12,7 @@ import pytest
 from manager.configuration.paths import Paths
 from manager.stdio_bridge import detached
 from manager.stdio_bridge.manager_start import FAILED_S, PAUSE_S, UNIT, ManagerStarter
-from support.processes.manager_in_process import manager_paths
+from support.processes.managers.manager_in_process import manager_paths
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from manager.supervision.server.supervisor import Supervisor
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import ROOT_CHECK_S, ROOT_RECHECK_S, Workspaces
 from protocol.errors import Reason, Refusal
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_in_process import make_project
 
 BOUND = 15.0
 

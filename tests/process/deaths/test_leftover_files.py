@@ -18,9 +18,9 @@ from aiohttp import ClientSession
 
 from manager.supervision.processes.fork_server_supervisor import IS_SUPPORTED
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome, manager_home, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import user_tool
+from support.processes.managers.manager_home import ManagerHome, manager_home, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import user_tool
 
 WAIT_S = 20.0
 PLACES = ("state", "run", "tmp", "home")

@@ -16,8 +16,8 @@ import pytest
 from aiohttp import ClientError, ClientSession
 
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import BOTH_WAYS, ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 SUM = {"expression": "6*7"}

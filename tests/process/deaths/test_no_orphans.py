@@ -15,9 +15,9 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import names
-from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import (
+from support.processes.managers.manager_home import BOTH_WAYS, ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import (
     FAMILY_SIZE,
     children,
     configure,

@@ -15,8 +15,8 @@ from aiohttp import ClientError, ClientResponse, ClientSession
 
 from protocol import names, sse
 from support.clients.askable_client import AskableClient
-from support.processes.manager_home import ManagerHome
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome
+from support.processes.managers.manager_in_process import make_project
 from support.servers.scripted.scripted_workspace_server import (
     COMPLETE,
     Answerer,

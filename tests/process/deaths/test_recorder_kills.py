@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts.reliability.recorder_kills import killed
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_in_process import make_project
 
 
 @pytest.mark.parametrize("seconds", [0.8, 1.9])

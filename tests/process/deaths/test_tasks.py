@@ -10,8 +10,8 @@ from aiohttp import ClientSession
 
 from protocol import names, tasks
 from support.clients.raw_clients import StatelessClient
-from support.processes.manager_home import ManagerHome
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome
+from support.processes.managers.manager_in_process import make_project
 from support.projects.gateway import eventually
 from support.projects.script_tools import write_tool
 

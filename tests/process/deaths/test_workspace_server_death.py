@@ -13,9 +13,9 @@ from typing import Any
 from aiohttp import ClientSession
 
 from support.clients.raw_clients import Answer, SessionClient
-from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import user_tool
+from support.processes.managers.manager_home import BOTH_WAYS, ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import user_tool
 from support.processes.timeouts import within
 
 SUM = {"expression": "6*7"}

@@ -17,9 +17,9 @@ import pytest
 from aiohttp import ClientSession
 
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome, until
-from support.processes.manager_in_process import make_project
-from support.processes.manager_process import environment
+from support.processes.managers.manager_home import ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.manager_process import environment
 
 SUM = {"expression": "6*7"}
 

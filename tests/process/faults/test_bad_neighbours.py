@@ -17,9 +17,9 @@ from aiohttp import ClientSession
 
 from protocol import names
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import TOOLS, configure, entry, legacy, number
+from support.processes.managers.manager_home import BOTH_WAYS, ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import TOOLS, configure, entry, legacy, number
 from support.processes.timeouts import GUARD_S
 from support.servers.mcp_sources.stdio_servers import program
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from aiohttp import ClientSession
 
 from protocol import names
-from support.processes.manager_home import ManagerHome
-from support.processes.manager_in_process import make_project
-from support.processes.mounts import beside, needs_mounts, on_a_full_disk
-from support.processes.stdio_families import (
+from support.processes.managers.manager_home import ManagerHome
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import (
     FAMILY_SIZE,
     TOOLS,
     children,
@@ -26,6 +25,7 @@ from support.processes.stdio_families import (
     number,
     user_tool,
 )
+from support.processes.mounts import beside, needs_mounts, on_a_full_disk
 from support.processes.timeouts import within
 from support.servers.mcp_sources.stdio_servers import program
 

@@ -13,8 +13,8 @@ from aiohttp import ClientSession
 from manager import exit_codes
 from manager.client import ManagerFault, NoManager
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome, until
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
 
 SUM = {"expression": "6*7"}
 BACK_S = 15.0

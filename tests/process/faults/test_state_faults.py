@@ -19,8 +19,8 @@ from manager.state_file.store import Store
 from manager.state_file.tables import SessionRow
 from protocol import names
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home, until
-from support.processes.manager_in_process import make_project, manager_paths, running_manager
+from support.processes.managers.manager_home import ManagerHome, ManagerProcess, manager_home, until
+from support.processes.managers.manager_in_process import make_project, manager_paths, running_manager
 from support.processes.mounts import NAMESPACE, needs_mounts, on_a_full_disk
 
 SUM = {"expression": "6*7"}

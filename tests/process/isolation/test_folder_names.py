@@ -9,8 +9,8 @@ import pytest
 from aiohttp import ClientSession
 
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome, ManagerProcess, manager_home
+from support.processes.managers.manager_in_process import make_project
 from support.processes.mounts import NAMESPACE, needs_mounts
 from support.projects.registered_setup import raw_http
 

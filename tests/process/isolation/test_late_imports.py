@@ -9,8 +9,8 @@ import pytest
 from aiohttp import ClientSession
 
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome, until
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
 
 # Runs the manager, and writes the name of every module that is imported to a file.
 RECORDER = """#!{python} -I

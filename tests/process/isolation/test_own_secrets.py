@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.processes.manager_in_process import make_project
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.manager_process import ManagerProcess, running_manager
 
 SECRET = "hunter2-of-nobody"
 

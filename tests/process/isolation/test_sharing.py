@@ -9,9 +9,9 @@ from aiohttp import ClientSession
 
 from protocol import headers, names
 from support.clients.raw_clients import Client, SessionClient
-from support.processes.manager_home import ManagerHome, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import (
+from support.processes.managers.manager_home import ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import (
     FAMILY_SIZE,
     children,
     configure,

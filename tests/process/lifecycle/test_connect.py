@@ -19,9 +19,9 @@ from mcp.client.stdio import StdioServerParameters
 
 from manager.client import NoManager
 from protocol import names
-from support.processes.manager_home import ManagerHome, manager_home, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import configure, entry
+from support.processes.managers.manager_home import ManagerHome, manager_home, until
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import configure, entry
 from support.servers.sdk_servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

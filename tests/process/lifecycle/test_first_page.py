@@ -20,7 +20,7 @@ from manager.client import Control
 from manager.configuration.paths import Paths
 from protocol import names
 from support.clients.stateless_requests import META
-from support.processes.manager_process import READY_S, environment
+from support.processes.managers.manager_process import READY_S, environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -16,9 +16,9 @@ from aiohttp import ClientSession
 from manager import __version__
 from protocol import names
 from support.clients.raw_clients import SessionClient, StatelessClient
-from support.processes.installed_copy import InstalledCopy
-from support.processes.manager_home import ManagerHome, until
-from support.processes.manager_in_process import make_project
+from support.processes.installations.installed_copy import InstalledCopy
+from support.processes.managers.manager_home import ManagerHome, until
+from support.processes.managers.manager_in_process import make_project
 
 SUM = {"expression": "6*7"}
 NEWER = "99.1"

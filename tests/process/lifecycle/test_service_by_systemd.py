@@ -19,7 +19,7 @@ from manager.cli.service.service_files import SERVICE, shipped_units
 
 ROOT = Path(manager.__file__).parents[1]
 IN_NAMESPACE = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
-SCRIPT = ROOT / "tests" / "support" / "processes" / "user_systemd.sh"
+SCRIPT = ROOT / "tests" / "support" / "processes" / "installations" / "user_systemd.sh"
 NOT_HERE = 75
 NEEDED = ("unshare", "systemctl", "dbus-daemon")
 

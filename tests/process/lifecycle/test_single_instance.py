@@ -14,8 +14,8 @@ from aiohttp import ClientSession
 
 from manager import exit_codes
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome
+from support.processes.managers.manager_in_process import make_project
 
 HANDSHAKEN = {"expression": "6*7"}
 

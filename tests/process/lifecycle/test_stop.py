@@ -14,8 +14,8 @@ from aiohttp import ClientConnectorError, ClientSession
 
 from protocol import names
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
-from support.processes.manager_home import ManagerHome, ManagerProcess, until
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome, ManagerProcess, until
+from support.processes.managers.manager_in_process import make_project
 from support.servers.scripted.scripted_workspace_server import COMPLETE, ScriptedWorkspaceServer, held, result
 
 SUM = {"expression": "6*7"}

@@ -8,8 +8,8 @@ import pytest
 from aiohttp import ClientSession
 
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_home import ManagerHome
-from support.processes.manager_in_process import make_project
+from support.processes.managers.manager_home import ManagerHome
+from support.processes.managers.manager_in_process import make_project
 
 
 @pytest.fixture

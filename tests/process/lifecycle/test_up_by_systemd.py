@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.manager_process import left_behind
+from support.processes.managers.manager_process import left_behind
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="systemd is Linux")
 STARTS = 'case "$*" in *start*) "{python}" -I -m manager serve --http-port 0 </dev/null >/dev/null 2>&1 & ;; esac\n'

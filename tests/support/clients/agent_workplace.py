@@ -14,9 +14,15 @@ from pathlib import Path
 
 from support.clients.agent_table import AGENTS
 from support.clients.agents import Agent, InstalledAgents, Place, list_servers, run_agent
-from support.processes.manager_home import CommandResult, ManagerHome, ManagerProcess, manager_home, until
-from support.processes.manager_in_process import make_project
-from support.processes.stdio_families import configure, entry
+from support.processes.managers.manager_home import (
+    CommandResult,
+    ManagerHome,
+    ManagerProcess,
+    manager_home,
+    until,
+)
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.stdio_families import configure, entry
 from support.servers.mcp_sources.stdio_servers import program
 from support.servers.models.formats.steps import Call, ModelRequest, Say, Step
 from support.servers.models.scripted_model import Script, ScriptedModel, scripted_model

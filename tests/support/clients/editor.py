@@ -20,7 +20,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
-from support.processes.agent_desk import AgentDesk
+from support.processes.terminals.agent_desk import AgentDesk
 
 PIPE_BYTES = 8 * 1024 * 1024
 END_S = 20

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from manager.client import Control
-from support.processes.manager_in_process import RunningManager
+from support.processes.managers.manager_in_process import RunningManager
 
 
 async def control(manager: RunningManager, target: str) -> dict[str, Any]:

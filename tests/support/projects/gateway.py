@@ -21,7 +21,7 @@ from manager.recorder.queries.call_log import Call, CallLog
 from protocol import headers, names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.clients.stateless_requests import events
-from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.processes.timeouts import within
 from support.projects.registered_setup import raw_http
 from support.projects.script_tools import write_tool

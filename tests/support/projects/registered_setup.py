@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
 from support.clients.raw_clients import BOTH, SessionClient, StatelessClient
-from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.managers.manager_in_process import RunningManager, running_manager
 from support.servers.scripted.scripted_workspace_server import ScriptedWorkspaceServer
 
 

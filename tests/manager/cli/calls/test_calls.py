@@ -21,7 +21,7 @@ from manager.recorder.queries.call_log import Call, CallLog
 from manager.recorder.queries.moments import seconds_of
 from manager.recorder.queries.server_output import output_during
 from protocol import trace_context
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.recorded_calls import ended, recorder
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets"), pytest.mark.processes]
@@ -162,7 +162,7 @@ def test_contents_are_recorded_while_wanted_and_purged(manager: ManagerProcess) 
 
 
 def test_without_records_the_verbs_say_so(tmp_path: Path) -> None:
-    from support.processes.manager_process import environment, lmtb
+    from support.processes.managers.manager_process import environment, lmtb
 
     environ = environment(tmp_path)
     assert "no calls yet" in lmtb(environ, "calls").stdout

@@ -19,7 +19,7 @@ from manager.client_files.change import ENTRY_NAME
 from manager.client_files.clients import CLIENTS, client_named
 from manager.configuration.paths import Paths
 from manager.routing.client_profiles import OTHER, profile_of
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.servers.mcp_sources.stdio_servers import program
 from workspace_server.command.trust_items import all_items
 from workspace_server.trust.store import TrustStore

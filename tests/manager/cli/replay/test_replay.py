@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.managers.manager_process import ManagerProcess, running_manager
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets"), pytest.mark.processes]
 PROGRAM = Path(__file__).parents[3] / "support" / "servers" / "forecast_server.py"

@@ -11,7 +11,7 @@ import pytest
 from manager import __version__
 from manager.cli.service.facts import program_command
 from manager.configuration.paths import Paths
-from support.processes.fake_systemd import Systemd
+from support.processes.installations.fake_systemd import Systemd
 
 
 def test_install_writes_units_for_this_program_and_starts_them(systemd: Systemd, run: Any, port: int) -> None:

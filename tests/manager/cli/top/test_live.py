@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from support.processes.manager_process import environment, lmtb, running_manager
-from support.processes.screen_session import ALTERNATE_OFF, ALTERNATE_ON, screen_session
+from support.processes.managers.manager_process import environment, lmtb, running_manager
+from support.processes.terminals.screen_session import ALTERNATE_OFF, ALTERNATE_ON, screen_session
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal"),

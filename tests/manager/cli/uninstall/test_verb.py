@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.processes.fake_systemd import Systemd
+from support.processes.installations.fake_systemd import Systemd
 
 
 def test_service_is_removed_with_everything_else(systemd: Systemd, run: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from manager.page.acting import command
 from manager.page.acting.command import ServerCommand
-from support.processes.manager_in_process import make_project, manager_paths
+from support.processes.managers.manager_in_process import make_project, manager_paths
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from manager.configuration.paths import Paths
 from manager.page.acting.sign_in import SignInPage, SignIns
-from support.processes.manager_in_process import make_project, manager_paths
+from support.processes.managers.manager_in_process import make_project, manager_paths
 from support.processes.timeouts import within
 from support.servers.mcp_sources.oauth_server import OAuthServer, fake_oauth
 

@@ -16,7 +16,7 @@ from manager.page.acting.command import ServerCommand
 from manager.page.project.questions import Projects
 from support.clients.page_client import opened, posted
 from support.clients.raw_clients import SessionClient
-from support.processes.manager_in_process import RunningManager, make_project, manager_paths
+from support.processes.managers.manager_in_process import RunningManager, make_project, manager_paths
 from support.projects.script_tools import write_tool
 
 pytestmark = pytest.mark.processes

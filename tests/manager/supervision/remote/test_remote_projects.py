@@ -17,8 +17,8 @@ from aiohttp import ClientSession
 
 from protocol import names
 from support.clients.raw_clients import SessionClient, StatelessClient
-from support.processes.manager_home import ManagerHome, ManagerProcess, until
-from support.processes.two_hosts import NAME, TwoHosts, two_hosts
+from support.processes.hosts.two_hosts import NAME, TwoHosts, two_hosts
+from support.processes.managers.manager_home import ManagerHome, ManagerProcess, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.processes]
 READ = {"filePath": "src/where.txt"}

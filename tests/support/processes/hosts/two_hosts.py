@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final, Literal
 
-from support.processes.manager_home import ManagerHome, manager_home
+from support.processes.managers.manager_home import ManagerHome, manager_home
 
 Kind = Literal["socket", "pipes"]
 _SSH: Final[dict[Kind, str]] = {

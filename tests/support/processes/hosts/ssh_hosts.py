@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from support.processes.manager_home import CommandResult, ManagerHome, manager_home
-from support.processes.screen_session import screen_session
+from support.processes.managers.manager_home import CommandResult, ManagerHome, manager_home
+from support.processes.terminals.screen_session import screen_session
 from support.servers.network.network_namespace import Network
 from support.servers.network.ssh_server import SshServer
 

@@ -1,6 +1,6 @@
 """Prints the table of `scripts/conformance`: the suite against the server directly and through the manager.
 
-A program: `python -m support.processes.conformance_report FOLDER [options]`; FOLDER contains the installed suite. It exits
+A program: `python -m support.processes.conformance_suite.conformance_report FOLDER [options]`; FOLDER contains the installed suite. It exits
 with 1 if a check fails that succeeds directly and is not listed as an expected failure.
 """
 
@@ -12,8 +12,21 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.processes.conformance import LEGS, NEED_NO_WORKSPACE, Leg, Run, Suite, expected_failures
-from support.processes.conformance_chain import ENDPOINTS, Chain, conformance_chain, endpoints_of, kinds_of
+from support.processes.conformance_suite.conformance import (
+    LEGS,
+    NEED_NO_WORKSPACE,
+    Leg,
+    Run,
+    Suite,
+    expected_failures,
+)
+from support.processes.conformance_suite.conformance_chain import (
+    ENDPOINTS,
+    Chain,
+    conformance_chain,
+    endpoints_of,
+    kinds_of,
+)
 
 DIRECT = "direct"
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.processes.manager_process import ManagerProcess
-from support.processes.screen_session import ScreenSession, screen_session
+from support.processes.managers.manager_process import ManagerProcess
+from support.processes.terminals.screen_session import ScreenSession, screen_session
 from support.servers.models.formats.steps import Reply, call
 from support.servers.models.model_server import ModelServer
 from support.servers.models.model_thread import model_in_thread

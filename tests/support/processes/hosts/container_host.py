@@ -22,7 +22,7 @@ from typing import Final
 import psutil
 
 import manager
-from support.processes.manager_home import ManagerHome, manager_home
+from support.processes.managers.manager_home import ManagerHome, manager_home
 
 CONTAINER: Final = "lmtb-box"
 IMAGE: Final = "localhost/lmtb-test"

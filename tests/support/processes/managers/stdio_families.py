@@ -17,7 +17,7 @@ from aiohttp import ClientSession
 
 from protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
-from support.processes.manager_home import ManagerHome
+from support.processes.managers.manager_home import ManagerHome
 from support.projects.script_tools import write_tool
 from support.servers.mcp_sources.stdio_servers import program
 

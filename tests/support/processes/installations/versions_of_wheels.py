@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import manager
-from support.processes.wheel import ROOT, build_wheel, pip
+from support.processes.installations.wheel import ROOT, build_wheel, pip
 
 OLD: Final = "0.0.1"
 _LEFT_OUT: Final = (".*", "tests", "scripts", "__pycache__", "*.png", "*.svg")

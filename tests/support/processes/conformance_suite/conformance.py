@@ -19,7 +19,7 @@ from support.servers.conformance import task_tools
 
 LEG_S = 240.0
 SCENARIO_MS = 15_000
-EXPECTED = Path(__file__).parents[2] / "conformance" / "expected"
+EXPECTED = Path(__file__).parents[3] / "conformance" / "expected"
 ENTRY = re.compile(r"  - (?P<key>[\w.-]+:\S+)  # (?P<reason>\S.+)")
 
 

@@ -17,13 +17,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.processes.conformance import LEGS, NEED_NO_WORKSPACE, Leg, Run, expected_failures
-from support.processes.manager_in_process import make_project
-from support.processes.manager_process import ManagerProcess, running_manager
+from support.processes.conformance_suite.conformance import (
+    LEGS,
+    NEED_NO_WORKSPACE,
+    Leg,
+    Run,
+    expected_failures,
+)
+from support.processes.managers.manager_in_process import make_project
+from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.servers.conformance.task_tools import write_task_tools
 from support.servers.sdk_servers.third_party import MODERN, ThirdParty, stdio_command
 
-SERVER = Path(__file__).parents[1] / "servers" / "conformance" / "conformance_server.py"
+SERVER = Path(__file__).parents[2] / "servers" / "conformance" / "conformance_server.py"
 READY_S = 30.0
 OF_SERVERS = {"test_simple_text", "confirm_delete"}
 """A tool of each server: when it is there, all of a workspace is."""

@@ -1,0 +1,1 @@
+"""The official conformance suite: its runs, the managers it is run against, and its report."""

@@ -1,0 +1,1 @@
+"""Folders, containers and processes that stand for other hosts."""

@@ -1,0 +1,1 @@
+"""Wheels, installed copies, installation scripts and systemd."""

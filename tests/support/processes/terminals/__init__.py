@@ -1,0 +1,1 @@
+"""Programs at pseudo-terminals, and what a person sees there."""

@@ -1,5 +1,5 @@
 """Finds files and text in a workspace.
 
-`patterns`, `ignore` and `tree` decide which files count; `ripgrep` and `fallback` are the two engines;
-`engine` is the entry point.
+`files` decides which files count; `matching` finds text in them with one of two engines; `engine` is the
+entry point.
 """

@@ -1,7 +1,7 @@
 """Searches a workspace folder by folder: lists files, and finds text in them with ripgrep or in Python.
 
-Results are in order: folders in their order, files in walk order (`listing.py`), lines by number. A limit
-keeps the first N of that order.
+Results are in order: folders in their order, files in walk order (`files/listing.py`), lines by number. A
+limit keeps the first N of that order.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from workspace_server.garbage_pause import garbage_pause
-from workspace_server.sources.builtin.search import fallback, ripgrep
-from workspace_server.sources.builtin.search.batches import Batch, Batches
-from workspace_server.sources.builtin.search.listing import MAX_KEPT_FILES, Listings
-from workspace_server.sources.builtin.search.patterns import query_filters
+from workspace_server.sources.builtin.search.files.listing import MAX_KEPT_FILES, Listings
+from workspace_server.sources.builtin.search.files.patterns import query_filters
+from workspace_server.sources.builtin.search.files.segments import SegmentFilter
+from workspace_server.sources.builtin.search.files.tree import Tree
+from workspace_server.sources.builtin.search.matching import fallback, ripgrep
+from workspace_server.sources.builtin.search.matching.batches import Batch, Batches
 from workspace_server.sources.builtin.search.query import (
     MAX_COUNTED_LINES,
     EngineUnavailable,
@@ -29,8 +31,6 @@ from workspace_server.sources.builtin.search.query import (
     TextMatch,
     TextQuery,
 )
-from workspace_server.sources.builtin.search.segments import SegmentFilter
-from workspace_server.sources.builtin.search.tree import Tree
 from workspace_server.workspace import Workspace
 
 IGNORED_S: Final = 0.5

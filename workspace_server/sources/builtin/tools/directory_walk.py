@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server.sources.builtin.search.ignore import IgnoreLevel, enter
-from workspace_server.sources.builtin.search.tree import NEVER_SEARCHED, Tree
+from workspace_server.sources.builtin.search.files.ignore import IgnoreLevel, enter
+from workspace_server.sources.builtin.search.files.tree import NEVER_SEARCHED, Tree
 from workspace_server.workspace import Folder, Workspace
 
 DEFAULT_DEPTH: Final = 1

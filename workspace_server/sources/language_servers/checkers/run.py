@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.results import clean_text
-from workspace_server.sources.builtin.search.process import Exit, run
+from workspace_server.sources.builtin.search.matching.process import Exit, run
 from workspace_server.sources.builtin.search.query import EngineUnavailable
 from workspace_server.sources.language_servers.checkers.outputs import OUTPUTS, diagnostics
 from workspace_server.sources.language_servers.freshness import Freshness

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from support.projects.file_tree import RIPGREP, workspace_of, write_tree
-from workspace_server.sources.builtin.search import engine, ripgrep
-from workspace_server.sources.builtin.search.batches import Batch
+from workspace_server.sources.builtin.search import engine
 from workspace_server.sources.builtin.search.engine import Where, find_files, find_text
+from workspace_server.sources.builtin.search.matching import ripgrep
+from workspace_server.sources.builtin.search.matching.batches import Batch
+from workspace_server.sources.builtin.search.matching.ripgrep import find_lines, find_ripgrep
 from workspace_server.sources.builtin.search.query import (
     FilesOfDirectory,
     Findings,
@@ -21,7 +23,6 @@ from workspace_server.sources.builtin.search.query import (
     SearchSettings,
     TextQuery,
 )
-from workspace_server.sources.builtin.search.ripgrep import find_lines, find_ripgrep
 
 NEEDLE = TextQuery("needle", regex=False)
 

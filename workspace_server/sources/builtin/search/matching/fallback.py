@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from workspace_server.sources.builtin.search.process import run
+from workspace_server.sources.builtin.search.matching.process import run
 from workspace_server.sources.builtin.search.query import (
     HEAD_BYTES,
     MAX_COUNTED_LINES,

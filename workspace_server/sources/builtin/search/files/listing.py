@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.files.local_disk import are_local
-from workspace_server.sources.builtin.search.directory import (
+from workspace_server.sources.builtin.search.files.directory import (
     Directory,
     Link,
     Place,
@@ -24,9 +24,9 @@ from workspace_server.sources.builtin.search.directory import (
     read_directory,
     stamp_of,
 )
-from workspace_server.sources.builtin.search.names import NameTest
-from workspace_server.sources.builtin.search.segments import Segment
-from workspace_server.sources.builtin.search.tree import Tree
+from workspace_server.sources.builtin.search.files.names import NameTest
+from workspace_server.sources.builtin.search.files.segments import Segment
+from workspace_server.sources.builtin.search.files.tree import Tree
 
 MAX_KEPT_FILES: Final = 250_000
 """The list of a larger tree is not kept; 62,838 files take 7 MB."""

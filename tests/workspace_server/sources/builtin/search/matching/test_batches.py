@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.sources.builtin.search import batches
-from workspace_server.sources.builtin.search.batches import Batch, Batches
-from workspace_server.sources.builtin.search.listing import Listing
-from workspace_server.sources.builtin.search.patterns import query_filters
+from workspace_server.sources.builtin.search.files.listing import Listing
+from workspace_server.sources.builtin.search.files.patterns import query_filters
+from workspace_server.sources.builtin.search.files.segments import SegmentFilter
+from workspace_server.sources.builtin.search.files.tree import Tree
+from workspace_server.sources.builtin.search.matching import batches
+from workspace_server.sources.builtin.search.matching.batches import Batch, Batches
 from workspace_server.sources.builtin.search.query import FilesOfDirectory, Scope
-from workspace_server.sources.builtin.search.segments import SegmentFilter
-from workspace_server.sources.builtin.search.tree import Tree
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workspace_server.sources.builtin.search.process import MAX_STDERR, run
+from workspace_server.sources.builtin.search.matching.process import MAX_STDERR, run
 from workspace_server.sources.builtin.search.query import EngineUnavailable
 
 PARENT_AND_CHILD = """

@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from workspace_server.sources.builtin.search.batches import Batch
-from workspace_server.sources.builtin.search.process import Exit, run
-from workspace_server.sources.builtin.search.programs import find_program
+from workspace_server.sources.builtin.search.matching.batches import Batch
+from workspace_server.sources.builtin.search.matching.process import Exit, run
+from workspace_server.sources.builtin.search.matching.programs import find_program
+from workspace_server.sources.builtin.search.matching.ripgrep_errors import raise_for
+from workspace_server.sources.builtin.search.matching.ripgrep_json import RipgrepJson
 from workspace_server.sources.builtin.search.query import (
     MAX_COUNTED_LINES,
     Findings,
     Line,
     TextQuery,
 )
-from workspace_server.sources.builtin.search.ripgrep_errors import raise_for
-from workspace_server.sources.builtin.search.ripgrep_json import RipgrepJson
 from workspace_server.workspace import Workspace
 
 _ALWAYS: Final = (

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.files.local_disk import are_local
-from workspace_server.sources.builtin.search import directory, listing
-from workspace_server.sources.builtin.search.listing import Listing
-from workspace_server.sources.builtin.search.tree import Tree
+from workspace_server.sources.builtin.search.files import directory, listing
+from workspace_server.sources.builtin.search.files.listing import Listing
+from workspace_server.sources.builtin.search.files.tree import Tree
 
 pytestmark = pytest.mark.skipif(not are_local([Path("/tmp")]), reason="the disk keeps no exact times")
 

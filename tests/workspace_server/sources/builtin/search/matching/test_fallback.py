@@ -15,9 +15,9 @@ import pytest
 
 from support.processes.timeouts import within
 from support.projects.file_tree import settings_of, workspace_of, write_tree
-from workspace_server.sources.builtin.search import batches, line_matcher
 from workspace_server.sources.builtin.search.engine import Where, find_text
-from workspace_server.sources.builtin.search.line_matcher import InvalidPattern, compile_query
+from workspace_server.sources.builtin.search.matching import batches, line_matcher
+from workspace_server.sources.builtin.search.matching.line_matcher import InvalidPattern, compile_query
 from workspace_server.sources.builtin.search.query import TextQuery
 
 HOSTILE = TextQuery("^(a+)+$", regex=True)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.sources.builtin.search.patterns import (
+from workspace_server.sources.builtin.search.files.patterns import (
     MAX_ALTERNATIVES,
     MAX_EXCLUDES,
     BadGlob,

@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from workspace_server.sources.builtin.search.ignore import (
+from workspace_server.sources.builtin.search.files.ignore import (
     IGNORE_FILES,
     IgnoreLevel,
     read_ignore_file,
 )
-from workspace_server.sources.builtin.search.names import NameTest
-from workspace_server.sources.builtin.search.segments import Segment
-from workspace_server.sources.builtin.search.tree import NEVER_SEARCHED, Tree
+from workspace_server.sources.builtin.search.files.names import NameTest
+from workspace_server.sources.builtin.search.files.segments import Segment
+from workspace_server.sources.builtin.search.files.tree import NEVER_SEARCHED, Tree
 
 SETTLED_NS: Final = 2_000_000_000
 """What changed less than this before it was read is read again: some file systems have times in seconds."""

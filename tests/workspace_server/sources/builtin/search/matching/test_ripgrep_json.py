@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from workspace_server.sources.builtin.search.matching.ripgrep_json import MAX_MESSAGE, RipgrepJson
 from workspace_server.sources.builtin.search.query import HEAD_BYTES, Line
-from workspace_server.sources.builtin.search.ripgrep_json import MAX_MESSAGE, RipgrepJson
 
 
 def match(path: str, number: int, text: str | bytes, spans: list[tuple[int, int]]) -> dict[str, Any]:

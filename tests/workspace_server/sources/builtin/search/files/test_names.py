@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workspace_server.sources.builtin.search.ignore import IgnoreFile
-from workspace_server.sources.builtin.search.names import NameTest
+from workspace_server.sources.builtin.search.files.ignore import IgnoreFile
+from workspace_server.sources.builtin.search.files.names import NameTest
 
 PART = st.sampled_from(["a", "b", "a.x", "*", "**", "*.x", "a*", "?", "[ab]", "[", "\\\\a", "a b"])
 RULE = st.builds(

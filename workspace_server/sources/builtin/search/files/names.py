@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from workspace_server.sources.builtin.search.patterns import BadGlob, glob_regex
+from workspace_server.sources.builtin.search.files.patterns import BadGlob, glob_regex
 
 _WILD: Final = frozenset("*?[\\")
 

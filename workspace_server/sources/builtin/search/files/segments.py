@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from workspace_server.sources.builtin.search.patterns import PathFilter, glob_regex
+from workspace_server.sources.builtin.search.files.patterns import PathFilter, glob_regex
 
 _PLAIN: Final = re.compile(r"[^*?\[\]{}!\\]+")
 _ANYWHERE: Final = "(?:[^/]+/)*"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.projects.file_tree import ENGINES, lines, names, write_tree
-from workspace_server.sources.builtin.search.ignore import IgnoreFile
+from workspace_server.sources.builtin.search.files.ignore import IgnoreFile
 from workspace_server.sources.builtin.search.query import TextQuery
 
 pytestmark = pytest.mark.parametrize("engine", ENGINES)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.projects.file_tree import workspace_of
-from workspace_server.sources.builtin.search.patterns import query_filters
-from workspace_server.sources.builtin.search.segments import Segment, SegmentFilter
+from workspace_server.sources.builtin.search.files.patterns import query_filters
+from workspace_server.sources.builtin.search.files.segments import Segment, SegmentFilter
 
 PART = st.sampled_from(
     ["a", "b", "a.x", "a b", "é", "new\nline", "**", "*", "*.x", "a*", "?", "[ab]", "{a,b}"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workspace_server.sources.builtin.search.editor_settings import SearchRules, read_rules
-from workspace_server.sources.builtin.search.ignore import (
+from workspace_server.sources.builtin.search.files.editor_settings import SearchRules, read_rules
+from workspace_server.sources.builtin.search.files.ignore import (
     IgnoreFile,
     IgnoreLevel,
     enter,
@@ -16,7 +16,7 @@ from workspace_server.sources.builtin.search.ignore import (
     is_ignored,
     read_ignore_file,
 )
-from workspace_server.sources.builtin.search.patterns import PathFilter, exclude_filter
+from workspace_server.sources.builtin.search.files.patterns import PathFilter, exclude_filter
 from workspace_server.workspace import Folder, Workspace
 
 NEVER_SEARCHED: Final = ".git"

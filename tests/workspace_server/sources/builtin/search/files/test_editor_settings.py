@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.sources.builtin.search.editor_settings import MAX_FILE_BYTES, parse_jsonc, read_rules
+from workspace_server.sources.builtin.search.files.editor_settings import (
+    MAX_FILE_BYTES,
+    parse_jsonc,
+    read_rules,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 // The official TypeScript SDKs as a program that is told by JSON lines what to do: @modelcontextprotocol/sdk, and
 // @modelcontextprotocol/client, which came after it.
 //
-// Usage: node typescript.mjs OPTIONS; options, commands and what is answered: tests/support/client_driver.py.
+// Usage: node typescript.mjs OPTIONS; options, commands and what is answered: tests/support/clients/client_driver.py.
 // The packages are where options.modules says.
 
 import { createRequire } from 'node:module';

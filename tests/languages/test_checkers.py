@@ -16,7 +16,7 @@ from support.servers.language_servers.real_language_servers import environment, 
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.checkers.checker import Checker
 from workspace_server.sources.language_servers.kinds.table import KINDS
-from workspace_server.sources.language_servers.session.launch import Launch
+from workspace_server.sources.language_servers.session.server_process.launch import Launch
 from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 
 MYPY: Final = replace(

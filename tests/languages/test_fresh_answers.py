@@ -22,8 +22,8 @@ from support.projects.edited_project import (
 from support.servers.language_servers.real_language_servers import BY_NAME
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.kinds.table import KINDS
-from workspace_server.sources.language_servers.session.project_sync import make_sync
-from workspace_server.sources.language_servers.session.running_server import RunningServer
+from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
+from workspace_server.sources.language_servers.session.sync.project_sync import make_sync
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 
 SERVERS: Final[Mapping[str, Language]] = {

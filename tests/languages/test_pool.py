@@ -18,9 +18,11 @@ from support.servers.language_servers.real_language_servers import environment a
 from support.servers.language_servers.real_language_servers import skip_absent
 from workspace_server.sources.language_servers.kinds.available_kinds import AvailableKinds, KindChoices
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
-from workspace_server.sources.language_servers.session.project_sync import make_sync
-from workspace_server.sources.language_servers.session.running_server import RunningServer
-from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
+from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
+from workspace_server.sources.language_servers.session.server_process.server_supervisor import (
+    ServerSupervisor,
+)
+from workspace_server.sources.language_servers.session.sync.project_sync import make_sync
 from workspace_server.sources.language_servers.wire.document_uris import to_path, to_uri
 from workspace_server.sources.language_servers.wire.positions import Position, to_server
 

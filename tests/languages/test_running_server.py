@@ -19,8 +19,8 @@ from support.servers.language_servers.real_language_servers import BY_NAME, SERV
 from support.servers.language_servers.scripted_language_server import QUICK, RecordedSync
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut, ServerGone
 from workspace_server.sources.language_servers.session.diagnostics.file_diagnostics import PULL
-from workspace_server.sources.language_servers.session.hang_check import PING
-from workspace_server.sources.language_servers.session.running_server import RunningServer
+from workspace_server.sources.language_servers.session.server_process.hang_check import PING
+from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
 from workspace_server.sources.language_servers.wire.document_uris import to_path
 from workspace_server.sources.language_servers.wire.positions import (
     Position,

@@ -13,8 +13,10 @@ from workspace_server.sources.language_servers.kinds.available_kinds import (
     Trusts,
 )
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
-from workspace_server.sources.language_servers.session.project_sync import sync_by
-from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
+from workspace_server.sources.language_servers.session.server_process.server_supervisor import (
+    ServerSupervisor,
+)
+from workspace_server.sources.language_servers.session.sync.project_sync import sync_by
 from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 
 

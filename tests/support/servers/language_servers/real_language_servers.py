@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from workspace_server.processes.child_process import Command
-from workspace_server.sources.language_servers.session.launch import Launch
-from workspace_server.sources.language_servers.session.running_server import RunningServer
+from workspace_server.sources.language_servers.session.server_process.launch import Launch
+from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
 

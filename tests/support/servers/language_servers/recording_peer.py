@@ -10,7 +10,7 @@ from typing import Any
 
 from workspace_server.sources.language_servers.server import PositionEncoding, RequestFailed
 from workspace_server.sources.language_servers.session.diagnostics.publications import Publications
-from workspace_server.sources.language_servers.session.project_sync import FollowedProject
+from workspace_server.sources.language_servers.session.sync.project_sync import FollowedProject
 from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.sources.language_servers.wire.document_uris import to_path

@@ -13,7 +13,10 @@ from support.servers.language_servers.scripted_language_server import QUICK, Rec
 from workspace_server.sources.language_servers.server import Unavailable
 from workspace_server.sources.language_servers.session.pool import PoolContext, ServerPool
 from workspace_server.sources.language_servers.session.project_kinds import Found
-from workspace_server.sources.language_servers.session.server_supervisor import Limits, ServerSupervisor
+from workspace_server.sources.language_servers.session.server_process.server_supervisor import (
+    Limits,
+    ServerSupervisor,
+)
 from workspace_server.sources.language_servers.specification import Role, ServerSpecification
 
 LIMITS = Limits(idle_s=600, memory_bytes=2**40, check_s=0.05, wait_s=10)

@@ -20,9 +20,9 @@ from support.processes.child_processes import alive
 from workspace_server.processes.child_process import ChildProcess, Command
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import DiagnosticsAnswer, RequestFailed
-from workspace_server.sources.language_servers.session.launch import Launch, Timeouts
 from workspace_server.sources.language_servers.session.peer import Peer
-from workspace_server.sources.language_servers.session.running_server import RunningServer
+from workspace_server.sources.language_servers.session.server_process.launch import Launch, Timeouts
+from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.sources.language_servers.wire.connection import Connection
 

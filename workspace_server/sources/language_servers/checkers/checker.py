@@ -19,8 +19,8 @@ from workspace_server.sources.language_servers.server import (
     RequestFailed,
     ServerStatus,
 )
-from workspace_server.sources.language_servers.session.launch import Launch
-from workspace_server.sources.language_servers.session.server_supervisor import USUAL_LIMITS
+from workspace_server.sources.language_servers.session.server_process.launch import Launch
+from workspace_server.sources.language_servers.session.server_process.server_supervisor import USUAL_LIMITS
 from workspace_server.sources.language_servers.session.tree.relevant_files import relevance_of
 from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch, Watcher
 from workspace_server.sources.language_servers.specification import Check

@@ -17,7 +17,7 @@ from workspace_server.sources.builtin.search.query import EngineUnavailable
 from workspace_server.sources.language_servers.checkers.outputs import OUTPUTS, diagnostics
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import FileDiagnostics
-from workspace_server.sources.language_servers.session.launch import Launch
+from workspace_server.sources.language_servers.session.server_process.launch import Launch
 from workspace_server.sources.language_servers.session.tree import disk_text
 from workspace_server.sources.language_servers.specification import Check
 from workspace_server.sources.language_servers.wire.positions import split_lines

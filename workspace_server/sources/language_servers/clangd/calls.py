@@ -6,18 +6,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from workspace_server.config.model import ClangdSettings
-from workspace_server.sources.language_servers.clangd.call_hierarchy import call_hierarchy
+from workspace_server.sources.language_servers.clangd.answers.failures import ClangdFailure
+from workspace_server.sources.language_servers.clangd.answers.results import Answer, result
 from workspace_server.sources.language_servers.clangd.client import ClangdCall, begin
-from workspace_server.sources.language_servers.clangd.failures import ClangdFailure
-from workspace_server.sources.language_servers.clangd.lsp_request import lsp_request
-from workspace_server.sources.language_servers.clangd.references import implementations, references
-from workspace_server.sources.language_servers.clangd.results import Answer, result
-from workspace_server.sources.language_servers.clangd.status import status
-from workspace_server.sources.language_servers.clangd.switch_header import switch_source_header
-from workspace_server.sources.language_servers.clangd.symbol_bundle import symbol_bundle
-from workspace_server.sources.language_servers.clangd.symbol_info import symbol_info
-from workspace_server.sources.language_servers.clangd.symbol_search import symbol_search
-from workspace_server.sources.language_servers.clangd.type_hierarchy import type_hierarchy
+from workspace_server.sources.language_servers.clangd.tools.call_hierarchy import call_hierarchy
+from workspace_server.sources.language_servers.clangd.tools.lsp_request import lsp_request
+from workspace_server.sources.language_servers.clangd.tools.references import implementations, references
+from workspace_server.sources.language_servers.clangd.tools.status import status
+from workspace_server.sources.language_servers.clangd.tools.switch_header import switch_source_header
+from workspace_server.sources.language_servers.clangd.tools.symbol_bundle import symbol_bundle
+from workspace_server.sources.language_servers.clangd.tools.symbol_info import symbol_info
+from workspace_server.sources.language_servers.clangd.tools.symbol_search import symbol_search
+from workspace_server.sources.language_servers.clangd.tools.type_hierarchy import type_hierarchy
 from workspace_server.sources.language_servers.server import LanguageServers
 from workspace_server.tool import ToolResult
 from workspace_server.workspace import Workspace

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from workspace_server.config.model import ClangdSettings
-from workspace_server.sources.language_servers.clangd.failures import ClangdFailure, FailureCode
-from workspace_server.sources.language_servers.clangd.places import Places
+from workspace_server.sources.language_servers.clangd.answers.failures import ClangdFailure, FailureCode
+from workspace_server.sources.language_servers.clangd.answers.places import Places
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import (
     LanguageServer,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from workspace_server.config.model import ClangdSettings
-from workspace_server.sources.language_servers.clangd.lsp_request import MAX_TIMEOUT_MS, methods_of
-from workspace_server.sources.language_servers.clangd.symbol_names import KINDS
+from workspace_server.sources.language_servers.clangd.answers.symbol_names import KINDS
+from workspace_server.sources.language_servers.clangd.tools.lsp_request import MAX_TIMEOUT_MS, methods_of
 from workspace_server.sources.language_servers.tools.schemas import (
     FILE,
     Schema,

@@ -17,9 +17,11 @@ from workspace_server.sources.language_servers.server import (
     ServerStatus,
     Unavailable,
 )
-from workspace_server.sources.language_servers.session.launch import Launch
 from workspace_server.sources.language_servers.session.project_kinds import Found, Kinds
-from workspace_server.sources.language_servers.session.server_supervisor import ServerSupervisor
+from workspace_server.sources.language_servers.session.server_process.launch import Launch
+from workspace_server.sources.language_servers.session.server_process.server_supervisor import (
+    ServerSupervisor,
+)
 from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 from workspace_server.sources.language_servers.specification import Check, Role, ServerSpecification
 

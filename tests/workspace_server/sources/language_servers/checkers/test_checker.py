@@ -18,7 +18,7 @@ from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.checkers import checker as checker_module
 from workspace_server.sources.language_servers.checkers.checker import Checker
 from workspace_server.sources.language_servers.checkers.run import Result, check_project
-from workspace_server.sources.language_servers.session.launch import Launch
+from workspace_server.sources.language_servers.session.server_process.launch import Launch
 from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 from workspace_server.sources.language_servers.session.tree.watched_tree import WatchedTree
 from workspace_server.sources.language_servers.specification import Check, ServerSpecification

@@ -14,7 +14,7 @@ from support.servers.language_servers.in_memory import InMemoryServer, InMemoryS
 from workspace_server.config.model import ClangdSettings
 from workspace_server.sources.language_servers.clangd.calls import run
 from workspace_server.sources.language_servers.clangd.definitions import tools_of
-from workspace_server.sources.language_servers.clangd.lsp_request import METHODS
+from workspace_server.sources.language_servers.clangd.tools.lsp_request import METHODS
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import (
     RequestFailed,

@@ -13,7 +13,7 @@ import pytest
 from support.processes.child_processes import alive, until
 from support.servers.language_servers.scripted_kinds import LIMITS, Pooled, pooled
 from workspace_server.sources.language_servers.server import RequestTimedOut, ServerGone, Unavailable
-from workspace_server.sources.language_servers.session.running_server import RunningServer
+from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
 
 PID = "serve(lambda m: 'id' in m and (answer(m, os.getpid()) if m['method'] == 'pid' else os._exit(7)))"
 FILE = Path("/x/a.txt")

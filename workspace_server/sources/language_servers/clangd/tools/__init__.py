@@ -1,0 +1,1 @@
+"""The tools `lm_clangd_*`, one module for each or for two alike."""

@@ -1,0 +1,1 @@
+"""The tools that change files: renaming and code actions."""

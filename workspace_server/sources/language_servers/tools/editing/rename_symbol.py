@@ -1,0 +1,56 @@
+"""The tool `lm_renameSymbol`: renames a symbol in all files, or shows what that would change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from workspace_server.call_context import CallContext
+from workspace_server.sources.language_servers.server import LanguageServer
+from workspace_server.sources.language_servers.tools import asking
+from workspace_server.sources.language_servers.tools.asking import Waiting
+from workspace_server.sources.language_servers.tools.editing import edit_results
+from workspace_server.sources.language_servers.tools.editing.edit_results import Proposal
+from workspace_server.sources.language_servers.tools.navigation.references import target_members
+from workspace_server.sources.language_servers.tools.symbols.target import find_target
+from workspace_server.sources.language_servers.tools.symbols.texts import Texts
+from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
+from workspace_server.tool import InvalidArguments, ToolError, ToolResult
+
+_METHOD: Final = "textDocument/rename"
+
+
+async def call(
+    name: str, workplace: Workplace, arguments: Mapping[str, Any], context: CallContext
+) -> ToolResult:
+    """Rename the symbol to `newName`.
+
+    Raises:
+        InvalidArguments: the symbol is not named, or not uniquely.
+        ToolError: it cannot be renamed; no file was changed, or the message says so.
+    """
+    new = arguments["newName"]
+    if not new.strip() or any(char in new for char in "\r\n\0/"):
+        raise InvalidArguments("/newName", "must be a name, without a path")
+    begun, waiting, texts = time.time_ns(), Waiting(wait_s(arguments), context), Texts()
+    target = await find_target(workplace, arguments, _METHOD, waiting, texts)
+
+    async def work(server: LanguageServer) -> Any:
+        return await server.request(_METHOD, {**target.params, "newName": new}) or {}
+
+    part = await asking.ask(target.server, work, waiting)
+    if part.value is None:
+        raise ToolError(f"it cannot be renamed: {part.freshness.text()}. No file was changed")
+    about, head = target_members(target, workplace)
+    proposal = Proposal(
+        "Rename symbol summary",
+        part.value,
+        target.server.encoding,
+        begun,
+        part.freshness,
+        target.unavailable,
+        about,
+        head,
+    )
+    return await edit_results.finish(workplace, proposal, apply=arguments.get("apply", True))

@@ -1,4 +1,4 @@
-"""Builds the parts of a workspace server and closes them in order; `process.py` runs them."""
+"""Builds the parts of a workspace server and closes them in order; `startup/process.py` runs them."""
 
 from __future__ import annotations
 

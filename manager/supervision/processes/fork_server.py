@@ -1,7 +1,7 @@
 """Starts one fork server and lets it fork workspace servers, which start faster that way. Linux only.
 
-The other end of the socket is `workspace_server/fork_server.py`. `fork_server_supervisor.py` keeps one
-running.
+The other end of the socket is `workspace_server/startup/fork_server.py`. `fork_server_supervisor.py` keeps
+one running.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from typing import Final, NamedTuple, NoReturn
 from protocol.internal import fork_server
 from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
 from protocol.names import FORK_SERVER_INSTANCE
-from workspace_server import log, process, warm_up
+from workspace_server import log
+from workspace_server.startup import process, warm_up
 
 HAS_THREADS: Final = 3
 """Exit code if a library started a thread: its locks would stay locked for ever after a fork."""

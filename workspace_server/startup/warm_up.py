@@ -21,10 +21,12 @@ from host.files.private_folder import temporary_folder
 from protocol import headers, inbound, jsonrpc, names
 from protocol.internal.launch import Folders, LaunchInstructions
 from protocol.versions import MODERN_REVISIONS
-from workspace_server import log, process
+from workspace_server import log
+from workspace_server.startup import process
 
 LOADED_LATER: Final = ("uvloop", "workspace_server.internal_channel.service")
 """Modules that a server loads at other times than with its first calls."""
+_OURS: Final = "workspace_server."
 _CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     (names.DISCOVER, {}),
     (names.TOOLS_LIST, {}),
@@ -122,7 +124,7 @@ async def _answer(reader: asyncio.StreamReader) -> None:
 
 def _clear_caches() -> None:
     """Clear the caches of our functions: they may hold what belongs to this process, such as descriptors."""
-    ours = [module for name, module in sys.modules.items() if name.startswith(f"{__package__}.")]
+    ours = [module for name, module in sys.modules.items() if name.startswith(_OURS)]
     for value in (value for module in ours for value in tuple(vars(module).values())):
         if callable(clear := getattr(value, "cache_clear", None)):
             clear()

@@ -31,7 +31,7 @@ def problem(line: str) -> str | None:
     context = click.Context(cli)
     known = {"--help", "--version", "-h"}
     for word in WORD.findall(line)[1:]:
-        if re.match(r"[;&|#…\[(]", word):
+        if word == "--" or re.match(r"[;&|#…\[(]", word):
             break
         if word.startswith("-"):
             if word.partition("=")[0] not in known:
@@ -53,11 +53,13 @@ def test_every_command_that_is_named_exists(document: Path) -> None:
 
 def test_a_command_that_does_not_exist_is_found() -> None:
     lines = commands(
-        "`lmtb stauts` and\n`lmtb tools\nwhy NAME`\n\n```console\n$ lmtb up --now  # at once\n```\n"
+        "`lmtb stauts` and\n`lmtb tools\nwhy NAME`, `lmtb tools deny -- -x`\n\n"
+        "```console\n$ lmtb up --now  # at once\n```\n"
     )
     assert {line: problem(line) for line in lines} == {
         "lmtb stauts": "there is no verb stauts",
         "lmtb tools why NAME": None,
+        "lmtb tools deny -- -x": None,
         "lmtb up --now # at once": "up has no option --now",
     }
 

@@ -25,6 +25,10 @@ PORT = 8080
 CALLS = 5
 DEADLINE_S = 2.0
 BACK_S = 60.0
+POOL = 8
+"""Connections that may be kept for later calls."""
+SETTLED_S = 10.0
+"""Longest time until what was cut off has been told to the server that is back."""
 _NOBODY = "02:00:00:00:00:99"
 _UNSHARE = ["unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--net"]
 
@@ -126,8 +130,11 @@ def _is_link(entry: os.DirEntry[str]) -> bool:
     return os.path.lexists(entry.path)
 
 
-async def _try() -> dict[str, Any]:
-    """Call before, during and after; how long the calls of each phase took, what came, and what is left open."""
+async def _try(most: int) -> dict[str, Any]:
+    """Call before, during and after; how long the calls of each phase took, what came, and what is left open.
+
+    Waits in the end until no more than `most` sockets are open.
+    """
     from support.servers.mcp_sources.remote_source import call, entry
     from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies
     from workspace_server.sources.mcp.remote.source import RemoteSource
@@ -165,6 +172,10 @@ async def _try() -> dict[str, Any]:
         await asyncio.sleep(0.1)
     found["back_s"] = time.monotonic() - began
     await phase("after")
+    began = time.monotonic()
+    while _sockets() > most and time.monotonic() - began < SETTLED_S:
+        await asyncio.sleep(0.05)
+    found["settled"] = {"sockets": _sockets()}
     await source.close()
     await asyncio.sleep(0)
     found["left"] = {"sockets": _sockets(), "tasks": len(asyncio.all_tasks())}
@@ -178,7 +189,7 @@ async def _main() -> None:
     _ip("link", "set", "lo", "up")
     before = {"sockets": _sockets(), "tasks": len(asyncio.all_tasks())}
     async with _server():
-        found = await _try()
+        found = await _try(before["sockets"] + POOL)
     print(json.dumps({"start": before, **found}))
 
 

@@ -8,14 +8,12 @@ from support.processes.timeouts import within
 from support.servers.mcp_sources.vanishing_network import (
     CALLS,
     DEADLINE_S,
+    POOL,
     in_a_network_of_its_own,
     needs_networks,
 )
 
 pytestmark = pytest.mark.processes
-
-POOL = 8
-"""Connections that may be kept for later calls."""
 
 
 @needs_networks
@@ -28,5 +26,5 @@ async def test_calls_end_at_their_deadline_and_go_on_when_the_network_is_back() 
         assert found[phase]["seconds"] < within(DEADLINE_S + 1)
     assert found["back_s"] < within(10)
     assert found["after"]["answered"] == CALLS
-    assert found["after"]["sockets"] <= found["start"]["sockets"] + POOL
+    assert found["settled"]["sockets"] <= found["start"]["sockets"] + POOL
     assert found["left"] == found["start"]

@@ -101,11 +101,9 @@ def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> tuple[Response
     begin, behind = digits.span(1)
     key, took = _key(data, begin, behind, end)
     known = _heads.get(key)
-    return (
-        None
-        if known is None or len(took) > call_timing.LONGEST
-        else (_with_length(known, int(digits[1])), took)
-    )
+    if known is None or len(took) > call_timing.LONGEST:
+        return None
+    return _with_length(known, int(digits[1])), took
 
 
 def _with_length(head: ResponseHead, length: int) -> ResponseHead:

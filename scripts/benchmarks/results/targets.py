@@ -69,7 +69,7 @@ TARGETS = (
         for era, name in (("modern", PURE), ("legacy", SESSION))
     ),
     Target("recorder loop us", "processor time of the event loop to record a call", 0.5, " µs"),
-    Target("record us", "processor time of the recorder's thread for a record in a burst", 5, " µs"),
+    Target("record us", "processor time of the recorder's thread for a record in a burst", 3, " µs"),
     Target("record search ms", "the newest 50 of a kind among 1,000,000 recorded calls", 100, " ms"),
     Target("session KiB", "memory of an idle session", 1.0, " KiB"),
     Target("stream KiB", "memory of an open stream, its connection included", 4.0, " KiB"),

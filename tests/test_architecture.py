@@ -65,10 +65,6 @@ SDK_USERS = frozenset(
 LONGEST = 300
 LONGER = {
     "manager/upstream/connection.py": "one connection: all its states, and what leads from one to the next",
-    "manager/routing/state/registrations.py": "one table whose rules only make sense together",
-    "manager/configuration/settings.py": "one table of all settings, and how they are read",
-    "workspace_server/schemas/argument_messages.py": "one message per kind of mistake",
-    "workspace_server/sources/builtin/tools/arithmetic.py": "one grammar and what each of its parts computes",
 }
 """Files over the limit, each with the reason why it is better in one piece."""
 PLAY = 30

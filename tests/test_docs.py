@@ -16,8 +16,9 @@ import pytest
 import manager
 from http_server.parsing import head_reader
 from manager.configuration import budgets as manager_budgets
+from manager.configuration.loading import _PLACES, ENV_PREFIX
 from manager.configuration.paths import Paths
-from manager.configuration.settings import _PLACES, ENV_PREFIX, FIELDS
+from manager.configuration.settings import FIELDS
 from manager.routing.state.lifecycle import TRANSITIONS, Event, State
 from protocol.errors import Reason
 from workspace_server import budgets as server_budgets

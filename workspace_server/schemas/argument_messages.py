@@ -6,7 +6,6 @@ used, because they quote whole values.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,18 @@ import jsonschema_rs
 from protocol.input_hint import type_word
 from workspace_server.results import clean_text
 from workspace_server.schemas.schema_limits import ANY_VALUE, resolve
+from workspace_server.schemas.value_text import (
+    MAX_VALUE,
+    ValuePath,
+    choices,
+    cut,
+    nearest,
+    pointer,
+    shown,
+    type_name,
+    value_at,
+)
 
-MAX_VALUE = 80
-_MAX_OPTIONS = 20
 _MAX_FORMS = 3
 _MAX_NESTING = 4
 
@@ -35,16 +43,6 @@ _FORMAT_EXAMPLES = {
     "ipv6": "2001:db8::1",
     "hostname": "example.org",
 }
-_TYPE_NAMES: dict[type, str] = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-    tuple: "array",
-    dict: "object",
-    type(None): "null",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,62 +52,6 @@ class ArgumentProblem:
     pointer: str
     keyword: str
     message: str
-
-
-_Path = Sequence[str | int]
-
-
-def pointer(path: _Path) -> str:
-    """`path` as a JSON pointer (RFC 6901), with long parts shortened."""
-    return "".join(f"/{_cut(str(part)).replace('~', '~0').replace('/', '~1')}" for part in path)
-
-
-def type_name(value: object) -> str:
-    """The JSON type of a decoded value."""
-    return _TYPE_NAMES.get(type(value), "object")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 1] + "…"
-
-
-def shown(value: object) -> str:
-    """A scalar as JSON of at most 80 characters; an array or object as its type name."""
-    if isinstance(value, str):
-        head = value if len(value) <= MAX_VALUE - 2 else value[: MAX_VALUE - 3] + "…"
-        text = json.dumps(head, ensure_ascii=False)
-        return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 2] + '…"'
-    if isinstance(value, (bool, float)) or value is None:
-        return json.dumps(value)
-    if isinstance(value, int):
-        return _cut(str(value)) if value.bit_length() < 10_000 else "of many digits"
-    return type_name(value)
-
-
-def _options(values: Sequence[object]) -> str:
-    listed = ", ".join(shown(value) for value in values[:_MAX_OPTIONS])
-    return f"{listed}, … ({len(values)} in all)" if len(values) > _MAX_OPTIONS else listed
-
-
-def _at(root: Any, path: _Path) -> Any:
-    """The value at `path` in decoded JSON, or None."""
-    for part in path:
-        try:
-            root = root[part]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return root
-
-
-def nearest(name: str, known: Sequence[str]) -> str | None:
-    """The most similar of `known` to a misspelt `name`, or None."""
-
-    def plain(word: str) -> str:
-        return word.replace("_", "").replace("-", "").lower()
-
-    same = next((word for word in known if plain(word) == plain(name)), None)
-    close = difflib.get_close_matches(name[:MAX_VALUE], list(known)[:500], n=1)
-    return same or (close[0] if close else None)
 
 
 class ErrorTranslator:
@@ -141,11 +83,11 @@ class ErrorTranslator:
             ]
         return [_problem(error.instance_path, kind, self._wrong(error))]
 
-    def _secret(self, path: _Path) -> bool:
+    def _secret(self, path: ValuePath) -> bool:
         return ANY_VALUE in self._hidden or any(part in self._hidden for part in path)
 
-    def _got(self, path: _Path) -> str:
-        value = _at(self._arguments, path)
+    def _got(self, path: ValuePath) -> str:
+        value = value_at(self._arguments, path)
         name = type_name(value)
         if self._secret(path) or name in {"array", "object", "null"}:
             return f"got {name}"
@@ -153,11 +95,11 @@ class ErrorTranslator:
 
     def _holder(self, error: jsonschema_rs.ValidationError) -> Mapping[str, Any]:
         """The schema whose keyword failed."""
-        holder = _at(self._schema, error.schema_path[:-1])
+        holder = value_at(self._schema, error.schema_path[:-1])
         return holder if isinstance(holder, Mapping) else {}
 
     def _property(self, error: jsonschema_rs.ValidationError, name: str) -> Mapping[str, Any]:
-        sub = _at(self._holder(error), ["properties", name])
+        sub = value_at(self._holder(error), ["properties", name])
         if not isinstance(sub, Mapping):
             return {}
         return resolve(self._schema, sub.get("$ref")) or sub
@@ -167,14 +109,14 @@ class ErrorTranslator:
         word = type_word(sub)
         options = sub.get("enum")
         if isinstance(options, list) and options:
-            return f"required (one of {_options(options)})"
+            return f"required (one of {choices(options)})"
         return "required" if word == "unknown" else f"required ({word})"
 
     def _unexpected(
         self, error: jsonschema_rs.ValidationError, kind: str, names: list[str]
     ) -> list[ArgumentProblem]:
         holder = self._holder(error)
-        given = _at(self._arguments, error.instance_path)
+        given = value_at(self._arguments, error.instance_path)
         declared = holder.get("properties")
         free = [key for key in declared if key not in given] if isinstance(declared, Mapping) else []
         required = holder.get("required")
@@ -191,7 +133,7 @@ class ErrorTranslator:
             if guess is not None:
                 hint = f"did you mean {guess}?"
             elif free and error.instance_path:
-                hint = f"leave it out or use one of {_cut(', '.join(free))}"
+                hint = f"leave it out or use one of {cut(', '.join(free))}"
             else:
                 hint = "leave it out"
             found.append(_problem([*error.instance_path, name], kind, f"unknown property; {hint}"))
@@ -229,14 +171,14 @@ class ErrorTranslator:
         kind = error.kind.name
         facts = error.kind.as_dict()
         path = error.instance_path
-        value = _at(self._arguments, path)
+        value = value_at(self._arguments, path)
         if kind == "type":
             types = sorted(facts["types"], key="null".__eq__)
             hint = "" if self._secret(path) else _retyped(types, value)
             return f"expected {' or '.join(types)}, {self._got(path)}{hint}"
         if kind == "enum":
             options = facts["options"]
-            return f"expected one of {_options(options)}, {self._got(path)}{self._spelling(path, options)}"
+            return f"expected one of {choices(options)}, {self._got(path)}{self._spelling(path, options)}"
         if kind in _LIMITS:
             return f"expected {_LIMITS[kind](next(iter(facts.values())))}, {self._got(path)}"
         if kind in _SIZES:
@@ -245,8 +187,8 @@ class ErrorTranslator:
             return f"expected {least_or_most} {facts['limit']} {unit}{size}"
         return _FIXED.get(kind, f"does not fit the keyword {kind} of the schema")
 
-    def _spelling(self, path: _Path, options: Sequence[object]) -> str:
-        value = _at(self._arguments, path)
+    def _spelling(self, path: ValuePath, options: Sequence[object]) -> str:
+        value = value_at(self._arguments, path)
         if not isinstance(value, str) or self._secret(path):
             return ""
         guess = nearest(value, [option for option in options if isinstance(option, str)])
@@ -262,7 +204,7 @@ _LIMITS: dict[str, Callable[[Any], str]] = {
     "exclusiveMinimum": lambda limit: f"more than {shown(limit)}",
     "exclusiveMaximum": lambda limit: f"less than {shown(limit)}",
     "multipleOf": lambda step: f"a multiple of {shown(step)}",
-    "pattern": lambda pattern: f"a string that matches the pattern {_cut(pattern)}",
+    "pattern": lambda pattern: f"a string that matches the pattern {cut(pattern)}",
     "format": lambda name: (
         f"a {name}" + (f" such as {_FORMAT_EXAMPLES[name]}" if name in _FORMAT_EXAMPLES else "")
     ),
@@ -324,6 +266,6 @@ def _retyped(types: list[str], value: object) -> str:
     return "; leave it out if it is not needed" if value is None else ""
 
 
-def _problem(path: _Path, keyword: str, message: str) -> ArgumentProblem:
+def _problem(path: ValuePath, keyword: str, message: str) -> ArgumentProblem:
     """A problem whose message is one clean line, whatever the schema or the arguments contain."""
     return ArgumentProblem(clean_text(pointer(path)), keyword, " ".join(clean_text(message).split("\n")))

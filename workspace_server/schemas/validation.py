@@ -20,13 +20,14 @@ from protocol import names
 from protocol.errors import Reason
 from protocol.input_hint import shape
 from workspace_server.results import failure, well_formed
-from workspace_server.schemas.argument_messages import ArgumentProblem, ErrorTranslator, pointer
+from workspace_server.schemas.argument_messages import ArgumentProblem, ErrorTranslator
 from workspace_server.schemas.schema_limits import (
     MAX_EVALUATIONS,
     MAX_PATTERNS,
     EvaluationCost,
     survey_schema,
 )
+from workspace_server.schemas.value_text import pointer
 from workspace_server.tool import Tool, ToolResult
 
 __all__ = ["ArgumentProblem", "Validator", "invalid_arguments_result", "validator_for"]

@@ -17,7 +17,7 @@ from manager.recorder.writing.recorder import Recorder
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
-from manager.routing.state.registrations import Registration
+from manager.routing.state.registration import Registration
 from manager.routing.state.session_table import Session
 from manager.routing.state.timings import Percentiles, percentiles, sum_counts
 from manager.routing.workspace.workspace_id import workspace_id

@@ -16,8 +16,8 @@ from manager.cli.output.manager_access import ask, user_paths
 from manager.client_files.clients import CLIENTS, Client, Machine, client_named
 from manager.client_files.entries import Endpoint
 from manager.client_files.workbench import ClientFiles
+from manager.configuration.loading import ConfigurationError, load_settings
 from manager.configuration.paths import Paths
-from manager.configuration.settings import ConfigurationError, load_settings
 
 
 def running_port() -> int | None:

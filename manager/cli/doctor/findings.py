@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from host.terminal.tones import Tone
 from host.terminal.views import Note, View
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.configuration.loading import ConfigurationError, load_settings
 from manager.configuration.paths import Paths
-from manager.configuration.settings import ConfigurationError, Settings, load_settings
+from manager.configuration.settings import Settings
 
 
 class Level(Enum):

@@ -14,7 +14,8 @@ from host.command_line import Failure, json_option, print_line
 from host.text.printable import printable
 from manager import __version__, exit_codes
 from manager.cli.output.manager_access import user_paths
-from manager.configuration.settings import FIELDS, ConfigurationError, description, load_settings
+from manager.configuration.loading import ConfigurationError, load_settings
+from manager.configuration.settings import FIELDS, description
 from manager.documentation import page
 from manager.runtime_tuning import garbage_collector
 from manager.startup.systemd import is_service

@@ -50,7 +50,7 @@ def _serves_port(paths: Paths) -> bool:
     """Whether a manager of this user answers on the configured port; it refuses all other users."""
     import http.client  # noqa: PLC0415  20 ms that only this case needs
 
-    from manager.configuration.settings import ConfigurationError, load_settings  # noqa: PLC0415  likewise
+    from manager.configuration.loading import ConfigurationError, load_settings  # noqa: PLC0415  likewise
 
     try:
         port = load_settings(paths.config_file, os.environ, {}).http_port

@@ -21,7 +21,7 @@ from manager.cli.calls.verb import existing
 from manager.cli.output.manager_access import mcp_address, user_paths
 from manager.cli.replay.recording import CONTENTS_STEP, RecordedCall, read_file, recorded_call
 from manager.cli.replay.sender import Plan, Replayed, send
-from manager.configuration.settings import load_settings
+from manager.configuration.loading import load_settings
 from manager.recorder.contents.redaction import hidden_keys
 
 _COLUMNS: Final = (

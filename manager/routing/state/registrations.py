@@ -1,21 +1,17 @@
-"""Table of registered servers (started by users): the state of each, and which one serves a root.
+"""Table of registered servers (started by users), and which one serves a root.
 
-A heartbeat proves that a process runs. Only a health answer with its nonce proves that this process listens
-on the port. A server serves requests only after such an answer. Silence, a new address or another server's
-claim to its address make it suspect until the next one.
-
-Folders must be real paths, because they are compared as text. The manager's own servers are not in this
-table.
+`registration.py` has the states of one server. Folders must be real paths, because they are compared as text.
+The manager's own servers are not in this table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
-from enum import Enum
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from protocol.internal.registration import Heartbeat, Kind
+from manager.routing.state.registration import CAN_SERVE, RENEWABLE, Event, Registration, State
+from protocol.internal.registration import Heartbeat
 
 HEARTBEAT_S: Final = 1.0
 SUSPECT_AFTER_S: Final = 2.5
@@ -25,95 +21,7 @@ LONGEST_WAKING_GAP_S: Final = 2.0
 """Longest gap between two calls. A longer one means that the machine or the manager was suspended."""
 MISSES_ALLOWED: Final = 3
 
-
-class State(Enum):
-    """State of a registered server; the values go over the wire."""
-
-    STARTING = "starting"  # registered; no health answer with its nonce yet
-    READY = "ready"
-    STANDBY = "standby"  # ready, but another server serves its root
-    SUSPECT = "suspect"  # a health check is needed before the next call
-    UNHEALTHY = "unhealthy"  # gets no calls; `cause` says why
-    LISTED = "listed"  # an editor: shown, never gets calls
-    GONE = "gone"
-
-
-class Event(Enum):
-    """What can happen to a registered server."""
-
-    CONFIRMED = "health echoed its nonce"
-    MISMATCHED = "health echoed another nonce or none"
-    UNANSWERED = "health was asked three times for nothing"
-    HOLDS_ROOT = "it is the first that became ready on its root"
-    OUTRANKED = "another one holds its root"
-    MOVED = "it has another address"
-    CONTESTED = "another one claims its address"
-    QUIET = "no heartbeat for 2.5 s"
-    LEFT = "bye, exit, or no heartbeat for 10 s"
-
-
-TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
-    (State.STARTING, Event.CONFIRMED): State.READY,
-    (State.STARTING, Event.MISMATCHED): State.UNHEALTHY,
-    (State.STARTING, Event.UNANSWERED): State.UNHEALTHY,
-    (State.READY, Event.MISMATCHED): State.UNHEALTHY,
-    (State.READY, Event.UNANSWERED): State.UNHEALTHY,
-    (State.READY, Event.OUTRANKED): State.STANDBY,
-    (State.READY, Event.MOVED): State.SUSPECT,
-    (State.READY, Event.CONTESTED): State.SUSPECT,
-    (State.READY, Event.QUIET): State.SUSPECT,
-    (State.STANDBY, Event.MISMATCHED): State.UNHEALTHY,
-    (State.STANDBY, Event.UNANSWERED): State.UNHEALTHY,
-    (State.STANDBY, Event.HOLDS_ROOT): State.READY,
-    (State.STANDBY, Event.MOVED): State.SUSPECT,
-    (State.STANDBY, Event.CONTESTED): State.SUSPECT,
-    (State.STANDBY, Event.QUIET): State.SUSPECT,
-    (State.SUSPECT, Event.CONFIRMED): State.READY,
-    (State.SUSPECT, Event.MISMATCHED): State.UNHEALTHY,
-    (State.SUSPECT, Event.UNANSWERED): State.UNHEALTHY,
-    (State.UNHEALTHY, Event.CONFIRMED): State.READY,
-    (State.UNHEALTHY, Event.MOVED): State.STARTING,
-    **{(state, Event.LEFT): State.GONE for state in State},
-}
-"""Events come from outside in any order. A pair that is missing here changes nothing."""
-
-_CAUSES: Final = {Event.MISMATCHED: "identity_mismatch", Event.UNANSWERED: "no_answer"}
-_CAN_SERVE: Final = frozenset({State.READY, State.STANDBY, State.SUSPECT})
-_RENEWABLE: Final = frozenset({State.READY, State.STANDBY})
 _Address = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """One registered server, as its last heartbeat described it.
-
-    `secret` must never be shown; an editor has none. `cause` says why it is unhealthy. `registered_at` is in
-    monotonic seconds. `misses` counts consecutive unanswered health checks.
-    """
-
-    session_id: str
-    pid: int
-    workspace_folders: tuple[str, ...]
-    workspace_file: str | None
-    host: str
-    port: int
-    nonce: str | None = field(repr=False)
-    kind: Kind
-    secret: str | None = field(repr=False)
-    state: State
-    registered_at: float
-    cause: str | None = None
-    misses: int = 0
-
-    @property
-    def root(self) -> str:
-        """The folder that determines the workspace id."""
-        return self.workspace_folders[0]
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Host and port; `localhost` becomes 127.0.0.1."""
-        return ("127.0.0.1" if self.host == "localhost" else self.host, self.port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +84,7 @@ class Registrations:
             False if it needs a complete heartbeat: it is unknown, or its health has to be checked.
         """
         record = self._records.get(session_id)
-        if record is None or record.state not in _RENEWABLE:
+        if record is None or record.state not in RENEWABLE:
             return False
         self._heard[session_id] = (now, self._without_suspension(now))
         return True
@@ -288,11 +196,7 @@ class Registrations:
             self._apply(other, Event.CONTESTED)
 
     def _apply(self, session_id: str, event: Event, why: str | None = None) -> None:
-        record = self._records[session_id]
-        state = TRANSITIONS.get((record.state, event), record.state)
-        cause = why or _CAUSES.get(event, record.cause) if state is State.UNHEALTHY else None
-        misses = 0 if event in (Event.CONFIRMED, Event.MOVED) else record.misses
-        self._store(replace(record, state=state, cause=cause, misses=misses))
+        self._store(self._records[session_id].after(event, why))
 
     def _store(self, record: Registration) -> None:
         old = self._records.get(record.session_id)
@@ -314,13 +218,13 @@ class Registrations:
             _discard(self._serving_at, old.address, old.session_id)
         if new.state is not State.GONE:
             self._nonces_at.setdefault((new.address, new.nonce), set()).add(new.session_id)
-        if new.state in _CAN_SERVE:
+        if new.state in CAN_SERVE:
             self._serving_at.setdefault(new.address, set()).add(new.session_id)
 
     def _update_queues(self, old: Registration | None, new: Registration) -> None:
         """Update the queues of the roots: who can serve joins at the end, who cannot leaves."""
-        left = old.root if old and old.state in _CAN_SERVE else None
-        joined = new.root if new.state in _CAN_SERVE else None
+        left = old.root if old and old.state in CAN_SERVE else None
+        joined = new.root if new.state in CAN_SERVE else None
         if left is not None and left != joined:
             self._queues[left].remove(new.session_id)
             if not self._queues[left]:

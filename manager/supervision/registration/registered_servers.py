@@ -16,14 +16,8 @@ from typing import Any
 from manager.disk.filesystem import FolderExaminer
 from manager.logs.log import logger, short
 from manager.routing.state.port_leases import PortExhausted, PortLeases
-from manager.routing.state.registrations import (
-    SWEEP_EVERY_S,
-    HeartbeatOutcome,
-    Registration,
-    Registrations,
-    State,
-    StateChange,
-)
+from manager.routing.state.registration import Registration, State
+from manager.routing.state.registrations import SWEEP_EVERY_S, HeartbeatOutcome, Registrations, StateChange
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.processes import process

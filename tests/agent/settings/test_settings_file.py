@@ -9,7 +9,8 @@ import pytest
 
 from agent.settings.file import NotEditable, load, save
 from agent.settings.settings import AgentSettings
-from manager.configuration.settings import Settings, load_settings
+from manager.configuration.loading import load_settings
+from manager.configuration.settings import Settings
 
 
 def written(folder: Path, text: str) -> Path:

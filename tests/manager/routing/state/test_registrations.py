@@ -9,15 +9,8 @@ from typing import Any
 
 import pytest
 
-from manager.routing.state.registrations import (
-    SWEEP_EVERY_S,
-    TRANSITIONS,
-    HeartbeatOutcome,
-    Registration,
-    Registrations,
-    State,
-    StateChange,
-)
+from manager.routing.state.registration import TRANSITIONS, Registration, State
+from manager.routing.state.registrations import SWEEP_EVERY_S, HeartbeatOutcome, Registrations, StateChange
 from protocol.internal.registration import Heartbeat
 
 

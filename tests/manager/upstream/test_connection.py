@@ -9,11 +9,13 @@ import socket
 
 import pytest
 
-from manager.upstream.connection import MAX_HEAD, PIECE, Connection
+from manager.upstream.connection import Connection
 from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
 from manager.upstream.request_head import request_head
+from manager.upstream.request_writer import PIECE
 from manager.upstream.response import HIGH_WATER
 from manager.upstream.response_head import ResponseHead
+from manager.upstream.response_parser import MAX_HEAD
 from protocol.internal import call_timing
 from protocol.internal.call_timing import CallTiming
 

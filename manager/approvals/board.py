@@ -1,86 +1,32 @@
 """Knows which calls of all workspaces wait for a person, as their servers report them on the lifelines.
 
 The server of a workspace decides which answer came first. Here the calls are shown, and sessions are told of
-an answer from elsewhere. Nothing survives the manager.
+an answer from elsewhere. The managers on other hosts report those there. Nothing survives the manager.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from manager.approvals.waiting_call import ReportedApproval, ReportedCall, WaitingCall, id_here, is_named
 from protocol import jsonrpc, names
-from protocol.internal.request_state import SHORT_ID
 
 MOST_CALLS: Final = 64
 """Calls of a server that are known; a server does not let more wait."""
 MAX_QUESTION: Final = 5000
 """Longest question that is shown, in characters; servers cut theirs before."""
+MAX_LINES: Final = 1000
+"""Most lines of a question that are shown."""
 MOST_ENDED: Final = 128
-"""Calls that no longer wait and of which is still known how that came."""
+"""Calls that no longer wait and of which is still known how that came, of each host."""
 MAX_NAME: Final = 200
 """Longest name of a tool or client that is shown, in characters."""
 UNKNOWN_END: Final = "it no longer waits: its client answered, or its call ended"
-
-
-class ReportedApproval(msgspec.Struct, frozen=True):
-    """A call as its server reports it; times are in seconds since 1970.
-
-    Attributes:
-        question: the tool and its arguments.
-        waits: whether the call waits in its server; else its client was asked, and repeats it.
-        approved: the answer from elsewhere, which a call that does not wait has not taken yet.
-    """
-
-    id: str
-    tool: str
-    client: str
-    question: str
-    since: float
-    until: float
-    waits: bool
-    approved: bool | None = None
-
-
-class WaitingCall(msgspec.Struct, frozen=True):
-    """A call that waits for an answer, and its project.
-
-    Attributes:
-        call: what is shown of it.
-        reported: the call as its server reported it.
-    """
-
-    workspace: str
-    root: str
-    call: ReportedApproval
-    reported: ReportedApproval
-
-    def is_about(self, other: ReportedApproval) -> bool:
-        """Whether a report is about this call, and not about another one with its id."""
-        mine = self.reported
-        return (mine.tool, mine.client, mine.question) == (other.tool, other.client, other.question)
-
-    def as_json(self, *, with_question: bool) -> dict[str, Any]:
-        """What is shown. The question contains arguments."""
-        shown = {
-            "id": self.call.id,
-            "tool": self.call.tool,
-            "client": self.call.client or None,
-            "workspace": self.workspace,
-            "root": self.root,
-            "since": int(self.call.since * 1000),
-            "until": int(self.call.until * 1000),
-            "waits": self.call.waits,
-        }
-        return {**shown, "question": self.call.question} if with_question else shown
-
-
-def _is_named(identity: str, given: str) -> bool:
-    return identity == given or (len(given) >= SHORT_ID and identity.startswith(given))
 
 
 _reports: Final = msgspec.json.Decoder(dict[str, list[ReportedApproval]])
@@ -105,7 +51,8 @@ class ApprovalBoard:
         self._redact = redact
         self._reported: dict[str, dict[str, WaitingCall]] = {}
         self._watched: dict[str, asyncio.Future[None]] = {}
-        self._ended: deque[tuple[str, str]] = deque(maxlen=MOST_ENDED)
+        self._ended: dict[str | None, deque[tuple[str, str]]] = {}
+        self._listeners: set[Callable[[], None]] = set()
 
     # -- reports of servers -----------------------------------------------------------------------------
 
@@ -122,13 +69,23 @@ class ApprovalBoard:
             reported = _reports.decode(members.get("params", b"{}")).get("approvals", [])[:MOST_CALLS]
         except (msgspec.DecodeError, RecursionError):
             return
+        self.report_calls(instance, None, [ReportedCall(workspace, root, one) for one in reported])
+
+    def report_calls(self, instance: str, host: str | None, reported: Sequence[ReportedCall]) -> None:
+        """Take what the server of a project, or the manager on another host, says of all of its calls.
+
+        Args:
+            instance: the run of the server, or the line to the host.
+            host: the name that the user gave the host; None for this machine.
+        """
         before = self._reported.get(instance, {})
         now: dict[str, WaitingCall] = {}
-        for one in reported:
+        for row in reported:
+            one = row.call
             known = before.get(one.id)
             is_answered = one.approved is not None
             if known is None or not known.is_about(one) or (is_answered and known.call.approved is None):
-                known = self._shown(workspace, root, one)
+                known = self._shown(host, row)
             now[one.id] = known
             if is_answered:
                 self._tell(one.id)
@@ -139,42 +96,50 @@ class ApprovalBoard:
         self._replace(instance, {})
 
     def _replace(self, instance: str, now: Mapping[str, WaitingCall]) -> None:
-        self.changes += 1
         before = self._open(self._reported.pop(instance, {}))
         if now:
             self._reported[instance] = dict(now)
         for identity in before.keys() - self._open(now).keys():
-            self._end(identity, UNKNOWN_END)
+            self._end(before[identity], UNKNOWN_END)
+        self._changed()
 
-    def _shown(self, workspace: str, root: str, one: ReportedApproval) -> WaitingCall:
+    def _shown(self, host: str | None, row: ReportedCall) -> WaitingCall:
         hidden = msgspec.structs.replace(
-            one,
-            tool=one.tool[:MAX_NAME],
-            client=one.client[:MAX_NAME],
-            question=self._question(one.question),
+            row.call,
+            id=id_here(host, row.call.id),
+            tool=row.call.tool[:MAX_NAME],
+            client=row.call.client[:MAX_NAME],
+            question=self._question(row.call.question),
         )
-        return WaitingCall(workspace, root, hidden, one)
+        return WaitingCall(row.workspace, row.root, hidden, row.call, host)
 
     def _question(self, text: str) -> str:
         """The question without secrets. It says what it hides: a person must not approve that unseen."""
         shown, hidden = self._redact(text[:MAX_QUESTION])
+        lines = shown.split("\n")
         cut = len(text) - MAX_QUESTION
         notes = [f"… {cut} more characters are NOT shown; deny if in doubt"] if cut > 0 else []
+        if len(lines) > MAX_LINES:
+            notes.append(f"… {len(lines) - MAX_LINES} more lines are NOT shown; deny if in doubt")
         if hidden:
             are = "1 value is" if hidden == 1 else f"{hidden} values are"
             notes.append(f"{are} not shown; deny if in doubt")
-        return "\n".join([shown, *notes])
+        return "\n".join([*lines[:MAX_LINES], *notes])
 
     @staticmethod
     def _open(calls: Mapping[str, WaitingCall]) -> dict[str, WaitingCall]:
         return {identity: one for identity, one in calls.items() if one.call.approved is None}
 
+    def reports(self) -> list[WaitingCall]:
+        """All calls of this machine, also those that are answered, for a manager on another host."""
+        return [one for calls in self._reported.values() for one in calls.values() if one.host is None]
+
     # -- people -------------------------------------------------------------------------------------------
 
     def waiting(self) -> list[WaitingCall]:
-        """The calls that can be answered, the oldest first."""
+        """The calls that can be answered: those of this machine first, and the oldest first."""
         found = [one for calls in self._reported.values() for one in self._open(calls).values()]
-        return sorted(found, key=lambda one: one.call.since)
+        return sorted(found, key=lambda one: (one.host is not None, one.call.since))
 
     def as_json(self, wall: float) -> list[dict[str, Any]]:
         """The same for the status: without arguments, with ages at `wall`, in seconds since 1970."""
@@ -185,34 +150,48 @@ class ApprovalBoard:
 
     def find(self, identity: str) -> WaitingCall | None:
         """The call with this id, if it can be answered. An id may be shortened, if one call has it."""
-        found = [one for one in self.waiting() if _is_named(one.call.id, identity)]
+        found = [one for one in self.waiting() if one.is_named(identity)]
         return found[0] if len(found) == 1 else None
 
     def how_ended(self, identity: str) -> str | None:
         """How it came that a call no longer waits; None if it is unknown."""
-        return next((how for one, how in reversed(self._ended) if _is_named(one, identity)), None)
+        ended = (one for calls in self._ended.values() for one in reversed(calls))
+        return next((how for one, how in ended if is_named(one, identity)), None)
 
     def ended(self) -> list[dict[str, str]]:
         """The last calls that no longer wait, and how that came."""
-        return [{"id": identity, "how": how} for identity, how in self._ended]
+        return [{"id": one, "how": how} for calls in self._ended.values() for one, how in calls]
 
     def note_answer(self, identity: str, how: str, *, approved: bool) -> None:
         """Note an answer that counts, and how it was given: the call does not wait any more."""
         for calls in self._reported.values():
-            one = calls.get(identity)
-            if one is not None and one.call.approved is None:
-                answered = msgspec.structs.replace(one.call, approved=approved)
-                calls[identity] = msgspec.structs.replace(one, call=answered)
-                self._end(identity, how)
-                self._tell(identity)
-                return
-        for place, (known, _) in enumerate(self._ended):  # its server was quicker
-            if known == identity:
-                self._ended[place] = identity, how
+            for name, one in calls.items():
+                if one.call.id == identity and one.call.approved is None:
+                    answered = msgspec.structs.replace(one.call, approved=approved)
+                    calls[name] = msgspec.structs.replace(one, call=answered)
+                    self._end(one, how)
+                    self._tell(name)
+                    self._changed()
+                    return
+        for ended in self._ended.values():
+            for place, (known, _) in enumerate(ended):  # its server was quicker
+                if known == identity:
+                    ended[place] = identity, how
 
-    def _end(self, identity: str, how: str) -> None:
+    def _end(self, one: WaitingCall, how: str) -> None:
+        self._ended.setdefault(one.host, deque(maxlen=MOST_ENDED)).append((one.call.id, how))
+
+    # -- listeners ------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after every change. Returns a function that removes it."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def _changed(self) -> None:
         self.changes += 1
-        self._ended.append((identity, how))
+        for listener in tuple(self._listeners):
+            listener()
 
     # -- sessions -------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from manager.admin.control.approval_routes import approval_routes
+from manager.admin.control.approval_routes import add_approval_routes
 from manager.admin.control.control_socket import make_control_app
 from manager.admin.control.renewals import Renewals
 from manager.admin.control.services import Services
@@ -122,7 +122,7 @@ def control_runner(
     """Make a runner for the control socket's application; it is not set up yet."""
     app = make_control_app(services, renewals)
     app.add_routes(diagnosis_routes(status, measures))
-    app.add_routes(approval_routes(approvals, services))
+    add_approval_routes(app, approvals, services)
     app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/" if services.port else None))
     app.add_routes(tokens.routes())
     app.add_routes(team_control_routes(team))

@@ -48,8 +48,12 @@ def approval_id(state: str) -> str:
 
 
 def short_approval_id(identity: str) -> str:
-    """What people see and type of an approval's id. Different calls can have the same one."""
-    return identity[:SHORT_ID]
+    """What people see and type of an approval's id. Different calls can have the same one.
+
+    The name of another host before it is kept.
+    """
+    host, before, own = identity.rpartition(":")
+    return f"{host}{before}{own[:SHORT_ID]}"
 
 
 def _kind_of(state: str) -> str | None:

@@ -1,21 +1,37 @@
-"""Routes of the control socket for `lmtb approvals`: the calls that wait for a person, and their answers.
+"""Routes of the control socket for calls that wait for a person: what waits, and answers.
 
-What workspace servers started may neither answer nor read them: a model could otherwise approve its own calls
-and see the arguments of others.
+For `lmtb approvals`, and for managers on other hosts, whose people use projects here. What workspace servers
+started may neither answer nor read them: a model could otherwise approve its own calls and see the arguments
+of others.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
+from manager.admin.control.approval_stream import ApprovalStream
 from manager.admin.control.approvals import answer
 from manager.admin.control.control_messages import read_object, refusal, refuse_own_child, success
 from manager.admin.control.services import Services
 from manager.approvals.board import ApprovalBoard
 from manager.http import lazy_aiohttp as web
 
+_ANSWERS: Final = {"yes": True, "no": False}
 
-def approval_routes(board: ApprovalBoard, services: Services) -> list[web.RouteDef]:
-    """The routes."""
 
+def add_approval_routes(app: web.Application, board: ApprovalBoard, services: Services) -> None:
+    """Add the routes to the control socket's application."""
+    stream = ApprovalStream(board)
+    app.on_shutdown.append(stream.close)
+    app.add_routes(
+        [
+            *_routes(board, services),
+            web.get("/approvals/changes", stream.serve),
+        ]
+    )
+
+
+def _routes(board: ApprovalBoard, services: Services) -> list[web.RouteDef]:
     async def listed(request: web.Request) -> web.Response:
         if (refused := await refuse_own_child(request)) is not None:
             return refused
@@ -35,4 +51,22 @@ def approval_routes(board: ApprovalBoard, services: Services) -> list[web.RouteD
         call = None if result.call is None else result.call.as_json(with_question=False)
         return success(counts=result.ok, outcome=result.outcome, message=result.text, approval=call)
 
-    return [web.get("/approvals", listed), web.post("/approvals/answer", answered)]
+    async def answered_elsewhere(request: web.Request) -> web.Response:
+        """An answer that a person gave to the manager on another host, as a workspace server gets it."""
+        if (refused := await refuse_own_child(request)) is not None:
+            return refused
+        message = await read_object(request)
+        if isinstance(message, web.Response):
+            return message
+        identity, _, word = str(message.get("source")).rpartition(".")
+        found = board.find(identity)
+        if word not in _ANSWERS or (found is not None and found.host is not None):
+            return refusal(400, "invalid_answer")
+        result = await answer(board, services, identity, approve=_ANSWERS[word], where="on another host")
+        return success(outcome=result.outcome)
+
+    return [
+        web.get("/approvals", listed),
+        web.post("/approvals/answer", answered),
+        web.post("/answer_approval", answered_elsewhere),
+    ]

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from manager.admin.control.services import Services
-from manager.approvals.board import UNKNOWN_END, ApprovalBoard, WaitingCall
+from manager.approvals.board import UNKNOWN_END, ApprovalBoard
+from manager.approvals.waiting_call import WaitingCall
 from manager.status_reading.responses import json_object
 from protocol.errors import Refusal
 
@@ -36,9 +37,11 @@ async def answer(
     if found is None:
         return AnswerResult(False, "gone", f"Nothing was changed: {_how_ended(board, identity)}.")
     identity = found.call.id
-    subject = f"{identity}.{'yes' if approve else 'no'}"
+    subject = f"{found.reported.id}.{'yes' if approve else 'no'}"
     said = await services.ask_server(found.root, "answer_approval", subject)
     if isinstance(said, Refusal):
+        if said.delivered == "unknown":
+            return AnswerResult(False, "unknown", f"It is unknown whether this answer counts: {said.message}.")
         return AnswerResult(False, "gone", f"Nothing was changed: {said.message}.")
     outcome = str((json_object(said) or {}).get("outcome"))
     if outcome not in {"approved", "denied"}:
@@ -52,18 +55,21 @@ async def end_waiting(
 ) -> None:
     """End the waits of all calls without an answer, because the manager stops: none of them runs.
 
-    Calls that begin to wait meanwhile end, too. Runs until it is cancelled: at the end of the manager.
+    Calls that begin to wait meanwhile end, too. Those on other hosts end with their callers, and others there
+    go on. Runs until it is cancelled: at the end of the manager.
     """
     while True:
         asked = [
-            services.ask_server(one.root, "answer_approval", f"{one.call.id}.end") for one in board.waiting()
+            services.ask_server(one.root, "answer_approval", f"{one.call.id}.end")
+            for one in board.waiting()
+            if one.host is None
         ]
         await asyncio.gather(*asked, return_exceptions=True)  # a server that is gone holds up no other
         await sleep(END_AGAIN_S)
 
 
 def _effect(found: WaitingCall, *, approve: bool) -> str:
-    tool = found.call.tool
+    tool = found.call.tool if found.host is None else f"{found.call.tool} on {found.host}"
     if not approve:
         return f"{tool} was denied."
     if found.call.waits:

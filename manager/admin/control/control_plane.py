@@ -176,30 +176,30 @@ class ControlPlane:
 
     async def ready(self, cwd: str) -> Refusal | None:
         """Start the server of a folder's workspace without a pause, and wait for it; None if it runs."""
-        found = await self.workspaces.find(cwd, ambient=False)
-        if found is None:
-            return Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
+        found = await self._found(cwd)
         if isinstance(found, Refusal):
             return found
         ready = await self.workspaces.ready(found, urgent=True)
         return ready if isinstance(ready, Refusal) else None
 
-    async def ask_server(self, cwd: str, ask: ServerQuestion, subject: str | None) -> bytes | Refusal:
+    async def ask_server(
+        self, cwd: str, ask: ServerQuestion, subject: str | None, *, starts: bool = True
+    ) -> bytes | Refusal:
         """Send a request to the server of a folder's workspace; its JSON answer.
 
-        The server is started if needed, but not by requests about calls.
+        Args:
+            starts: whether the server is started for it; requests about calls start none.
         """
-        found = await self.workspaces.find(cwd, ambient=False)
+        found = await self._found(cwd)
         if isinstance(found, Refusal):
             return found
-        if found is None:
-            return Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
+        starts = starts and ask not in _START_NONE
         if found.remote is not None:
-            return await found.remote.ask(ask, subject)
+            return await found.remote.ask(ask, subject, starts=starts)
         instance = (
-            found.supervisor.instance or Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "no server runs")
-            if ask in _START_NONE
-            else await self.workspaces.ready(found, urgent=True)
+            await self.workspaces.ready(found, urgent=True)
+            if starts
+            else found.supervisor.instance or Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "no server runs")
         )
         if isinstance(instance, Refusal):
             return instance
@@ -218,6 +218,19 @@ class ControlPlane:
             text = f"the workspace server does not answer this (HTTP {response.head.status})"
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
         return body
+
+    async def ask_host(
+        self, cwd: str, target: str, members: Mapping[str, object]
+    ) -> bytes | Refusal | None:
+        """Have the manager on a project's host change a setting there; None if the project is on this one."""
+        found = await self._found(cwd)
+        if isinstance(found, Refusal):
+            return found
+        return None if found.remote is None else await found.remote.change(target, members)
+
+    async def _found(self, cwd: str) -> Workspace | Refusal:
+        found = await self.workspaces.find(cwd, ambient=False)
+        return found or Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         """Begin to stop."""

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from manager import __version__
-from manager.admin.control.control_messages import invalid, method_not_allowed, read_object, refusal, success
+from manager.admin.control.control_messages import (
+    invalid,
+    method_not_allowed,
+    read_object,
+    refusal,
+    refuse_own_child,
+    success,
+)
 from manager.admin.control.renewals import TIMES, Renewals
 from manager.admin.control.services import ServerQuestion, Services
 from manager.disk.folder import CwdProblem, CwdProblemKind
@@ -69,6 +76,7 @@ def control_routes(services: Services, renewals: Renewals) -> list[web.RouteDef]
         web.post("/inspect", _parsed(_ServerQuery.parse, control.inspect)),
         web.post("/refresh", _parsed(_ServerQuery.parse, control.refresh)),
         web.post("/calls", _parsed(_ServerQuery.parse, control.calls)),
+        web.post("/stop_call", control.stop_call),
         web.post("/shutdown", _parsed(Shutdown.parse, control.shutdown)),
         web.post("/tunnel", control.tunnel),
         web.post("/lines", control.lines),
@@ -91,6 +99,7 @@ class _ServerQuery(NamedTuple):
 
     cwd: str
     source: str | None
+    starts: bool
 
     @classmethod
     def parse(cls, payload: Mapping[str, Any]) -> _ServerQuery | InvalidPayload:
@@ -98,7 +107,8 @@ class _ServerQuery(NamedTuple):
         if isinstance(message, InvalidPayload):
             return message
         source = payload.get("source")
-        return cls(message.cwd, source if isinstance(source, str) else None)
+        starts = payload.get("start") is not False
+        return cls(message.cwd, source if isinstance(source, str) else None, starts)
 
 
 class _Control:
@@ -168,8 +178,20 @@ class _Control:
         """The calls of a folder's workspace: those that run, and the last ones. Starts no server."""
         return await self._ask_server(query, "calls")
 
+    async def stop_call(self, request: web.Request) -> web.Response:
+        """Stop the call with this number, for a person whose manager is on another host."""
+        if (refused := await refuse_own_child(request)) is not None:
+            return refused
+        payload = await read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        query = _ServerQuery.parse(payload)
+        if isinstance(query, InvalidPayload):
+            return invalid(query)
+        return await self._ask_server(query, "stop_call")
+
     async def _ask_server(self, query: _ServerQuery, ask: ServerQuestion) -> web.Response:
-        answer = await self._services.ask_server(query.cwd, ask, query.source)
+        answer = await self._services.ask_server(query.cwd, ask, query.source, starts=query.starts)
         if isinstance(answer, Refusal):
             return _unanswered(answer)
         if ask == "refresh" and not json.loads(answer)["ok"]:

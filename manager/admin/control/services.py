@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -127,10 +127,24 @@ class Services(Protocol):
     async def ready(self, cwd: str) -> Refusal | None:
         """Start the server of a folder's workspace without a pause, and wait for it; None if it runs."""
 
-    async def ask_server(self, cwd: str, ask: ServerQuestion, subject: str | None) -> bytes | Refusal:
+    async def ask_server(
+        self, cwd: str, ask: ServerQuestion, subject: str | None, *, starts: bool = True
+    ) -> bytes | Refusal:
         """Send a request to the server of a folder's workspace: about one source, or the number of a call.
 
-        Starts the server if needed. Returns its JSON answer unchanged.
+        Returns its JSON answer unchanged.
+
+        Args:
+            starts: whether the server is started if needed. Requests about calls start none.
+        """
+
+    async def ask_host(
+        self, cwd: str, target: str, members: Mapping[str, object]
+    ) -> bytes | Refusal | None:
+        """Have the manager on a project's host change a setting there.
+
+        Returns:
+            Its JSON answer unchanged; None if the project is on this machine.
         """
 
     async def restart(self, reason: str | None, *, keep_servers: bool) -> str | Unusable:

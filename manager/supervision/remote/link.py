@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,9 +16,8 @@ from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.remote.transports import SERVE, background
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.remote.far_control import FarControl
 from manager.upstream.connection import Connection
-from manager.upstream.failures import Blame, ResponseTooLarge, UpstreamFailure
-from manager.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from manager.tunnel.near_end import NearEnd
@@ -27,17 +25,14 @@ if TYPE_CHECKING:
 PING_S: Final = 15.0
 DEAD_S: Final = 40.0
 """Silence after which the line counts as cut: two pings and more are not answered."""
-ANSWER_S: Final = 40.0
 STEADY_S: Final = 30.0
 """A line that was cut sooner counts as a failed attempt: the next one has to wait."""
-MAX_ANSWER: Final = 16 * 1024 * 1024
-HOST_FIELD: Final = ("localhost", 0)
-"""What requests over a line say for `Host`: nobody's address (`AdmissionRules.for_managers`)."""
 
 _PASSING: Final = frozenset({FailureKind.CUT, FailureKind.UNREACHABLE})
 """Failures that may pass by themselves."""
 
 Opens = Callable[[Sequence[str], Mapping[str, str]], Coroutine[Any, Any, "NearEnd | LineFailure"]]
+Attends = Callable[["Link", "NearEnd"], Coroutine[Any, Any, None]]
 
 
 class Link:
@@ -48,9 +43,12 @@ class Link:
         command: the words that run this program there.
         control_path: finds the socket of a login that a person made; None if there is none.
         open_line: replaces `near_end.open_line` in tests.
+        attend: runs beside each line, and is cancelled when it ends.
 
     Attributes:
+        control: sends requests to the control socket of the manager there.
         failure: why there is no line, after the last attempt; None while there is one.
+        tells_approvals: whether the manager there tells which calls wait for a person.
         on_change: called when the line was made or lost.
         used_at: monotonic time when somebody asked for the line last.
     """
@@ -64,16 +62,19 @@ class Link:
         *,
         control_path: Callable[[], str | None] = lambda: None,
         open_line: Opens | None = None,
+        attend: Attends | None = None,
     ) -> None:
         self.name = name
         self.host = host
         self.command = tuple(command)
         self.failure: LineFailure | None = None
+        self.tells_approvals = False
         self.on_change: set[Callable[[], None]] = set()
         self.used_at = dependencies.now()
         self._dependencies = dependencies
         self._control_path = control_path
         self._open_line = open_line
+        self._attend = attend
         self._line: NearEnd | None = None
         self._last: NearEnd | None = None  # what was opened last: its keeper alone makes the next one
         self._opening: asyncio.Task[None] | None = None
@@ -81,7 +82,7 @@ class Link:
         self._failures = 0
         self._not_before = 0.0
         self._is_closed = False
-        self._control: Pool | None = None
+        self.control = FarControl(self.dial)
         self._log = logger(host=str(host))
 
     # -- what it is -----------------------------------------------------------------------------------------
@@ -128,6 +129,7 @@ class Link:
             "cause": None if self.failure is None else self.failure.kind.word,
             "said": [] if self.failure is None else list(self.failure.said),
             "retryAfterSec": round(self.retry_after_s(), 1),
+            "tellsApprovals": line is not None and self.tells_approvals,
         }
 
     # -- used by projects -----------------------------------------------------------------------------------
@@ -163,29 +165,11 @@ class Link:
             raise ConnectionResetError("the line is gone")
         return connect(line.carrier, target, make)[1]
 
-    async def ask(self, target: str, payload: Mapping[str, object]) -> tuple[int, bytes]:
-        """POST a JSON object to the control socket of the manager there; HTTP status and body.
-
-        Raises:
-            UpstreamFailure: it did not answer.
-        """
-        if self._control is None:
-            self._control = Pool(
-                *HOST_FIELD,
-                verify=lambda head, body: head.status == 200,
-                verify_path=b"/health",
-                connect_timeout=ANSWER_S,
-                max_idle=2,
-                dial=lambda make: self.dial("control", make),
-            )
-        fields = ((b"Content-Type", b"application/json"),)
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                body = json.dumps(payload).encode()
-                response = await self._control.request(b"POST", target.encode(), fields, body)
-                return response.head.status, await response.read(MAX_ANSWER)
-        except (ResponseTooLarge, TimeoutError) as error:
-            raise UpstreamFailure(Blame.NOT_DELIVERED, "timeout") from error
+    async def ask(
+        self, target: str, payload: Mapping[str, object], *, limit_s: float | None = None
+    ) -> tuple[int, bytes]:
+        """POST a JSON object to the manager there, see `FarControl.ask`."""
+        return await self.control.ask(target, payload, limit_s=limit_s)
 
     async def close(self) -> None:
         """End the line. It is not made again."""
@@ -245,13 +229,17 @@ class Link:
     async def _keep(self, line: NearEnd) -> None:
         """Measure the line until it ends, then make it again while projects use it."""
         began = self._dependencies.now()
-        while not line.ended.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PING_S):
-                    await line.ended.wait()
-            if self._dependencies.now() - line.carrier.heard_at > DEAD_S:
-                line.carrier.close("nothing arrived for too long")
-            line.carrier.ping()
+        beside = [] if self._attend is None else [asyncio.create_task(self._attend(self, line))]
+        try:
+            while not line.ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(PING_S):
+                        await line.ended.wait()
+                if self._dependencies.now() - line.carrier.heard_at > DEAD_S:
+                    line.carrier.close("nothing arrived for too long")
+                line.carrier.ping()
+        finally:
+            await _cancelled(beside)
         is_steady = self._dependencies.now() - began >= STEADY_S
         if is_steady:
             self._failures = 0

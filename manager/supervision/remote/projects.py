@@ -13,7 +13,7 @@ from manager.routing.remote.address import Host, InvalidAddress, RemoteAddress, 
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.processes.environment import for_line
 from manager.supervision.refusals import not_added
-from manager.supervision.remote.link import Link
+from manager.supervision.remote.link import Attends, Link
 from manager.supervision.remote.remote_supervisor import RemoteSupervisor
 from manager.tunnel.known_hosts import InvalidHostsFile, KnownHost, known, login_at, read_known_hosts
 from protocol.errors import Reason, Refusal
@@ -26,9 +26,17 @@ class RemoteProjects:
         dependencies: of supervision.
         config_dir: the folder of the file of hosts.
         runtime_dir: the folder of logins.
+        attend: runs beside each line.
     """
 
-    def __init__(self, dependencies: Dependencies, config_dir: Path | None, runtime_dir: Path | None) -> None:
+    def __init__(
+        self,
+        dependencies: Dependencies,
+        config_dir: Path | None,
+        runtime_dir: Path | None,
+        attend: Attends | None = None,
+    ) -> None:
+        self._attend = attend
         self._dependencies = dependencies
         self._line_dependencies = dependencies.with_environ(for_line(dependencies.environ))
         self._config_dir = config_dir
@@ -98,6 +106,7 @@ class RemoteProjects:
                 entry.command,
                 self._line_dependencies,
                 control_path=lambda: self._login_of(host),
+                attend=self._attend,
             )
             self._links[host] = link
         return link

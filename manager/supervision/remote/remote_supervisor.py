@@ -7,18 +7,22 @@ nothing else needs to know where a server runs.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from host.text.printable import printable
 from manager.logs.log import logger
 from manager.routing.remote.address import RemoteAddress
 from manager.routing.remote.line_failures import FailureKind, LineFailure
 from manager.routing.state.lifecycle import Lifecycle, State
 from manager.state_file.tables import InstanceRow
+from manager.status_reading.responses import json_object
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.refusals import not_added, server_offline
 from manager.supervision.remote.far_manager import line_refusal, make_ready, resolve
-from manager.supervision.remote.link import HOST_FIELD, Link
+from manager.supervision.remote.far_control import HOST_FIELD
+from manager.supervision.remote.link import Link
 from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import UpstreamFailure
 from protocol.errors import Reason, Refusal
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
 
 HEALTH_S: Final = 20.0
 """The manager there may be starting."""
+QUICK_S: Final = 4.0
+"""Longest wait for an answer about calls: people wait for it, and it needs no server to start."""
+MAX_SAID: Final = 300
+"""Longest text of the manager there that is shown, in characters."""
 
 
 @dataclass(slots=True)
@@ -125,21 +133,50 @@ class RemoteSupervisor:
         """The refusal 47102 for a server that cannot be used."""
         return server_offline(self.workspace, cause, retry_after_ms=retry_after_ms)
 
-    async def ask(self, question: str, subject: str | None) -> bytes | Refusal:
-        """Send a question about the server to the manager there; its JSON answer."""
-        ready = await self.ready(urgent=True)
-        if isinstance(ready, Refusal):
-            return ready
-        assert isinstance(self.link, Link)  # noqa: S101  narrows the type: it is ready
-        payload = {"cwd": self.address.path, **({} if subject is None else {"source": subject})}
+    async def ask(self, question: str, subject: str | None, *, starts: bool = True) -> bytes | Refusal:
+        """Send a question about the server to the manager there; its JSON answer.
+
+        Args:
+            starts: whether the line is made and the server started for this question.
+        """
+        if starts:
+            ready = await self.ready(urgent=True)
+            if isinstance(ready, Refusal):
+                return ready
+        elif not isinstance(self.link, Link) or not self.link.is_up:
+            return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"there is no line to {self.address.host} now")
+        members = {} if subject is None else {"source": subject}
+        about = members if starts else {**members, "start": False}
+        return await self._send(f"/{question}", about, limit_s=None if starts else QUICK_S)
+
+    async def change(self, target: str, members: Mapping[str, object]) -> bytes | Refusal:
+        """Have the manager there change a setting of the user there; its JSON answer."""
+        if isinstance(self.link, Refusal):
+            return self.link
+        line = await self.link.ensure(urgent=True)
+        if isinstance(line, LineFailure):
+            return line_refusal(self.link, line)
+        return await self._send(target, members)
+
+    async def _send(
+        self, target: str, members: Mapping[str, object], *, limit_s: float | None = None
+    ) -> bytes | Refusal:
+        assert isinstance(self.link, Link)  # noqa: S101  narrows the type: there was a line
+        host = self.link.host
         try:
-            status, body = await self.link.ask(f"/{question}", payload)
+            status, body = await self.link.ask(target, {"cwd": self.address.path, **members}, limit_s=limit_s)
         except UpstreamFailure as failure:
+            if failure.cause == "timeout":
+                text = f"{host} did not answer in time"
+                return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="unknown")
             return line_refusal(self.link, LineFailure(FailureKind.CUT), cause=failure.cause)
-        if status != 200:
-            text = f"the manager on {self.link.host} does not answer this (HTTP {status})"
+        if status == 200:
+            return body
+        said = (json_object(body) or {}).get("message")
+        if not isinstance(said, str):
+            text = f"the manager on {host} does not answer this (HTTP {status})"
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
-        return body
+        return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"{host} says: {printable(said, width=MAX_SAID)}")
 
     async def adopt(self, row: InstanceRow) -> bool:
         """There is no process to adopt."""

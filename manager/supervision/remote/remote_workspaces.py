@@ -12,6 +12,7 @@ from manager.routing.remote.line_failures import LineFailure
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.state_file.tables import WorkspaceRow
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.remote.far_approvals import FarApprovals
 from manager.supervision.remote.far_manager import line_refusal, resolve
 from manager.supervision.remote.link import Link
 from manager.supervision.remote.projects import RemoteProjects
@@ -45,7 +46,8 @@ class RemoteWorkspaces:
         config, runtime = (None, None) if folders is None else (Path(folders.config), Path(folders.runtime))
         self._workspaces = workspaces
         self._dependencies = dependencies
-        self._projects = RemoteProjects(dependencies, config, runtime)
+        approvals = FarApprovals(self._at, dependencies.approvals)
+        self._projects = RemoteProjects(dependencies, config, runtime, approvals.hear)
         self._cached: dict[str, tuple[float, Workspace]] = {}
 
     def links(self) -> Iterator[Link]:
@@ -120,6 +122,9 @@ class RemoteWorkspaces:
     async def close(self) -> None:
         """Close all lines."""
         await self._projects.close()
+
+    def _at(self, address: RemoteAddress) -> Workspace | None:
+        return self._workspaces.get(workspace_id(str(address)))
 
     async def _known(self, address: RemoteAddress, link: Link) -> Workspace:
         root = str(address)

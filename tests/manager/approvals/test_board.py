@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from manager.approvals.board import MAX_NAME, MAX_QUESTION, MOST_CALLS, UNKNOWN_END, ApprovalBoard
+from manager.approvals.board import (
+    MAX_LINES,
+    MAX_NAME,
+    MAX_QUESTION,
+    MOST_CALLS,
+    MOST_ENDED,
+    UNKNOWN_END,
+    ApprovalBoard,
+)
+from manager.approvals.waiting_call import ReportedApproval, ReportedCall
 from manager.recorder.contents.redaction import Redactor
 from protocol import jsonrpc, names
 
@@ -141,3 +151,73 @@ def test_a_shortened_id_names_a_call_if_no_other_has_it() -> None:
     report(board, call("abcdefgh1"), call("abcdefgh2"))
     assert board.find("abcdefgh") is None, "it could be the other one"
     assert board.find("abcdefgh2") is not None
+
+
+# -- other hosts ---------------------------------------------------------------------------------------------
+
+
+def far(board: ApprovalBoard, *calls: dict[str, Any], host: str = "build") -> None:
+    rows = [ReportedCall("app-1", f"ssh://{host}/srv/app", msgspec.convert(one, ReportedApproval)) for one in calls]
+    board.report_calls(f"line {host}", host, rows)
+
+
+def test_calls_on_other_hosts_are_named_by_their_host_and_come_last() -> None:
+    board = ApprovalBoard()
+    far(board, call("a" * 20, since=0.0))
+    report(board, call("b" * 20, since=5.0))
+    assert [one.call.id for one in board.waiting()] == ["b" * 20, f"build:{'a' * 20}"]
+    assert [one.as_json(with_question=False)["host"] for one in board.waiting()] == [None, "build"]
+    board.forget("line build")
+    assert ids(board) == ["b" * 20]
+    assert board.how_ended(f"build:{'a' * 8}") == UNKNOWN_END
+
+
+def test_a_host_cannot_have_its_call_taken_for_another_one() -> None:
+    board = ApprovalBoard()
+    report(board, call("a" * 20))
+    for host in ("build", "other"):
+        far(board, call("a" * 20, tool=host), host=host)
+    named = {given: board.find(given) for given in ("a" * 20, "a" * 8, f"build:{'a' * 8}", f"other:{'a' * 20}")}
+    assert [one and (one.host, one.call.tool) for one in named.values()] == [
+        (None, "run"), (None, "run"), ("build", "build"), ("other", "other"),
+    ]  # fmt: skip
+    assert board.find(f"build:{'a' * 7}") is None
+    board.note_answer(f"build:{'a' * 20}", "approved on the page", approved=True)
+    assert [one.host for one in board.waiting()] == [None, "other"]
+    assert board.how_ended("a" * 20) is None
+
+
+def test_many_ends_on_a_host_push_out_no_others() -> None:
+    board = ApprovalBoard()
+    report(board, call("a" * 20))
+    report(board)
+    for n in range(MOST_ENDED + 5):
+        far(board, call(f"{n:020}"))
+    assert board.how_ended("a" * 20) == UNKNOWN_END
+    assert len(board.ended()) == MOST_ENDED + 1
+
+
+def test_a_manager_elsewhere_is_told_of_calls_here_alone_and_of_their_answers() -> None:
+    board = ApprovalBoard()
+    far(board, call("a" * 20))
+    report(board, call("b" * 20), call("c" * 20, approved=True))
+    assert [(one.call.id, one.call.approved) for one in board.reports()] == [("b" * 20, None), ("c" * 20, True)]
+
+
+def test_listeners_hear_every_change_until_they_leave() -> None:
+    board, heard = ApprovalBoard(), []
+    leave = board.listen(lambda: heard.append(board.changes))
+    report(board, call("a"))
+    board.note_answer("a", "denied", approved=False)
+    leave()
+    board.forget("i1")
+    assert heard == [1, 2]
+
+
+def test_a_question_of_very_many_lines_is_cut_and_says_so() -> None:
+    board = ApprovalBoard()
+    report(board, call(question="\n" * (MAX_LINES + 9)))
+    (one,) = board.waiting()
+    shown = one.call.question.split("\n")
+    assert len(shown) == MAX_LINES + 1
+    assert shown[-1] == "… 10 more lines are NOT shown; deny if in doubt"

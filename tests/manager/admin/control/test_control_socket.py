@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -140,9 +140,14 @@ class Daemon:
     async def ready(self, cwd: str) -> Refusal | None:
         return self.answer if isinstance(self.answer, Refusal) else None
 
-    async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
+    async def ask_server(
+        self, cwd: str, ask: ServerQuestion, source: str | None, *, starts: bool = True
+    ) -> bytes | Refusal:
         self.asked.append((cwd, ask, source))
         return self.answer
+
+    async def ask_host(self, cwd: str, target: str, members: Mapping[str, object]) -> bytes | Refusal | None:
+        return None
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         self.stopped.append((reason, keep_servers))

@@ -16,7 +16,7 @@ from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import LineFailure
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.remote import link as link_module
+from manager.supervision.remote import far_control
 from manager.supervision.remote.link import Link
 from manager.tunnel.near_end import NearEnd, open_line
 from manager.upstream.failures import UpstreamFailure
@@ -89,7 +89,7 @@ async def test_an_endless_answer_is_cut(hostile: Hostile, head: bytes) -> None:
     before = psutil.Process().memory_info().rss
     hostile.answer, hostile.is_endless = b"HTTP/1.1 200 OK\r\n" + head, True
     assert await hostile.asked() == "timeout"
-    assert psutil.Process().memory_info().rss - before < 3 * link_module.MAX_ANSWER
+    assert psutil.Process().memory_info().rss - before < 3 * far_control.MAX_ANSWER
     assert hostile.link.is_up
 
 
@@ -111,7 +111,7 @@ async def test_an_answer_that_is_none_is_a_failure(hostile: Hostile, answer: byt
 async def test_an_answer_that_never_comes_is_given_up(
     hostile: Hostile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link_module, "ANSWER_S", 0.3)
+    monkeypatch.setattr(far_control, "ANSWER_S", 0.3)
     hostile.answer, hostile.is_endless = b"", False
     assert await hostile.asked() == "timeout"
     assert hostile.link.is_up

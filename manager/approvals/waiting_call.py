@@ -1,0 +1,96 @@
+"""A call that waits for a person: as its server reported it, and as it is shown. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from protocol.internal.request_state import SHORT_ID
+
+BEFORE_ID: Final = ":"
+"""Between the name of a host and the id that a call has there. No id contains it."""
+
+
+class ReportedApproval(msgspec.Struct, frozen=True):
+    """A call as its server reports it; times are in seconds since 1970.
+
+    Attributes:
+        question: the tool and its arguments.
+        waits: whether the call waits in its server; else its client was asked, and repeats it.
+        approved: the answer from elsewhere, which a call that does not wait has not taken yet.
+    """
+
+    id: str
+    tool: str
+    client: str
+    question: str
+    since: float
+    until: float
+    waits: bool
+    approved: bool | None = None
+
+
+class ReportedCall(msgspec.Struct, frozen=True):
+    """A call, and the project that it is of."""
+
+    workspace: str
+    root: str
+    call: ReportedApproval
+
+
+class WaitingCall(msgspec.Struct, frozen=True):
+    """A call that waits for an answer, and its project.
+
+    Attributes:
+        call: what is shown of it; its id names it here.
+        reported: the call as its server reported it; its id names it there.
+        host: the name that the user gave the project's host; None for this machine.
+    """
+
+    workspace: str
+    root: str
+    call: ReportedApproval
+    reported: ReportedApproval
+    host: str | None = None
+
+    def is_about(self, other: ReportedApproval) -> bool:
+        """Whether a report is about this call, and not about another one with its id."""
+        mine = self.reported
+        return (mine.tool, mine.client, mine.question) == (other.tool, other.client, other.question)
+
+    def is_named(self, given: str) -> bool:
+        """Whether a person means this call: by its id, or by the beginning of it.
+
+        The id of a call on another host begins with the host's name, so that no host can have another call
+        meant than one of its own.
+        """
+        host, _, _ = given.rpartition(BEFORE_ID)
+        return host == (self.host or "") and is_named(self.call.id, given)
+
+    def as_json(self, *, with_question: bool) -> dict[str, Any]:
+        """What is shown. The question contains arguments."""
+        shown = {
+            "id": self.call.id,
+            "tool": self.call.tool,
+            "client": self.call.client or None,
+            "workspace": self.workspace,
+            "root": self.root,
+            "host": self.host,
+            "since": int(self.call.since * 1000),
+            "until": int(self.call.until * 1000),
+            "waits": self.call.waits,
+        }
+        return {**shown, "question": self.call.question} if with_question else shown
+
+
+def is_named(identity: str, given: str) -> bool:
+    """Whether an id is the given one, or begins with it behind the name of the same host."""
+    host, _, mine = identity.rpartition(BEFORE_ID)
+    named, _, begun = given.rpartition(BEFORE_ID)
+    return host == named and (begun == mine or (len(begun) >= SHORT_ID and mine.startswith(begun)))
+
+
+def id_here(host: str | None, identity: str) -> str:
+    """The id by which a call is named here."""
+    return identity if host is None else f"{host}{BEFORE_ID}{identity}"

@@ -204,6 +204,7 @@ class Daemon:
         make = partial(
             control_runner, parts.control, status=status, measures=parts.measures.snapshot,
             access=parts.access, tokens=parts.token_control, approvals=parts.approvals, team=parts.team,
+            paths=self._paths,
         )  # fmt: skip
         control = ControlListener(self._paths.control_socket, parts.control, make)
         stack.push_async_callback(control.close)

@@ -22,6 +22,7 @@ from manager.listener.page_admission import install_admission
 from manager.page.acting.access import Access
 from manager.page.acting.command import ServerCommand
 from manager.page.acting.sign_in import SignIns
+from manager.page.acting.tool_changes import ToolChanges
 from manager.page.calls.lookups import CallLookups
 from manager.page.routes import Page, access_routes
 from manager.team.team import Team
@@ -118,11 +119,14 @@ def control_runner(
     tokens: TokenControl,
     approvals: ApprovalBoard,
     team: Team,
+    paths: Paths,
 ) -> web.AppRunner:
     """Make a runner for the control socket's application; it is not set up yet."""
     app = make_control_app(services, renewals)
     app.add_routes(diagnosis_routes(status, measures))
     add_approval_routes(app, approvals, services)
+    command = ServerCommand(paths, lambda: services.status().path)
+    app.add_routes(ToolChanges(services, command).routes())
     app.add_routes(access_routes(access, f"http://127.0.0.1:{services.port}/" if services.port else None))
     app.add_routes(tokens.routes())
     app.add_routes(team_control_routes(team))

@@ -18,6 +18,7 @@ from manager.page.acting.access import Access
 from manager.page.acting.actions import Means, act
 from manager.page.acting.command import ServerCommand
 from manager.page.acting.sign_in import SignIns
+from manager.page.acting.tool_changes import ToolChanges
 from manager.page.calls.lookups import CallLookups
 from manager.page.calls.routes import CallPages
 from manager.page.drawing.html import ASSET_PATHS
@@ -56,7 +57,7 @@ class Page:
         approvals: ApprovalBoard,
         sign_ins: SignIns,
     ) -> None:
-        self._means = Means(services, command, approvals, access, sign_ins)
+        self._means = Means(services, ToolChanges(services, command), approvals, access, sign_ins)
         self._projects = Projects(services, status, command)
         self._access = access
         self._calls = CallPages(lookups, lambda: status().get("recorder"), _html)

@@ -40,8 +40,9 @@ def attention(status: Mapping[str, Any]) -> list[Attention]:
 
 def approval_text(call: Mapping[str, Any]) -> str:
     """A call that waits for approval, as one sentence."""
+    there = f" on {_name(call.get('host'))}" if call.get("host") else ""
     return (
-        f"{_name(call.get('tool'))} waits for your approval, in {_name(call.get('workspace'))}, "
+        f"{_name(call.get('tool'))} waits for your approval, in {_name(call.get('workspace'))}{there}, "
         f"called by {_name(call.get('client') or 'an unnamed client')}"
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from host.text.missing_variables import passing_on
+from manager.routing.remote.address import RemoteAddress, looks_remote, parse_address
 from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
@@ -81,7 +82,16 @@ def source_step(source: Mapping[str, Any], root: str) -> str:
     here = f"--cwd {shlex.quote(root)}"
     name = shlex.quote(str(source.get("id")))
     if source.get("state") == "auth_required":
-        entry = shlex.quote(str(source.get("id")).partition(":")[2])
-        return f"sign in with: lmtb servers login {entry} {here}; or give its entry a valid token"
+        return f"{_login_step(str(source.get('id')), root)}; or give its entry a valid token"
     step = f"retry now with: lmtb servers restart {name} {here}"
     return f"details with: lmtb servers {here}; {step}"
+
+
+def _login_step(source: str, root: str) -> str:
+    """How to sign in: on the project's own host, which keeps the login."""
+    address = parse_address(root, {}) if looks_remote(root) else None
+    entry = shlex.quote(source.partition(":")[2])
+    if isinstance(address, RemoteAddress):
+        there = f"lmtb servers login {entry} --cwd {shlex.quote(address.path)}"
+        return f"sign in on its host, at a terminal there, with: {there}"
+    return f"sign in with: lmtb servers login {entry} --cwd {shlex.quote(root)}"

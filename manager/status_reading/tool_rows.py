@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 VISIBILITIES: Final = ("native", "ondemand", "always", "default")
 """What can be chosen for a tool or a source; `default` takes the choice back."""
+EFFECTS: Final[Mapping[str, str]] = {
+    "enable": "is enabled",
+    "disable": "is disabled: clients can no longer see, find or call it",
+    "allow": "runs without asking",
+    "ask": "asks a person before every call",
+    "deny": "never runs",
+}
+"""What a change of a tool does, as the end of a sentence."""
+LISTED: Final[Mapping[str, str]] = {
+    "native": "is listed as usual",
+    "ondemand": "is not listed, but found with tool_search",
+    "always": "is always listed, also in discovery mode",
+    "default": "is listed as its source says",
+}
+"""What the choice of a visibility does, likewise."""
 _YOURS: Final = {"yours": "yours", "yours_for_source": "yours, for its source"}
 
 
@@ -33,3 +48,9 @@ def origin(row: Mapping[str, Any]) -> str:
             return f"you chose {visibility} for all tools of {source}"
         case _:
             return f"{source} says {visibility}"
+
+
+def context_cost(listed: Iterable[Mapping[str, Any]], meta: Iterable[Mapping[str, Any]]) -> int:
+    """The tokens that the listed tools and meta-tools take in a model's context, about."""
+    found = (row.get("tokens") for row in (*listed, *meta))
+    return sum(one for one in found if isinstance(one, int))

@@ -98,10 +98,13 @@ def visibility(folders: UserFolders, /, name: str, word: str, root: Path, of_sou
     chosen = cast(Visibility, word) if word != _DEFAULT else None
     file, folder = folders.config_dir / USER_FILE, real_folder(root)
     with _explained(file):
-        edit.set_visibility(file, folder, name, chosen, of_source=of_source)
+        is_changed = edit.set_visibility(file, folder, name, chosen, of_source=of_source)
     if is_json():
         key = "source" if of_source else "tool"
         print_json({key: name, "visibility": chosen, "root": str(folder), "file": str(file)})
+        return
+    if chosen is None and not is_changed:
+        say(f"There is no choice of yours for {name} in {folder}; nothing was changed.")
         return
     who = f"The tools of {name} are" if of_source else f"{name} is"
     effect = "listed as its source says" if chosen is None else _EFFECTS[chosen]

@@ -83,8 +83,10 @@ def set_approval(file: Path, name: str, value: Approval | None) -> None:
         put(file, ["approvals", name], value)
 
 
-def set_visibility(file: Path, root: Path, name: str, value: Visibility | None, *, of_source: bool) -> None:
+def set_visibility(file: Path, root: Path, name: str, value: Visibility | None, *, of_source: bool) -> bool:
     """Set the visibility of a tool, or of all tools of a source, for one workspace in the user's file.
+
+    Returns whether the file was changed.
 
     Args:
         file: the user's file.
@@ -96,30 +98,32 @@ def set_visibility(file: Path, root: Path, name: str, value: Visibility | None, 
     Raises like `set_tool_enabled`.
     """
     keys = ["visibility", str(root), "sources" if of_source else "tools", name]
-    if value is None:
-        unset(file, keys)
-    else:
-        put(file, keys, value)
+    return unset(file, keys) if value is None else put(file, keys, value)
 
 
-def put(file: Path, keys: Sequence[str], value: Any) -> None:
-    """Set the value at a path of keys and create missing tables. Raises like `set_tool_enabled`."""
-    _edit(file, lambda document: _put(document, keys, value))
+def put(file: Path, keys: Sequence[str], value: Any) -> bool:
+    """Set the value at a path of keys and create missing tables; whether the file was changed.
+
+    Raises like `set_tool_enabled`.
+    """
+    return _edit(file, lambda document: _put(document, keys, value))
 
 
-def unset(file: Path, *paths: Sequence[str]) -> None:
-    """Remove the values at these paths, and tables that become empty. Raises like `set_tool_enabled`."""
+def unset(file: Path, *paths: Sequence[str]) -> bool:
+    """Remove the values at these paths, and tables that become empty; whether the file was changed.
+
+    Raises like `set_tool_enabled`.
+    """
 
     def change(document: MutableMapping[str, Any]) -> None:
         for keys in paths:
             _remove(document, keys)
 
-    if file.exists():
-        _edit(file, change)
+    return file.exists() and _edit(file, change)
 
 
-def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> None:
-    """Apply a change under the folder's lock."""
+def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> bool:
+    """Apply a change under the folder's lock; whether it changed anything."""
     import tomlkit  # noqa: PLC0415 - changes are rare, and it takes long to load
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
@@ -137,8 +141,10 @@ def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> Non
             _verify(text, written, change)
         except (ConfigFileError, TOMLKitError, ValueError) as error:
             raise ConfigEditError(f"{file} cannot be changed: {error}") from None
-        if written != text:
+        is_changed: bool = written != text
+        if is_changed:
             _replace(target, before, data)
+        return is_changed
 
 
 @contextmanager

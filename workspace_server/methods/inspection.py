@@ -14,29 +14,32 @@ from workspace_server.catalog import chosen_visibility
 from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
-from workspace_server.catalog.view import Mode, View
+from workspace_server.catalog.view import META_TOOLS, Mode, View
 from workspace_server.config.model import Configuration
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.results import clean_text
 
 BYTES_PER_TOKEN: Final = 4
 """Estimate: one token of a model per 4 bytes of JSON."""
+_META_NAMES: Final = tuple(sorted((str(one["name"]) for one in META_TOOLS), reverse=True))
 
 
 def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
-    """`{ok, tools, skills, sources, issues}`.
+    """`{ok, tools, metaTools, skills, sources, issues}`.
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility` and `visibilityOrigin`
     (`catalog/chosen_visibility.py`), `listed` (in normal mode), `state` (`callable`, `hidden` or `pending`),
     `reason` if it cannot be called, `tokens` (the size of its definition), `approval` (`allow`, `ask` or
     `deny`) and `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A
-    source has `visibility` if the user chose one for all its tools.
+    source has `visibility` if the user chose one for all its tools. The listed meta-tools have `name` and
+    `tokens`.
     """
     # loaded here: few processes need it, and it loads the schema library
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415
 
     grouping = Grouping(view.configuration.grouping_rules)
-    listed = {str(definition["name"]) for definition in view.listed(Mode.NORMAL)}
+    shown = {str(definition["name"]): definition for definition in view.listed(Mode.NORMAL)}
+    listed = set(shown)
     configuration = view.configuration
     rows = [_row(offered, listed, configuration) for offered in view.tools]
     for name, reason in view.hidden.items():
@@ -50,6 +53,7 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     return {
         "ok": True,
         "tools": sorted(rows, key=lambda row: (row["name"].lower(), row["name"])),
+        "metaTools": [{"name": name, "tokens": tokens(shown[name])} for name in _META_NAMES if name in shown],
         "skills": _skills(view),
         "sources": [_with_choice(one, configuration) for one in toolset.sources(closely=True)],
         "issues": [issue.as_json() for issue in toolset.issues()],

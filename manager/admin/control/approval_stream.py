@@ -1,4 +1,4 @@
-"""Tells managers on other hosts which calls wait here, as they change: server-sent events (WHATWG HTML §9.2)."""
+"""Tells managers on other hosts which calls wait here, and each change, as server-sent events."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ async def answer(
     said = await services.ask_server(found.root, "answer_approval", subject)
     if isinstance(said, Refusal):
         if said.delivered == "unknown":
-            return AnswerResult(False, "unknown", f"It is unknown whether this answer counts: {said.message}.")
+            text = f"It is unknown whether this answer counts: {said.message}."
+            return AnswerResult(False, "unknown", text)
         return AnswerResult(False, "gone", f"Nothing was changed: {said.message}.")
     outcome = str((json_object(said) or {}).get("outcome"))
     if outcome not in {"approved", "denied"}:

@@ -28,6 +28,7 @@ from manager.routing.state.registrations import HeartbeatOutcome
 from manager.startup import replacement
 from manager.startup.port import is_bindable
 from manager.startup.replacement import Unusable
+from manager.supervision.presence import serving
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
@@ -193,14 +194,14 @@ class ControlPlane:
         found = await self._found(cwd)
         if isinstance(found, Refusal):
             return found
-        starts = starts and ask not in _START_NONE
+        is_about_calls = ask in _START_NONE
         if found.remote is not None:
-            return await found.remote.ask(ask, subject, starts=starts)
-        instance = (
-            await self.workspaces.ready(found, urgent=True)
-            if starts
-            else found.supervisor.instance or Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "no server runs")
-        )
+            return await found.remote.ask(ask, subject, starts=starts and not is_about_calls)
+        if is_about_calls or not starts:
+            running = found.supervisor.instance if is_about_calls else serving(self.workspaces, found)
+            instance = running or Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "no server runs")
+        else:
+            instance = await self.workspaces.ready(found, urgent=True)
         if isinstance(instance, Refusal):
             return instance
         method, target, query = _REQUESTS[ask]
@@ -219,9 +220,7 @@ class ControlPlane:
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
         return body
 
-    async def ask_host(
-        self, cwd: str, target: str, members: Mapping[str, object]
-    ) -> bytes | Refusal | None:
+    async def ask_host(self, cwd: str, target: str, members: Mapping[str, object]) -> bytes | Refusal | None:
         """Have the manager on a project's host change a setting there; None if the project is on this one."""
         found = await self._found(cwd)
         if isinstance(found, Refusal):

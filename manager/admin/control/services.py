@@ -138,9 +138,7 @@ class Services(Protocol):
             starts: whether the server is started if needed. Requests about calls start none.
         """
 
-    async def ask_host(
-        self, cwd: str, target: str, members: Mapping[str, object]
-    ) -> bytes | Refusal | None:
+    async def ask_host(self, cwd: str, target: str, members: Mapping[str, object]) -> bytes | Refusal | None:
         """Have the manager on a project's host change a setting there.
 
         Returns:

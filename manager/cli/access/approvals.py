@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import sys
 import termios
 import time
@@ -15,8 +16,10 @@ import click
 from host.command_line import Failure, json_option, print_json, print_line, say
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Kind, Note, Table
+from host.text.operand import operand
 from host.text.printable import printable
 from manager.cli import workspace_command
+from manager.cli.output.far_tools import change_tool
 from manager.cli.output.manager_access import explained, user_paths
 from manager.client import Control
 from manager.status_reading.responses import objects
@@ -33,7 +36,7 @@ LOOK_S: Final = 0.5
 """How often the manager is asked while a person thinks."""
 _POLICY_S: Final = 20.0
 _MAX_LINE: Final = 4096
-_ASKED: Final = "Allow it? [y = once, a = always, in every project, N = no, s = skip] "
+_ASKED: Final = "Allow it? [y = once, a = always, in every project{}, N = no, s = skip] "
 _WORDS: Final = {"y": "once", "yes": "once", "a": "always", "always": "always", "s": "skip", "skip": "skip"}
 _NOTHING: Final = "no call waits for approval"
 
@@ -92,10 +95,11 @@ def _show(rows: list[dict[str, Any]], *, asks: bool) -> None:
 
 
 def _say_elsewhere() -> None:
-    """Name the hosts whose calls are not among those that were shown."""
+    """Name the hosts whose managers are too old to tell which calls wait there."""
     with explained():
         lines = objects(Control(user_paths().control_socket).post("/lines", {}), "lines")
-    hosts = [printable(str(one.get("name"))) for one in lines if one.get("state") == "connected"]
+    deaf = [one for one in lines if one.get("state") == "connected" and not one.get("tellsApprovals")]
+    hosts = [printable(str(one.get("name"))) for one in deaf]
     if hosts:
         names = ", ".join(hosts)
         say("", f"Calls of projects on {names} are answered there: run lmtb approvals on that host.")
@@ -123,15 +127,35 @@ def _print_answer(said: Mapping[str, Any], *, always: bool, as_json: bool) -> No
 
 
 def _allow_always(call: object) -> str:
-    """Write the policy as `lmtb tools allow` does; returns what happened."""
-    tool = str(call.get("tool")) if isinstance(call, Mapping) else ""
-    written = workspace_command.answer_of("tools", "allow", "--", tool, limit_s=_POLICY_S)
+    """Write the policy as `lmtb tools allow` does, on the host of the call; returns what happened."""
+    row = call if isinstance(call, Mapping) else {}
+    tool, host = str(row.get("tool")), row.get("host")
+    place = str(row.get("root")) if host else None
+    written = (
+        workspace_command.answer_of("tools", "allow", "--", tool, limit_s=_POLICY_S)
+        if place is None
+        else _allowed_there(place, tool)
+    )
     if written is None:
+        here = "" if place is None else f"--cwd {shlex.quote(place)} "
         raise Failure(
             f"this call was approved, but {printable(tool)} will ask again: its policy could not be written",
-            f"lmtb tools allow {printable(tool)}",
+            f"lmtb tools allow {here}{operand(printable(tool))}",
         )
-    return f"{printable(tool)} runs without asking from now on, in every project: {written.get('file')}"
+    where = f"in every project{_there(row)}: {printable(written.get('file'))}"
+    return f"{printable(tool)} runs without asking from now on, {where}"
+
+
+def _allowed_there(place: str, tool: str) -> Mapping[str, Any] | None:
+    try:
+        return change_tool(place, tool, "allow")
+    except Failure:
+        return None
+
+
+def _there(row: Mapping[str, Any]) -> str:
+    """The host of a call that is not on this one, for the end of a clause."""
+    return f" on {printable(row.get('host'))}" if row.get("host") else ""
 
 
 # -- at a terminal ------------------------------------------------------------------------------------------
@@ -159,7 +183,7 @@ def _follow(*, asks: bool, as_json: bool) -> None:
 def ask(row: Mapping[str, Any], read: Callable[[float], str | None]) -> None:
     """Show one call and take the answer, unless it is answered elsewhere first."""
     say("", *_lines(row))
-    click.echo(_ASKED, nl=False)
+    click.echo(_ASKED.format(_there(row)), nl=False)
     _drop_typed()
     while (word := read(LOOK_S)) is None:
         if (how := _ended(str(row.get("id")))) is not None:
@@ -211,7 +235,7 @@ def _lines(row: Mapping[str, Any]) -> Sequence[str | Note]:
     """A call with its arguments; whatever they contain is shown and never executed."""
     client = row.get("client") or "an unnamed client"
     identity = short_approval_id(str(row.get("id")))
-    head = f"{identity}  {row.get('tool')}  of {row.get('workspace')}, called by {client}"
+    head = f"{identity}  {row.get('tool')}  of {row.get('workspace')}{_there(row)}, called by {client}"
     question = str(row.get("question")).split("\n")
     return [Note(printable(head), Tone.WARN), *(f"  {printable(line)}" for line in question)]
 

@@ -53,7 +53,7 @@ def ask(target: str) -> dict[str, Any]:
         return Control(user_paths().control_socket).get(target)
 
 
-def current_folder(path: Path | None) -> str:
+def current_folder(path: Path | str | None) -> str:
     """The absolute form of a folder given at the command line, by default the current one.
 
     An address on another host stays as it is.
@@ -61,7 +61,7 @@ def current_folder(path: Path | None) -> str:
     if path is not None and looks_remote(str(path)):
         return str(path)
     try:
-        folder = str((path or Path()).absolute())
+        folder = str(Path(path or ".").absolute())
     except FileNotFoundError as error:
         raise Failure("the current folder no longer exists", "change to another one, or use --cwd") from error
     try:
@@ -71,7 +71,7 @@ def current_folder(path: Path | None) -> str:
     return folder
 
 
-def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str, Any]:
+def ask_about(target: str, path: Path | str | None, **members: str | bool | None) -> dict[str, Any]:
     """The answer of the server of a folder's workspace; the manager starts the server if needed."""
     folder = current_folder(path)
     payload = {"cwd": folder, **{key: value for key, value in members.items() if value is not None}}

@@ -15,14 +15,18 @@ import click
 from host.command_line import Failure, json_option, print_json, say
 from host.terminal.views import Column, Kind, Table
 from host.text.near_names import near
+from host.text.operand import operand
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
+from manager.cli.output.far_tools import change_tool, change_visibility, is_elsewhere, print_change
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
 from manager.status_reading.responses import TRUST_PENDING, first_sentence, issue_text, objects
-from manager.status_reading.tool_rows import VISIBILITIES, listing, origin
+from manager.status_reading.tool_rows import VISIBILITIES, context_cost, listing, origin
 
+_WHOLE_IDS: Final = frozenset({"builtin", "language_servers", "script", "script_user", "script_system"})
+"""Ids of sources that have no colon."""
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 """The beginnings of groups' ids in the order in which they are shown."""
 _COLUMNS: Final = (
@@ -74,7 +78,7 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
     if hidden_too and hidden:
         cells = [(row.get("name"), row.get("source"), row.get("reason")) for row in hidden]
         say("", Table(_HIDDEN_COLUMNS, cells))
-    _say_costs(callable_, 0 if hidden_too else len(hidden))
+    _say_costs(callable_, objects(answer, "metaTools"), 0 if hidden_too else len(hidden))
     _show_skills(objects(answer, "skills"))
     print_issues(answer)
 
@@ -111,6 +115,10 @@ def _changing_verb(verb: str, about: str, *, of_workspace: bool) -> None:
     @json_option
     @click.pass_obj
     def change(cwd: Path | None, /, name: str, force: bool, **_: bool) -> None:
+        if cwd is not None and is_elsewhere(cwd):
+            _refuse_unknown(name, cwd, force=force)
+            print_change(name, verb, change_tool(cwd, name, verb))
+            return
         place = ["--root", workspace_command.root_of(cwd)] if of_workspace else []
         _refuse_unknown(name, cwd, force=force)
         workspace_command.run("tools", verb, *place, "--", name)
@@ -140,11 +148,14 @@ def visibility(
     finds it. always: in the list of discovery mode, too. default: take your choice back. A choice for a tool
     wins over one for its source.
     """
-    root = workspace_command.root_of(cwd)
     if not of_source:
         _refuse_unknown(name, cwd, force=force)
-    elif not force and (answer := _inspected(f"source with the id {name}", cwd)) is not None:
-        name = source_id(name, objects(answer, "sources"))
+    elif not force:
+        name = _source_of(name, cwd)
+    if cwd is not None and is_elsewhere(cwd):
+        print_change(name, visibility, change_visibility(cwd, name, visibility, of_source=of_source))
+        return
+    root = workspace_command.root_of(cwd)
     option = ["--source"] if of_source else []
     workspace_command.run("tools", "visibility", "--root", root, *option, "--", name, visibility)
 
@@ -184,14 +195,18 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     return (row.get("name"), row.get("source"), listing(row), *rest)
 
 
-def _say_costs(callable_: Sequence[Mapping[str, Any]], unseen: int) -> None:
+def _say_costs(
+    callable_: Sequence[Mapping[str, Any]], meta: Sequence[Mapping[str, Any]], unseen: int
+) -> None:
     listed = [row for row in callable_ if row.get("listed")]
-    cost = sum(row.get("tokens") or 0 for row in listed)
-    say("", "; ".join(_sums(len(listed), cost, len(callable_) - len(listed), unseen)))
+    cost = context_cost(listed, meta)
+    with_them = f" with {' and '.join(str(one.get('name')) for one in meta)}" if meta else ""
+    say("", "; ".join(_sums(len(listed), with_them, cost, len(callable_) - len(listed), unseen)))
 
 
-def _sums(listed: int, cost: int, on_demand: int, unseen: int) -> Iterator[str]:
-    yield f"{listed} {'tool' if listed == 1 else 'tools'} listed, about {cost} tokens in a model's context"
+def _sums(listed: int, with_them: str, cost: int, on_demand: int, unseen: int) -> Iterator[str]:
+    tools = "tool" if listed == 1 else "tools"
+    yield f"{listed} {tools} listed{with_them}, about {cost} tokens in a model's context"
     if on_demand:
         yield f"{on_demand} more on demand"
     if unseen:
@@ -199,11 +214,11 @@ def _sums(listed: int, cost: int, on_demand: int, unseen: int) -> Iterator[str]:
 
 
 def _explained(row: Mapping[str, Any]) -> str:
-    name, source = row.get("name"), row.get("source")
+    name, source = str(row.get("name")), row.get("source")
     if row.get("state") != "callable":
         reason = str(row.get("reason"))
-        step = f"; enable it with: lmtb tools enable {name}" if reason.startswith("disabled: ") else ""
-        return f"{name} cannot be called: {reason}{step}"
+        step = f"; enable it with: lmtb tools enable {operand(name)}"
+        return f"{name} cannot be called: {reason}{step if reason.startswith('disabled: ') else ''}"
     if row.get("listed"):
         return f"{name} is listed and can be called; it comes from {source} ({origin(row)})"
     text = f"{name} of {source} can be called, but is not listed: it is on demand, tool_search finds it"
@@ -237,6 +252,18 @@ def _refuse_unknown(name: str, cwd: Path | None, *, force: bool) -> None:
         unknown = _unknown(name, answer)
         step = f"{unknown.next_step} If its source is only down now, add --force"
         raise Failure(unknown.message, step, reason=unknown.reason)
+
+
+def _source_of(name: str, cwd: Path | None) -> str:
+    """The id of a source that a person named; a short name needs a manager, which knows the ids."""
+    answer = _inspected(f"source with the id {name}", cwd)
+    if answer is not None:
+        return source_id(name, objects(answer, "sources"))
+    if ":" in name or name in _WHOLE_IDS:
+        return name
+    text = f"{name} is no whole id of a source, and only a manager knows which one is meant"
+    step = f"start it with: lmtb up, or write the whole id, such as stdio:{name} or remote:{name}"
+    raise Failure(text, step, reason="unknown_source")
 
 
 def _inspected(what: str, cwd: Path | None) -> dict[str, Any] | None:

@@ -10,11 +10,14 @@ from manager.admin.control.services import Services
 from manager.approvals.board import ApprovalBoard
 from manager.disk.folder import CwdProblem
 from manager.page.acting.access import Access
-from manager.page.acting.command import CHANGES, ServerCommand
+from manager.page.acting.command import CHANGES
 from manager.page.acting.sign_in import SignInPage, SignIns
+from manager.page.acting.tool_changes import ToolChanges
+from manager.routing.remote.address import looks_remote
 from manager.startup.replacement import Unusable
 from manager.status_reading.responses import json_object, objects
-from manager.status_reading.tool_rows import VISIBILITIES
+from manager.status_reading.source_problems import source_step
+from manager.status_reading.tool_rows import EFFECTS, LISTED, VISIBILITIES
 from protocol.errors import Refusal
 
 
@@ -33,7 +36,7 @@ class Means(NamedTuple):
     """What actions are done with."""
 
     services: Services
-    command: ServerCommand
+    changes: ToolChanges
     approvals: ApprovalBoard
     access: Access
     sign_ins: SignIns
@@ -48,19 +51,6 @@ async def act(means: Means, name: str, members: Mapping[str, Any]) -> ActionResu
 
 
 _NO_PROJECT: Final = ActionResult(False, "The request names no project or no tool: reload the page.")
-_EFFECTS: Final = {
-    "enable": "is enabled",
-    "disable": "is disabled: clients can no longer see, find or call it",
-    "allow": "runs without asking",
-    "ask": "asks a person before every call",
-    "deny": "never runs",
-}
-_LISTED: Final = {
-    "native": "is listed as usual",
-    "ondemand": "is not listed, but found with tool_search",
-    "always": "is always listed, also in discovery mode",
-    "default": "is listed as its source says",
-}
 
 
 async def _retry_source(means: Means, members: Mapping[str, str]) -> ActionResult:
@@ -78,6 +68,9 @@ async def _sign_in(means: Means, members: Mapping[str, str]) -> ActionResult:
     kind, _, namespace = (source or "").partition(":")
     if root is None or kind != "remote" or not namespace or not await _is_root(means.services, root):
         return ActionResult(False, "The request names no project or no remote server: reload the page.")
+    if looks_remote(root):
+        step = source_step({"id": source, "state": "auth_required"}, root)
+        return ActionResult(False, f"You cannot sign in to {namespace} here: {step}.")
 
     async def retry() -> None:
         await means.services.ask_server(root, "refresh", source)
@@ -113,10 +106,10 @@ async def _set_tool(means: Means, members: Mapping[str, str]) -> ActionResult:
         return _NO_PROJECT
     if problem := await _missing(means, root, "tools", "name", tool):
         return problem
-    found = await means.command.change_tool(root, tool, change)
+    found = await means.changes.change_tool(root, tool, change)
     if isinstance(found, str):
         return ActionResult(False, f"{tool} was not changed: {found}")
-    return ActionResult(True, f"{tool} {_EFFECTS[change]}, written to {found.get('file')}.{_wait(found)}")
+    return ActionResult(True, f"{tool} {EFFECTS[change]}, written to {_file(found)}.{_wait(found)}")
 
 
 async def _set_visibility(means: Means, members: Mapping[str, str]) -> ActionResult:
@@ -127,11 +120,11 @@ async def _set_visibility(means: Means, members: Mapping[str, str]) -> ActionRes
         return _NO_PROJECT
     if problem := await _missing(means, root, *(("tools", "name") if tool else ("sources", "id")), name):
         return problem
-    found = await means.command.change_visibility(root, name, visibility, of_source=tool is None)
+    found = await means.changes.change_visibility(root, name, visibility, of_source=tool is None)
     who = name if tool else f"What {name} offers"
     if isinstance(found, str):
         return ActionResult(False, f"{who} was not changed: {found}")
-    return ActionResult(True, f"{who} {_LISTED[visibility]}, written to {found.get('file')}.")
+    return ActionResult(True, f"{who} {LISTED[visibility]}, written to {_file(found)}.")
 
 
 async def _missing(means: Means, root: str, kind: str, key: str, name: str) -> ActionResult | None:
@@ -145,6 +138,11 @@ async def _missing(means: Means, root: str, kind: str, key: str, name: str) -> A
         )
         return ActionResult(False, f"{gone}: reload the page.")
     return None
+
+
+def _file(found: Mapping[str, Any]) -> str:
+    host = found.get("host")
+    return f"{found.get('file')} on {host}" if host else str(found.get("file"))
 
 
 def _wait(found: Mapping[str, Any]) -> str:
@@ -180,12 +178,13 @@ async def _answer_approval(means: Means, members: Mapping[str, str]) -> ActionRe
     if not said.ok or said.call is None or given != "always":
         return ActionResult(said.ok, said.text)
     tool = said.call.call.tool
-    written = await means.command.change_tool(said.call.root, tool, "allow")
+    written = await means.changes.change_tool(said.call.root, tool, "allow")
     if isinstance(written, str):
         return ActionResult(
             False, f"{said.text} But it will ask again, its policy was not changed: {written}"
         )
-    return ActionResult(True, f"{said.text} {tool} {_EFFECTS['allow']} from now on, in every project.")
+    where = "in every project" if said.call.host is None else f"in every project on {said.call.host}"
+    return ActionResult(True, f"{said.text} {tool} {EFFECTS['allow']} from now on, {where}.")
 
 
 async def _restart_manager(means: Means, members: Mapping[str, str]) -> ActionResult:

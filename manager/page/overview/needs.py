@@ -19,7 +19,7 @@ _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})
 _REPLACED: Final = frozenset({"changed", "other_version"})
 _ANSWERS: Final = (
     ("Approve once", "once"),
-    ("Always allow this tool, in every project", "always"),
+    ("Always allow this tool, in every project{}", "always"),
     ("Deny", "deny"),
 )
 """Labels of buttons, and what they answer."""
@@ -55,12 +55,14 @@ def _approvals(status: Mapping[str, Any]) -> Iterator[Need]:
     for call in objects(status, "approvals"):
         identity, tool = str(call.get("id")), str(call.get("tool"))
         subject = f"{tool}, {short_approval_id(identity)}"
+        there = f" on {call['host']}" if call.get("host") else ""
         once, always, deny = (
-            Action("answer-approval", label, (("id", identity), ("answer", answer)), subject)
+            Action("answer-approval", label.format(there), (("id", identity), ("answer", answer)), subject)
             for label, answer in _ANSWERS
         )
         words = tuple(str(call.get("question") or "").split("\n"))
-        text = f"{tool} waits for your approval, called by {call.get('client') or 'an unnamed client'}."
+        client = call.get("client") or "an unnamed client"
+        text = f"{tool} waits for your approval{there}, called by {client}."
         project = str(call.get("workspace"))
         yield Need(Tone.WARN, text, "lmtb approvals", project, words, once, (always, deny))
 

@@ -63,7 +63,7 @@ def _project(view: ProjectView) -> str:
     }
     start = Action("start-server", "Start", (("root", project.root),))
     note = "" if view.problem is None else f"<p>{text(view.problem)}</p>"
-    if not project.is_running:
+    if not project.is_running or (project.is_elsewhere and view.problem is not None):
         note += f"<p>{button(start)}</p>"
     return f"<h2>{text(project.workspace)}</h2>{facts(shown)}{note}"
 
@@ -156,11 +156,12 @@ def _tools(view: ProjectView) -> str:
     heads = ("Tool", "Source", "State", "Tokens", "Before a call", "Description", "Action")
     rows = (_tool(one, view.project.root) for one in view.tools)
     rest = f"<p>{view.left_out} more: <code>lmtb tools --all</code></p>" if view.left_out else ""
+    on_host = " Files on the project’s own host say all of this." if view.project.is_elsewhere else ""
     about = (
         "<p>The source of a tool says whether the tool is listed, or found on demand with tool_search; you "
         "can choose otherwise for this project. Enable and Disable are for all of your projects, unless this "
         "project sets <code>useWorkspaceSettings</code>. Allow, Ask and Deny are for all of your projects; a "
-        "project can only be stricter.</p>"
+        f"project can only be stricter.{on_host}</p>"
         if view.tools
         else ""
     )

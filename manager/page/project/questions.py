@@ -20,6 +20,7 @@ from manager.status_reading.responses import json_object
 from manager.status_reading.workspaces import merged_workspaces
 from protocol.errors import Refusal
 
+_SHOWN_THERE: Final = "It is on another host, and the command shows it from there."
 _NOT_RUNNING: Final = "Its server does not run. It starts with the next request from the folder."
 
 
@@ -49,7 +50,9 @@ class Projects:
     async def _ask(self, project: Project) -> Mapping[str, Any] | str:
         if not project.is_running:
             return _NOT_RUNNING
-        answer = await self._services.ask_server(project.root, "inspect", None)
+        # on another host, only the manager there knows whether a server runs
+        starts = not project.is_elsewhere
+        answer = await self._services.ask_server(project.root, "inspect", None, starts=starts)
         if isinstance(answer, Refusal):
             return answer.message
         found = json_object(answer)
@@ -58,4 +61,6 @@ class Projects:
     async def _waiting(self, project: Project, answer: Mapping[str, Any] | str) -> Waiting | None:
         if not isinstance(answer, str) and not needs_trust(answer):
             return None  # the command takes a while
+        if project.is_elsewhere:
+            return None if isinstance(answer, str) else waiting_for_trust(project.root, _SHOWN_THERE)
         return waiting_for_trust(project.root, await self._command.differences(project.root))

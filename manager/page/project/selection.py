@@ -7,10 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from manager.routing.remote.address import looks_remote
 from manager.status_reading.responses import TRUST_PENDING, objects
+from manager.status_reading.tool_rows import context_cost
 
 MOST_TOOLS: Final = 500
 """Most tools on the page; `lmtb tools --all` shows all."""
+MOST_ROWS: Final = 200
+"""Most sources and issues on the page."""
+MOST_LINES: Final = 50
+"""Most last lines of a source."""
+MAX_TEXT: Final = 2000
+"""Longest sentence, in characters."""
+MAX_NAME: Final = 200
+"""Longest name or line, in characters."""
+_LONG: Final = frozenset({"description", "details", "error", "message", "reason"})
 _TOLD_BY_SOURCES: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING})
 """Codes of issues that the tables of sources and of trust show already."""
 
@@ -25,6 +36,8 @@ class Project:
     is_running: bool
     sources: Sequence[Mapping[str, Any]] = ()
     """As its server last reported them."""
+    is_elsewhere: bool = False
+    """Whether it is on another host: the manager there knows whether a server runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +58,8 @@ class ProjectView:
 
     Attributes:
         problem: why the server was not asked or did not answer; None if it answered.
-        listed, tokens: number of the tools that clients get listed, and what they cost together.
+        listed, tokens: number of the tools that clients get listed, and what they cost together, with the
+            meta-tools.
         left_out: tools that are not in `tools`.
     """
 
@@ -69,8 +83,9 @@ def find_project(rows: Sequence[Mapping[str, Any]], workspace: str) -> Project |
     row = next((one for one in rows if one.get("workspace") == workspace and one.get("root")), None)
     if row is None:
         return None
-    running = row.get("pid") is not None
-    return Project(workspace, str(row["root"]), str(row.get("state")), running, objects(row, "sources"))
+    running = row.get("pid") is not None or row.get("owner") == "remote"
+    root, state = str(row["root"]), str(row.get("state"))
+    return Project(workspace, root, state, running, objects(row, "sources"), looks_remote(root))
 
 
 def needs_trust(answer: Mapping[str, Any]) -> bool:
@@ -101,7 +116,7 @@ def project_view(project: Project, answer: Mapping[str, Any] | str, waiting: Wai
     """
     problem = answer if isinstance(answer, str) else None
     said = {} if isinstance(answer, str) else answer
-    tools = objects(said, "tools")
+    tools = _cut(objects(said, "tools"))
     listed = [one for one in tools if one.get("listed")]
     return ProjectView(
         project,
@@ -109,8 +124,19 @@ def project_view(project: Project, answer: Mapping[str, Any] | str, waiting: Wai
         tools[:MOST_TOOLS],
         max(0, len(tools) - MOST_TOOLS),
         len(listed),
-        sum(one.get("tokens") or 0 for one in listed),
-        project.sources if problem else objects(said, "sources"),
-        [one for one in objects(said, "issues") if one.get("code") not in _TOLD_BY_SOURCES],
+        context_cost(listed, objects(said, "metaTools")),
+        project.sources if problem else _cut(objects(said, "sources")[:MOST_ROWS]),
+        _cut([one for one in objects(said, "issues") if one.get("code") not in _TOLD_BY_SOURCES][:MOST_ROWS]),
         waiting,
     )
+
+
+def _cut(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows with their texts cut: a manager on another host may send any."""
+    return [{key: _shortened(key, one) for key, one in row.items()} for row in rows]
+
+
+def _shortened(key: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_shortened("", one) for one in value[-MOST_LINES:]]
+    return value[: MAX_TEXT if key in _LONG else MAX_NAME] if isinstance(value, str) else value

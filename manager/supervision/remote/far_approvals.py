@@ -112,7 +112,8 @@ class FarApprovals:
                 link.tells_approvals = True
                 began = self._cpu()
                 # each event has all calls: the last one counts
-                told = [event.data for piece in (chunk, *response.take()) for event in events.feed(bytes(piece))]
+                arrived = b"".join((chunk, *response.take()))
+                told = [event.data for event in events.feed(arrived)]
                 report = read_report(told[-1]) if told else report
                 if report is not None:  # again after a quiet while: projects may have become known
                     self._take(link, report)

@@ -20,8 +20,8 @@ from manager.state_file.tables import InstanceRow
 from manager.status_reading.responses import json_object
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.refusals import not_added, server_offline
-from manager.supervision.remote.far_manager import line_refusal, make_ready, resolve
 from manager.supervision.remote.far_control import HOST_FIELD
+from manager.supervision.remote.far_manager import line_refusal, make_ready, resolve
 from manager.supervision.remote.link import Link
 from manager.supervision.server.instance import Figures, Instance
 from manager.upstream.failures import UpstreamFailure

@@ -157,7 +157,10 @@ def test_a_shortened_id_names_a_call_if_no_other_has_it() -> None:
 
 
 def far(board: ApprovalBoard, *calls: dict[str, Any], host: str = "build") -> None:
-    rows = [ReportedCall("app-1", f"ssh://{host}/srv/app", msgspec.convert(one, ReportedApproval)) for one in calls]
+    rows = [
+        ReportedCall("app-1", f"ssh://{host}/srv/app", msgspec.convert(one, ReportedApproval))
+        for one in calls
+    ]
     board.report_calls(f"line {host}", host, rows)
 
 
@@ -177,7 +180,9 @@ def test_a_host_cannot_have_its_call_taken_for_another_one() -> None:
     report(board, call("a" * 20))
     for host in ("build", "other"):
         far(board, call("a" * 20, tool=host), host=host)
-    named = {given: board.find(given) for given in ("a" * 20, "a" * 8, f"build:{'a' * 8}", f"other:{'a' * 20}")}
+    named = {
+        given: board.find(given) for given in ("a" * 20, "a" * 8, f"build:{'a' * 8}", f"other:{'a' * 20}")
+    }
     assert [one and (one.host, one.call.tool) for one in named.values()] == [
         (None, "run"), (None, "run"), ("build", "build"), ("other", "other"),
     ]  # fmt: skip
@@ -201,7 +206,10 @@ def test_a_manager_elsewhere_is_told_of_calls_here_alone_and_of_their_answers() 
     board = ApprovalBoard()
     far(board, call("a" * 20))
     report(board, call("b" * 20), call("c" * 20, approved=True))
-    assert [(one.call.id, one.call.approved) for one in board.reports()] == [("b" * 20, None), ("c" * 20, True)]
+    assert [(one.call.id, one.call.approved) for one in board.reports()] == [
+        ("b" * 20, None),
+        ("c" * 20, True),
+    ]
 
 
 def test_listeners_hear_every_change_until_they_leave() -> None:

@@ -50,3 +50,8 @@ def test_hostile_names_stay_on_one_line_and_are_cut() -> None:
 
 def test_nothing_waits_in_a_status_of_an_older_manager() -> None:
     assert attention({}) == []
+
+
+def test_the_host_of_a_call_is_said() -> None:
+    (found,) = attention({"approvals": [{**CALL, "host": "build"}]})
+    assert found.text == "run waits for your approval, in shop-1 on build, called by codex"

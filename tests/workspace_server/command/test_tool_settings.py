@@ -82,6 +82,17 @@ def test_a_visibility_is_chosen_for_one_workspace_and_taken_back(home: Home) -> 
     assert (home.config_dir / "workspace.toml").read_text().startswith("# mine\n")
 
 
+@pytest.mark.parametrize("text", [None, "# mine\n"])
+def test_a_choice_that_there_is_not_is_not_taken_back(home: Home, text: str | None) -> None:
+    file = home.config_dir / "workspace.toml"
+    if text is not None:
+        home.config_dir.mkdir()
+        file.write_text(text)
+    done = home.run("tools", "visibility", "gh__list", "default", "--root", home.root)
+    assert done.output == f"There is no choice of yours for gh__list in {home.root}; nothing was changed.\n"
+    assert (file.read_text() if file.exists() else None) == text
+
+
 def test_a_visibility_that_does_not_exist_is_refused_with_those_that_do(home: Home) -> None:
     done = home.run("tools", "visibility", "x", "hidden", "--root", home.root)
     assert done.exit_code == 2

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from host.text.operand import operand
 from protocol import input_requests, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.internal.request_state import approval_id
@@ -207,7 +208,7 @@ class Approvals:
         name = call.name
         if not self._wait_s:
             text = f"{name} needs a person's approval, and this client cannot ask for it"
-            return Refusal(Reason.APPROVAL_REQUIRED, text, _ALLOW.format(name), delivered="no")
+            return Refusal(Reason.APPROVAL_REQUIRED, text, _ALLOW.format(operand(name)), delivered="no")
         pending = call.pending(approval_id(os.urandom(16).hex()), self._wait_s, waits=True)
         if not self._pending.add(pending):
             return Refusal(
@@ -227,7 +228,7 @@ class Approvals:
         step = (
             f"tell the user what you want to do, and call again: they can answer {_WHERE}, or run: lmtb tools"
         )
-        return Refusal(Reason.APPROVAL_REQUIRED, text, f"{step} allow {call.name}", delivered="no")
+        return Refusal(Reason.APPROVAL_REQUIRED, text, f"{step} allow {operand(call.name)}", delivered="no")
 
     async def _answered(self, call: _Call, decided: Approval, state: str) -> Decision:
         opened = await asyncio.to_thread(self._states.open, state, call.binding, call.now)
@@ -259,7 +260,7 @@ async def _ask_for_script(call: _Call, params: Mapping[str, Any]) -> Decision:
     answer = await call.context.ask(names.ELICIT, jsonrpc.raw(params))
     if isinstance(answer, RpcError):
         text = f"{call.name} needs a person's approval, and nobody could be asked: {answer.message}"
-        return Refusal(Reason.APPROVAL_REQUIRED, text, _ALLOW.format(call.name), delivered="no")
+        return Refusal(Reason.APPROVAL_REQUIRED, text, _ALLOW.format(operand(call.name)), delivered="no")
     return Admitted(call.context, waited=True) if _is_yes(msgspec.json.decode(answer)) else _denied(call)
 
 

@@ -13,7 +13,14 @@ from protocol import jsonrpc, names, sse
 
 
 def report(board: ApprovalBoard, *identities: str, **other: Any) -> None:
-    shown = {"tool": "run", "client": "c", "question": "token: secret", "since": 1.0, "until": 2.0, "waits": True}
+    shown = {
+        "tool": "run",
+        "client": "c",
+        "question": "token: secret",
+        "since": 1.0,
+        "until": 2.0,
+        "waits": True,
+    }
     calls = [{"id": one, **shown, **other} for one in identities]
     board.report("i", "shop-1", "/shop", jsonrpc.notification(names.APPROVALS, {"approvals": calls}))
 

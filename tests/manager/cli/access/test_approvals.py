@@ -95,6 +95,64 @@ def test_a_policy_that_cannot_be_written_is_a_failure_that_says_what_was_done(
     assert "this call was approved, but run will ask again" in failed.output
 
 
+FAR = {**CALL, "id": "build:abcd12345678", "host": "build", "root": "ssh://build/shop", "workspace": "shop-2"}
+
+
+def test_the_host_of_a_call_is_in_every_line(
+    control: Any, run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits(control, FAR)
+    assert "build:abcd1234 " in run("approvals").output
+    approvals.ask(FAR, lines("s\n"))
+    shown = capsys.readouterr().out
+    assert "build:abcd1234  run  of shop-2 on build, called by codex" in shown
+    assert "a = always, in every project on build" in shown
+
+
+def test_always_is_written_on_the_host_of_the_call(control: Any, run: Any, paths: Paths) -> None:
+    control.say(
+        "POST /approvals/answer",
+        {"ok": True, "counts": True, "outcome": "approved", "message": "done", "approval": FAR},
+    )
+    control.say("POST /tools/change", {"ok": True, "file": "/home/ada/workspace.toml", "host": "ssh://build"})
+    shown = run("approvals", "approve", FAR["id"], "--yes", "--always").output
+    assert "run runs without asking from now on, in every project on build: /home/ada/workspace.toml" in shown
+    assert (
+        "POST /tools/change",
+        {"cwd": "ssh://build/shop", "tool": "run", "change": "allow"},
+    ) in control.asked
+    assert not (paths.config_dir / "workspace.toml").exists()
+
+
+@pytest.mark.parametrize(("tool", "command"), [("run", "run"), ("--help", "-- --help")])
+def test_a_policy_that_the_host_did_not_write_is_told_with_the_command(
+    control: Any, run: Any, tool: str, command: str
+) -> None:
+    said = {
+        "ok": True,
+        "counts": True,
+        "outcome": "approved",
+        "message": "done",
+        "approval": {**FAR, "tool": tool},
+    }
+    control.say("POST /approvals/answer", said)
+    failed = run("approvals", "approve", FAR["id"], "--yes", "--always")
+    assert failed.exit_code != 0
+    assert f"lmtb tools allow --cwd ssh://build/shop {command}" in failed.output
+
+
+@pytest.mark.parametrize(("tells", "is_named"), [(True, False), (False, True)])
+def test_a_host_whose_manager_does_not_tell_is_named(
+    control: Any, run: Any, tells: bool, is_named: bool
+) -> None:
+    waits(control)
+    control.say(
+        "POST /lines",
+        {"ok": True, "lines": [{"name": "build", "state": "connected", "tellsApprovals": tells}]},
+    )
+    assert ("projects on build are answered there" in run("approvals").output) is is_named
+
+
 def lines(*given: str | None) -> Callable[[float], str | None]:
     """A person who thinks (None) and then types."""
     left = iter(given)

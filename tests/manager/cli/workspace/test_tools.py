@@ -393,3 +393,72 @@ def test_skills_are_listed_below_the_tools(run: Any, control: Any) -> None:
     lines = [line.split() for line in run("tools").stdout.splitlines()]
     assert ["project/release", "skills", "listed", "2", "Makes", "releases"] in lines
     assert ["deploy", "skills", "waits", "for", "trust"] in [line[:5] for line in lines]
+
+
+FAR = "build:/srv/app"
+
+
+@pytest.mark.usefixtures("inspected")
+@pytest.mark.parametrize(
+    ("words", "asked", "said"),
+    [
+        (("deny", "greet"), {"tool": "greet", "change": "deny"}, "greet never runs"),
+        (("enable", "greet"), {"tool": "greet", "change": "enable"}, "greet is enabled"),
+        (
+            ("visibility", "greet", "ondemand"),
+            {"name": "greet", "visibility": "ondemand", "ofSource": False},
+            "greet is not listed, but found with tool_search",
+        ),
+        (
+            ("visibility", "gh", "always", "--source"),
+            {"name": "stdio:gh", "visibility": "always", "ofSource": True},
+            "What stdio:gh offers is always listed, also in discovery mode",
+        ),
+    ],
+)
+def test_tools_of_another_host_are_changed_by_the_manager_there(
+    run: Any,
+    control: Any,
+    executed: list[list[str]],
+    words: tuple[str, ...],
+    asked: dict[str, Any],
+    said: str,
+) -> None:
+    about = {"source": "stdio:gh"} if "--source" in words else {"tool": "greet"}
+    done = {"ok": True, **about, "root": "ssh://build/srv/app", "host": "ssh://build", "file": "/f\x1b"}
+    control.say("POST /tools/change", {**done, "waitsFor": "lmtb trust ssh://build/srv/app"})
+    result = run("tools", *words, "--cwd", FAR)
+    assert result.stdout.splitlines() == [
+        f"{said}. Written to /f\\x1b on ssh://build.",
+        "That file comes with the project, so it waits for: lmtb trust ssh://build/srv/app",
+    ]
+    assert ("POST /tools/change", {"cwd": FAR, **asked}) in control.asked
+    assert executed == []
+    assert json.loads(run("tools", *words, "--cwd", FAR, "--json").stdout)["host"] == "ssh://build"
+
+
+def test_a_short_name_of_a_source_needs_a_manager_that_knows_it(
+    run: Any, executed: list[list[str]], project: Path
+) -> None:
+    """Written as it is, it would have no effect."""
+    refused = run("tools", "visibility", "gh", "native", "--source", "--cwd", str(project))
+    assert (refused.exit_code, executed) == (1, [])
+    assert "such as stdio:gh or remote:gh" in refused.stderr
+    for whole in ("stdio:gh", "builtin"):
+        run("tools", "visibility", whole, "native", "--source", "--cwd", str(project))
+    run("tools", "visibility", "gh", "native", "--source", "--force", "--cwd", str(project))
+    assert [command[-2] for command in executed] == ["stdio:gh", "builtin", "gh"]
+
+
+def test_the_cost_has_the_meta_tools(run: Any, control: Any) -> None:
+    meta = [{"name": "tool_search", "tokens": 300}, {"name": "execute_tool", "tokens": 200}]
+    control.say("POST /inspect", {"ok": True, "tools": [tool("a")], "metaTools": meta})
+    assert run("tools").stdout.splitlines()[-1] == (
+        "1 tool listed with tool_search and execute_tool, about 600 tokens in a model's context"
+    )
+
+
+def test_the_command_for_a_name_like_an_option_can_be_run(run: Any, control: Any) -> None:
+    off = tool("-x", state="hidden", listed=False, reason="disabled: it is in disabledDelta")
+    control.say("POST /inspect", {"ok": True, "tools": [off]})
+    assert "enable it with: lmtb tools enable -- -x" in run("tools", "why", "--", "-x").stdout

@@ -147,3 +147,23 @@ def test_what_waits_for_trust_leads_to_its_difference() -> None:
     issue = {"code": "TRUST_PENDING", "message": "script tool: greet", "details": "lmtb trust /home/ann/app"}
     (found,) = needs(with_server(issues=[issue]))
     assert (found.page, found.action) == ("trust", None)
+
+
+def test_the_host_of_a_call_that_waits_is_said_in_its_line_and_its_buttons() -> None:
+    call = {
+        "id": "build:abcd12345", "tool": "run<b>", "client": "codex", "workspace": "app-1", "host": "build",
+        "question": "Run run?",
+    }  # fmt: skip
+    (found,) = needs({"approvals": [call]})
+    assert found.text == "run<b> waits for your approval on build, called by codex."
+    assert found.action is not None
+    assert found.action.about == "run<b>, build:abcd1234"
+    assert found.more_actions[0].label == "Always allow this tool, in every project on build"
+
+
+def test_one_signs_in_on_the_host_of_the_project() -> None:
+    down = {"id": "remote:tickets", "kind": "remote", "state": "auth_required", "error": "sign in first"}
+    (found,) = needs(with_server(sources=[down], root="ssh://build/srv/app"))
+    assert found.action is not None
+    assert found.action.name == "retry-source"
+    assert "at a terminal there, with: lmtb servers login tickets --cwd /srv/app" in found.next_step

@@ -155,3 +155,36 @@ def test_hostile_names_make_no_element_and_no_attribute(name: str) -> None:
     tame, found = Elements(hostile("tame")), Elements(hostile(name))
     assert found.tags == tame.tags
     assert [key for key, _ in found.attributes] == [key for key, _ in tame.attributes]
+
+
+FAR = Project("shop-2", "ssh://build/srv/shop", "ready", is_running=True, is_elsewhere=True)
+
+
+def test_a_project_on_another_host_can_be_started_while_no_server_runs_there() -> None:
+    assert buttons(project_page(project_view(FAR, "ssh://build says: no server runs", None))) == ["Start"]
+    assert "own host" in project_page(project_view(FAR, {"tools": [tool("a")]}, None))
+
+
+def said_by(name: str, rows: int) -> dict[str, Any]:
+    """What the manager on a hostile host says of a project."""
+    row = tool(name, tokens=name, description=name, visibility=name, approval=name, source=name)
+    source = {"id": name, "state": "failed", "error": name, "toolCount": name, "stderr": [name] * 999}
+    return {
+        "tools": [row] * rows,
+        "sources": [{**source, "visibility": name}] * rows,
+        "issues": [{"message": name, "details": name}] * rows,
+        "metaTools": [{"name": name, "tokens": name}],
+    }
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_a_hostile_host_can_show_no_markup(hostile: str) -> None:
+    found = Elements(project_page(project_view(FAR, said_by(hostile, 2), None)))
+    plain = Elements(project_page(project_view(FAR, said_by("plain", 2), None)))
+    assert found.tags == plain.tags
+    assert [name for name, _ in found.attributes] == [name for name, _ in plain.attributes]
+
+
+def test_a_hostile_host_can_show_no_list_without_end() -> None:
+    html = project_page(project_view(FAR, said_by("x" * 20_000, 5_000), None))
+    assert len(html) < 6_000_000

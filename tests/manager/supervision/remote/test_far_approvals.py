@@ -144,7 +144,11 @@ class Scene:
         self.link = cast(
             "Link",
             SimpleNamespace(
-                name="build", host=HOST, line=self.line, tells_approvals=False, control=SimpleNamespace(open=self.open)
+                name="build",
+                host=HOST,
+                line=self.line,
+                tells_approvals=False,
+                control=SimpleNamespace(open=self.open),
             ),
         )
         self.far = FarApprovals(known, self.board, wall=lambda: 1000.0, cpu=cpu, sleep=self.sleep)
@@ -179,7 +183,9 @@ async def test_each_report_has_all_calls_and_the_last_one_of_a_piece_counts() ->
 async def test_a_stream_that_breaks_off_is_opened_again_and_its_calls_are_forgotten() -> None:
     broken = UpstreamFailure(Blame.MAYBE_DELIVERED, "closed")
     scene = Scene(
-        Stream(sse.encode(event(call())), after=broken), Stream(b"data: " + b"x" * MAX_EVENT * 2), Stream(status=503)
+        Stream(sse.encode(event(call())), after=broken),
+        Stream(b"data: " + b"x" * MAX_EVENT * 2),
+        Stream(status=503),
     )
     await scene.hear()
     assert len(scene.opened) == 3

@@ -145,7 +145,9 @@ async def test_a_host_that_does_not_answer_delays_nobody_and_is_told(scene: Scen
     (far,) = scene.hosts.far.processes("manager serve")
     with stopped(far):
         began = asyncio.get_running_loop().time()
-        assert [one["id"] for one in (await asked(scene.hosts.near, "/approvals"))["approvals"]] == [row["id"]]
+        assert [one["id"] for one in (await asked(scene.hosts.near, "/approvals"))["approvals"]] == [
+            row["id"]
+        ]
         async with scene.http.get(f"{scene.manager.address.removesuffix('/mcp')}/?format=html") as page:
             shown = await page.text()
         assert "risky waits for your approval" in shown

@@ -225,10 +225,9 @@ class Approvals:
         if approved is not None:
             return Admitted(without_answers(call.context), waited=True) if approved else _denied(call)
         text = f"nobody approved {call.name} while it waited, {self._wait_s:g} s at most; it did not run"
-        step = (
-            f"tell the user what you want to do, and call again: they can answer {_WHERE}, or run: lmtb tools"
-        )
-        return Refusal(Reason.APPROVAL_REQUIRED, text, f"{step} allow {operand(call.name)}", delivered="no")
+        step = f"tell the user what you want to do, and call again: they can answer {_WHERE}, or run:"
+        command = f"lmtb tools allow {operand(call.name)}"
+        return Refusal(Reason.APPROVAL_REQUIRED, text, f"{step} {command}", delivered="no")
 
     async def _answered(self, call: _Call, decided: Approval, state: str) -> Decision:
         opened = await asyncio.to_thread(self._states.open, state, call.binding, call.now)

@@ -1,4 +1,4 @@
-"""Calls on another host that wait for a person, with real managers on both; only ssh is played."""
+"""What a person decides here about a project on another host, with real managers on both; only ssh is played."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import asyncio
 import contextlib
 import os
 import signal
+import tomllib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientSession
+from aiohttp import ClientSession, CookieJar
 
 from protocol import names
 from support.clients.askable_client import AskableClient
+from support.clients.page_client import opened, posted
 from support.clients.raw_clients import StatelessClient
 from support.processes.hosts.two_hosts import NAME, TwoHosts, two_hosts
 from support.processes.managers.manager_home import ManagerHome, ManagerProcess
@@ -57,7 +60,10 @@ class Scene:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    async with two_hosts(tmp_path_factory.mktemp("hosts")) as hosts, ClientSession() as http:
+    async with (
+        two_hosts(tmp_path_factory.mktemp("hosts")) as hosts,
+        ClientSession(cookie_jar=CookieJar(unsafe=True)) as http,
+    ):
         root = hosts.project()
         write_tool(hosts.far.paths.config_dir / "tools", "risky", SCRIPT, TOML)
         made = Scene(hosts, await hosts.near.start(), http, root)
@@ -158,3 +164,131 @@ async def test_a_host_that_does_not_answer_delays_nobody_and_is_told(scene: Scen
     await asked(scene.hosts.near, "/approvals/answer", {"id": row["id"], "approve": True})
     assert (await asyncio.wait_for(call, 30)).result["content"][0]["text"] == "done"
     await waiting(scene.hosts.near, 0)
+
+
+# -- settings of tools, and buttons ---------------------------------------------------------------------------
+
+
+def settings(home: ManagerHome) -> dict[str, Any]:
+    file = home.paths.config_dir / "workspace.toml"
+    return tomllib.loads(file.read_text()) if file.exists() else {}
+
+
+@dataclass
+class Buttons:
+    """The near manager's page in a browser that may act."""
+
+    scene: Scene
+    base: str
+    proof: str
+
+    async def press(self, action: str, **members: str) -> dict[str, Any]:
+        message = {"action": action, **members}
+        code, answer = await posted(
+            self.scene.http, f"{self.base}/page/action", message, {"X-Page-Proof": self.proof}
+        )
+        assert code == 200
+        return answer
+
+    async def project(self) -> str:
+        near = await self.scene.hosts.near.status()
+        (identity,) = [one["id"] for one in near["workspaceDetails"] if one["root"] == self.scene.place]
+        async with self.scene.http.get(f"{self.base}/page/project?id={identity}") as response:
+            return await response.text()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def buttons(scene: Scene) -> Buttons:
+    base = scene.manager.address.removesuffix("/mcp")
+    manager: Any = SimpleNamespace(paths=scene.hosts.near.paths, base=base)
+    return Buttons(scene, base, await opened(manager, scene.http))
+
+
+async def test_tools_there_are_changed_at_the_terminal_here(scene: Scene) -> None:
+    cwd = f"{NAME}:{scene.root}"
+    for words in (
+        ("deny", "risky"),
+        ("visibility", "lm_readFile", "always"),
+        ("visibility", "script_user", "ondemand", "--source"),
+    ):
+        done = await scene.hosts.near.lmtb("tools", *words, "--cwd", cwd)
+        assert done.code == 0, done.err
+        assert f"Written to {scene.hosts.far.paths.config_dir}/workspace.toml on ssh://{NAME}." in done.out
+    there = settings(scene.hosts.far)
+    assert there["approvals"] == {"risky": "deny"}
+    assert there["visibility"] == {
+        str(scene.root): {"tools": {"lm_readFile": "always"}, "sources": {"script_user": "ondemand"}}
+    }
+    assert settings(scene.hosts.near) == {}
+    refused = (await StatelessClient(scene.http, scene.url).call("risky", {"what": "a"})).refusal
+    assert refused["reason"] == "approval_denied"
+    unknown = await scene.hosts.near.lmtb("tools", "allow", "riski", "--cwd", cwd)
+    assert (unknown.code, "did you mean risky?" in unknown.err) == (1, True)
+
+
+async def test_the_page_here_shows_and_changes_tools_there(scene: Scene, buttons: Buttons) -> None:
+    root = scene.place
+    shown = await buttons.project()
+    assert "<strong>risky</strong>" in shown
+    assert "own host" in shown
+    done = await buttons.press("set-tool", root=root, tool="risky", change="ask")
+    assert done["ok"], done
+    assert done["text"].endswith(f"workspace.toml on ssh://{NAME}.")
+    for source in ({"tool": "lm_readFile"}, {"source": "script_user"}):
+        done = await buttons.press("set-visibility", root=root, visibility="default", **source)
+        assert done["ok"], done
+    there = settings(scene.hosts.far)
+    assert (there["approvals"], there.get("visibility")) == ({"risky": "ask"}, None)
+    gone = await buttons.press("set-tool", root=root, tool="riski", change="ask")
+    assert (gone["ok"], gone["text"]) == (False, "No source offers riski any more: reload the page.")
+    assert (await buttons.press("start-server", root=root))["ok"]
+    assert (await buttons.press("retry-source", root=root, source="script_user"))["ok"]
+    signed = await buttons.press("sign-in", root=root, source="remote:mail")
+    assert f"lmtb servers login mail --cwd {scene.root}" in signed["text"]
+
+
+async def test_a_call_there_is_always_allowed_on_the_page_here(scene: Scene, buttons: Buttons) -> None:
+    call = scene.calls()
+    (row,) = await waiting(scene.hosts.near)
+    said = await buttons.press("answer-approval", id=row["id"], answer="always")
+    assert said == {
+        "ok": True,
+        "text": f"risky on {NAME} was approved, once. risky runs without asking from now on, in every project on {NAME}.",
+    }
+    assert (await call).result["content"][0]["text"] == "done"
+    assert settings(scene.hosts.far)["approvals"] == {"risky": "allow"}
+    assert settings(scene.hosts.near) == {}
+
+
+async def test_a_call_there_is_stopped_on_the_page_here(scene: Scene, buttons: Buttons) -> None:
+    write_tool(scene.hosts.far.paths.config_dir / "tools", "slow", "import time; time.sleep(60)\n", "")
+    client = StatelessClient(scene.http, scene.url)
+
+    async def is_listed() -> bool:
+        return "slow" in {one["name"] for one in (await client.ask(names.TOOLS_LIST)).result["tools"]}
+
+    await eventually(is_listed)
+    call = asyncio.create_task(client.call("slow"))
+
+    async def running() -> str | None:
+        calls = (await asked(scene.hosts.near, "/calls", {"cwd": scene.place}))["running"]
+        return next((str(one["number"]) for one in calls if one["tool"] == "slow"), None)
+
+    number = await eventually(running)
+    said = await buttons.press("stop-call", root=scene.place, number=str(number), tool="slow")
+    assert said == {"ok": True, "text": "slow was stopped."}
+    assert (await asyncio.wait_for(call, 20)).refusal["code"] == 47123
+
+
+async def test_reading_the_page_here_starts_no_server_there(scene: Scene, buttons: Buttons) -> None:
+    for pid in scene.hosts.far.servers():
+        os.kill(pid, signal.SIGKILL)
+
+    async def is_told() -> bool:
+        return f"ssh://{NAME} says: no server runs" in await buttons.project()
+
+    await eventually(is_told, 30)
+    assert ">Start</button>" in await buttons.project()
+    assert not scene.hosts.far.servers()
+    assert (await buttons.press("start-server", root=scene.place))["ok"]
+    assert len(scene.hosts.far.servers()) == 1

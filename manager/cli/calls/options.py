@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -11,44 +10,14 @@ from typing import Any, Final
 import click
 
 from host.command_line import Command, Failure
+from manager.cli.calls.parameter_types import Milliseconds, Moment
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import CallLog
-from manager.recorder.queries.moments import moment_of, seconds_of
 
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""
-
-
-class Length(click.ParamType[float]):
-    """A length of time in seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds of a text."""
-        seconds = value if isinstance(value, float) else seconds_of(str(value))
-        if seconds is None:
-            self.fail(f"{value!r} is no length of time, such as 30s, 5m, 2h or 3d", param, ctx)
-        return seconds
-
-
-class Moment(click.ParamType[int]):
-    """A moment, as ms since 1970: a length of time before now, or a date with or without a time."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The milliseconds of a text."""
-        if isinstance(value, int):
-            return value
-        moment = moment_of(str(value), time.time())
-        if moment is None:
-            self.fail(
-                f"{value!r} is neither a length such as 2h nor a time such as 2026-05-01T14:30", param, ctx
-            )
-        return moment
 
 
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
@@ -75,7 +44,7 @@ _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--slow",
         "slow_ms",
-        type=click.FloatRange(min=0),
+        type=Milliseconds(),
         is_flag=False,
         flag_value=SLOW_MS,
         metavar="[MS]",

@@ -16,7 +16,9 @@ from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError
 from host.terminal.tones import Tone
 from host.terminal.views import Fact, FactList, Note
-from manager.cli.calls.options import Length, open_log
+from manager.cli.calls.options import open_log
+from manager.cli.calls.parameter_types import Length
+from manager.cli.calls.projects import project_named
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
 from manager.recorder.contents import content_rules
@@ -28,7 +30,7 @@ _EVERYWHERE: Final = "all projects"
 _project_option = click.option(
     "--project",
     metavar="ID",
-    help="Only this workspace, as `lmtb workspaces` names it; default: all.",
+    help="Only this workspace; its name without the hash will do. Default: all.",
     shell_complete=suggestions.workspaces,
 )
 
@@ -48,6 +50,7 @@ def record() -> None:
 @json_option
 def on(contents: bool, project: str | None, length: float | None, as_json: bool) -> None:
     """Begin to record arguments and results. Secrets that are recognised are hidden."""
+    project = None if project is None else project_named(project, _known())
     made = round(time.time() * 1000)
     until = None if length is None else made + round(length * 1000)
     with _database() as database:
@@ -66,6 +69,9 @@ def on(contents: bool, project: str | None, length: float | None, as_json: bool)
 def off(project: str | None, as_json: bool) -> None:
     """Stop recording arguments and results. What was recorded stays until it expires or is purged."""
     with _database() as database:
+        rules = content_rules.read_rules(database)
+        if project is not None:
+            project = project_named(project, [*_known(), *(one.project for one in rules)])
         count = content_rules.drop_rules(database, project)
         rest = _active(content_rules.read_rules(database))
     if as_json:
@@ -126,6 +132,13 @@ def purge(everything: bool, yes: bool, as_json: bool) -> None:
         print_json({"calls": calls, "contents": contents})
     else:
         say(f"removed {calls:,} calls and the contents of {contents:,}")
+
+
+def _known() -> Iterator[str]:
+    """The projects that have a log or recorded calls."""
+    yield from suggestions.logged_workspaces()
+    with open_log() as log:
+        yield from () if log is None else log.names("project")
 
 
 @contextmanager

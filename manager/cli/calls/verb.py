@@ -15,6 +15,7 @@ from host.command_line import Failure, json_option, print_json, print_line, say
 from host.terminal.views import Note
 from manager.cli.calls import views
 from manager.cli.calls.options import explained, filter_of, filter_options, open_log
+from manager.cli.calls.parameter_types import CallNumber
 from manager.cli.output.manager_access import user_paths
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import Call, CallLog
@@ -82,7 +83,7 @@ def _following(wanted: Filter, last: int) -> Iterator[Call]:
 
 
 @calls.command()
-@click.argument("number", metavar="ID", type=click.IntRange(min=1))
+@click.argument("number", metavar="ID", type=CallNumber())
 @json_option
 def show(number: int, as_json: bool) -> None:
     """Show all that is known of one call, and what its server wrote to its log meanwhile."""
@@ -123,10 +124,13 @@ def stats(*, as_json: bool, **given: Any) -> None:
     """
     with open_log() as log:
         figures = [] if log is None else tool_figures(log.figures(filter_of(given)))
+        has_any = log is not None and log.last_id() > 0
     if as_json:
         print_json({"tools": [views.as_json(one) for one in figures]})
+    elif figures:
+        say(views.figure_table(figures))
     else:
-        say(views.figure_table(figures) if figures else _NO_MATCH)
+        say(_NO_MATCH if has_any else _NONE)
 
 
 @calls.command()
@@ -157,7 +161,7 @@ def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bo
     if as_json:
         print_json({"exported": count})
     else:
-        say(f"exported {count:,} calls")
+        say(f"exported {count:,} {'call' if count == 1 else 'calls'}")
 
 
 def _write(file: Path, log: CallLog | None, found: Iterator[Call], *, contents: bool) -> int:

@@ -64,9 +64,14 @@ def _clients(_: click.Context) -> Iterable[tuple[str, str | None]]:
     return ((one.id, one.title) for one in CLIENTS)
 
 
-def _workspaces(_: click.Context) -> Iterable[tuple[str, str | None]]:
+def logged_workspaces() -> list[str]:
+    """The ids of the workspaces that have a log."""
     files = sorted(user_paths().logs_dir.glob("*.log"))
-    return ((file.stem, None) for file in files if file.stem not in _NOT_WORKSPACES and "." not in file.stem)
+    return [file.stem for file in files if file.stem not in _NOT_WORKSPACES and "." not in file.stem]
+
+
+def _workspaces(_: click.Context) -> Iterable[tuple[str, str | None]]:
+    return ((workspace, None) for workspace in logged_workspaces())
 
 
 def _secrets(_: click.Context) -> Iterable[tuple[str, str | None]]:

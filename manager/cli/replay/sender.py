@@ -45,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     Attributes:
         address: URL of the MCP server.
-        renamed: the tool that is called instead of a recorded one.
+        server: namespace of the server of a project whose tools are called instead; None for the same ones.
         may_write: decides on a tool that does not say that it only reads.
         ignored: places that are not compared.
         hidden_keys: names of members that were hidden when the calls were recorded.
@@ -53,18 +53,18 @@ class Plan(msgspec.Struct, frozen=True):
     """
 
     address: str
-    renamed: Callable[[str], str]
     may_write: Callable[[str], bool]
+    server: str | None = None
     ignored: Sequence[str] = ()
     hidden_keys: Sequence[str] = ()
     own_headers: Mapping[str, str] = {}
 
 
 def send(calls: Sequence[RecordedCall], plan: Plan) -> list[Replayed]:
-    """Send the calls one after the other, and compare each result.
+    """Send the calls one after the other, and compare each result. Asks all questions before the first one.
 
     Raises:
-        Failure: the server cannot be reached.
+        Failure: the server cannot be reached, or the project has no server of that name.
     """
     try:
         return asyncio.run(_send(calls, plan))
@@ -84,7 +84,46 @@ async def _send(calls: Sequence[RecordedCall], plan: Plan) -> list[Replayed]:
     logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
     async with _client(plan) as client:
         readers = await _reading_tools(client)
-        return [await _replay(client, call, plan, readers) for call in calls]
+        _check_server(plan, readers)
+        ready = [_prepared(call, plan, readers) for call in calls]
+        return [
+            one if isinstance(one, Replayed) else await _replay(client, call, one, plan)
+            for call, one in zip(calls, ready, strict=True)
+        ]
+
+
+def _check_server(plan: Plan, known: Collection[str]) -> None:
+    if plan.server is None or any(tool.startswith(f"{plan.server}__") for tool in known):
+        return
+    raise Failure(
+        f"the project has no server {plan.server} with tools",
+        "list its servers with: lmtb servers",
+        reason="unknown_server",
+    )
+
+
+def _prepared(call: RecordedCall, plan: Plan, readers: Mapping[str, bool]) -> str | Replayed:
+    """The tool to call, or what became of a call that is not sent."""
+    tool = renamed(call.tool, plan.server)
+    if plan.server is None:
+        tool = _name_at(tool, readers)
+    if call.problem is not None:
+        return Replayed(call.name, tool, "skipped", call.problem)
+    if tool not in readers and not _has_failed(call.result):
+        return Replayed(call.name, tool, "failed", "the server has no such tool")
+    if not readers.get(tool) and not plan.may_write(tool):
+        return Replayed(call.name, tool, "skipped", "the tool may change something, and this was not allowed")
+    return tool
+
+
+def renamed(tool: str, server: str | None) -> str:
+    """How a recorded tool is called at the server: the same, or with another namespace."""
+    return tool if server is None else f"{server}__{tool.rpartition('__')[2]}"
+
+
+def _has_failed(result: Any) -> bool:
+    """Whether a recorded result is an error, such as that of a tool which was not there then either."""
+    return isinstance(result, dict) and ("error" in result or result.get("isError") is True)
 
 
 def _client(plan: Plan) -> Client:
@@ -99,12 +138,7 @@ def _client(plan: Plan) -> Client:
     return Client(streamable_http_client(plan.address, http_client=http))
 
 
-async def _replay(client: Client, call: RecordedCall, plan: Plan, readers: dict[str, bool]) -> Replayed:
-    tool = _name_at(plan.renamed(call.tool), readers)
-    if call.problem is not None:
-        return Replayed(call.name, tool, "skipped", call.problem)
-    if not readers.get(tool) and not plan.may_write(tool):
-        return Replayed(call.name, tool, "skipped", "the tool may change something, and this was not allowed")
+async def _replay(client: Client, call: RecordedCall, tool: str, plan: Plan) -> Replayed:
     try:
         async with asyncio.timeout(CALL_S):
             raw = await client.call_tool(tool, call.arguments)

@@ -17,10 +17,11 @@ from host.own_token import own_headers
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Kind, Note, Table
 from manager.cli.calls.options import open_log
+from manager.cli.calls.parameter_types import CallNumber
 from manager.cli.calls.verb import existing
 from manager.cli.output.manager_access import mcp_address, user_paths
 from manager.cli.replay.recording import CONTENTS_STEP, RecordedCall, read_file, recorded_call
-from manager.cli.replay.sender import Plan, Replayed, send
+from manager.cli.replay.sender import Plan, Replayed, renamed, send
 from manager.configuration.loading import load_settings
 from manager.recorder.contents.redaction import hidden_keys
 
@@ -36,7 +37,7 @@ _TONES: Final = {
 
 
 @click.command()
-@click.argument("numbers", metavar="[ID]...", nargs=-1, type=click.IntRange(min=1))
+@click.argument("numbers", metavar="[ID]...", nargs=-1, type=CallNumber())
 @click.option(
     "--to", "address", metavar="URL", help="Send them to this MCP server instead of the project's tools."
 )
@@ -83,11 +84,10 @@ def replay(
         raise click.UsageError("--to and --server both say where to: give one of them")
     if address is not None and urlsplit(address).scheme not in ("http", "https"):
         raise click.UsageError("--to needs an address such as http://127.0.0.1:8000/mcp")
-    rename = _renaming(server)
     if is_dry and file is None:
-        _show_plan(calls, address, rename, as_json=as_json)
+        _show_plan(calls, address, server, as_json=as_json)
         return
-    done = _replayed(calls, address, rename, _permission(yes), ignored)
+    done = _replayed(calls, address, server, _permission(yes), ignored)
     _report(done, as_json=as_json)
     wrong = {"different", "failed"} if file is None else {"different", "failed", "skipped", "sent"}
     if any(one.outcome in wrong for one in done):
@@ -102,13 +102,6 @@ def _chosen(numbers: Sequence[int], file: Path | None) -> list[RecordedCall]:
     with open_log() as log:
         found = [(existing(log, number), None if log is None else log.contents(number)) for number in numbers]
     return [recorded_call(str(call.id), call, contents) for call, contents in found]
-
-
-def _renaming(server: str | None) -> Callable[[str], str]:
-    """How a recorded tool is called at the server: the same, or with another namespace."""
-    if server is None:
-        return lambda tool: tool
-    return lambda tool: f"{server}__{tool.rpartition('__')[2]}"
 
 
 def _permission(yes: bool) -> Callable[[str], bool]:
@@ -127,14 +120,17 @@ def _permission(yes: bool) -> Callable[[str], bool]:
 
 
 def _show_plan(
-    calls: Sequence[RecordedCall], address: str | None, rename: Callable[[str], str], *, as_json: bool
+    calls: Sequence[RecordedCall], address: str | None, server: str | None, *, as_json: bool
 ) -> None:
     if as_json:
-        rows = [{"call": c.name, "tool": rename(c.tool), "to": address or c.project, "problem": c.problem,
-                 "arguments": c.arguments} for c in calls]  # fmt: skip
+        rows = [{"call": c.name, "tool": renamed(c.tool, server), "to": address or c.project,
+                 "problem": c.problem, "arguments": c.arguments} for c in calls]  # fmt: skip
         print_json({"dryRun": True, "calls": rows})
         return
-    cells = [(call.name, rename(call.tool), address or call.project or "-", _would(call)) for call in calls]
+    cells = [
+        (call.name, renamed(call.tool, server), address or call.project or "-", _would(call))
+        for call in calls
+    ]
     say(Table(_COLUMNS, cells), "", "Nothing was sent. To send it: add --send")
     if any(call.problem and "not recorded" in call.problem for call in calls):
         say(f"Next step: {CONTENTS_STEP}")
@@ -149,7 +145,7 @@ def _would(call: RecordedCall) -> str:
 def _replayed(
     calls: Sequence[RecordedCall],
     address: str | None,
-    rename: Callable[[str], str],
+    server: str | None,
     may_write: Callable[[str], bool],
     ignored: Sequence[str],
 ) -> list[Replayed]:
@@ -159,7 +155,7 @@ def _replayed(
     for project, of_project in groupby(calls, key=lambda call: call.project):
         target = address or _project_address(project)
         own = {} if address else own_headers(paths.runtime_dir)
-        plan = Plan(target, rename, may_write, ignored, keys, own)
+        plan = Plan(target, may_write, server, ignored, keys, own)
         done += send(list(of_project), plan)
     return done
 

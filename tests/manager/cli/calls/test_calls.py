@@ -14,6 +14,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from host.command_line import Failure
+from manager.cli.calls.projects import project_named
+from manager.cli.calls.verb import calls
 from manager.cli.calls.views import call_facts, call_line, call_row, call_table
 from manager.cli.completion import suggestions
 from manager.recorder.queries.call_filter import Filter
@@ -161,6 +164,54 @@ def test_contents_are_recorded_while_wanted_and_purged(manager: ManagerProcess) 
     )
 
 
+def test_contents_are_recorded_for_a_project_by_its_name_only_if_it_is_known(manager: ManagerProcess) -> None:
+    begun = of(manager, "record", "on", "--contents", "--project", "shop")
+    assert begun["project"].startswith("shop-")
+    assert of(manager, "record", "off", "--project", "shop")["stopped"] == 1
+    refused = manager.lmtb("record", "on", "--contents", "--project", "shpo")
+    assert refused.returncode == 1
+    assert "no project shpo is known" in refused.stdout + refused.stderr
+    assert manager.lmtb("record", "on", "--contents", "--for", "0s").returncode == 2
+    assert of(manager, "record", "status")["rules"] == []
+
+
+@pytest.mark.always
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("shop", "shop-0123456789ab"),
+        ("shop-0123456789ab", "shop-0123456789ab"),
+        ("later-ba9876543210", "later-ba9876543210"),
+        ("blog", "2 projects are named blog"),
+        ("sho", "no project sho is known"),
+    ],
+)
+def test_a_project_is_named_with_or_without_its_hash(name: str, found: str) -> None:
+    known = ["shop-0123456789ab", "blog-0123456789ab", "blog-ba9876543210"]
+    try:
+        assert project_named(name, known) == found
+    except Failure as refused:
+        assert refused.message == found
+
+
+@pytest.mark.always
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "9" * 20),
+        ("show", "one"),
+        ("show", "0"),
+        ("--slow", "nan"),
+        ("--slow", "1e300"),
+        ("--since", "never"),
+    ],
+)
+def test_what_is_no_id_duration_or_time_is_refused_in_words(words: tuple[str, ...]) -> None:
+    done = CliRunner().invoke(calls, words)
+    assert done.exit_code == 2
+    assert f"'{words[1]}' is n" in done.output
+
+
 def test_without_records_the_verbs_say_so(tmp_path: Path) -> None:
     from support.processes.managers.manager_process import environment, lmtb
 
@@ -169,6 +220,7 @@ def test_without_records_the_verbs_say_so(tmp_path: Path) -> None:
     assert json.loads(lmtb(environ, "calls", "--json").stdout) == {"ok": True, "calls": []}
     assert json.loads(lmtb(environ, "record", "status", "--json").stdout)["held"] is None
     assert lmtb(environ, "calls", "show", "1").returncode == 1
+    assert "no calls yet" in lmtb(environ, "calls", "stats").stdout
     assert lmtb(environ, "calls", "export").stdout == ""
     assert lmtb(environ, "calls", "--since", "never").returncode == 2
 

@@ -123,7 +123,7 @@ def test_another_server_of_the_project_is_compared(session: Session) -> None:
         "/structuredContent/wind": "added",
     }
     code, told = session.replay("--assert", str(session.file), "--server", "nobody", "--yes")
-    assert code == 1
+    assert (code, told["error"]["reason"]) == (1, "unknown_server")
     assert (
         session.manager.lmtb("replay", "3", "--server", "a", "--to", "http://127.0.0.1:9/mcp").returncode == 2
     )
@@ -151,11 +151,29 @@ def test_ignored_places_do_not_fail_the_test(session: Session, changed: str) -> 
 
 
 def test_tools_that_may_change_something_need_consent(session: Session) -> None:
-    done = session.manager.lmtb("replay", "5", "--send", "--json")
+    before = len(recorded(session))
+    done = session.manager.lmtb("replay", "3", "5", "--send", "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["reason"] == "not_confirmed"
     code, told = session.replay("3", "--send")  # this one only reads
     assert (code, told["counts"]) == (0, {"same": 1})
+    until(lambda: len(recorded(session)) > before)
+    assert len(recorded(session)) == before + 1, "nothing was sent before the question"
+
+
+def recorded(session: Session) -> list[Any]:
+    """All calls of the tool that only reads."""
+    found = session.manager.lmtb("calls", "--tool", "weather__forecast", "-n", "1000", "--json")
+    calls: list[Any] = json.loads(found.stdout)["calls"]
+    return calls
+
+
+def test_a_tool_that_the_server_no_longer_has_fails_the_test(session: Session, tmp_path: Path) -> None:
+    file = tmp_path / "session.jsonl"
+    file.write_text(session.file.read_text().replace("weather__cities", "weather__towns"))
+    code, told = session.replay("--assert", str(file), "--yes")
+    assert (code, told["counts"]) == (1, {"failed": 1, "same": 3})
+    assert told["calls"][0]["why"] == "the server has no such tool"
 
 
 def test_calls_without_contents_are_skipped_with_the_next_step(session: Session) -> None:

@@ -2,6 +2,8 @@
 "use strict";
 
 const PROOF = "lmtb-page-proof"; // of this origin only, unlike the cookie, which other ports of the host get too
+const GONE = "The manager does not answer; this page shows what was last known.";
+const AGAIN_MS = 3000;
 const SETTLE_MS = 700; // a button may be another call's than the one that a person saw and aimed at
 const shown = new Map(); // what sections were given; their own HTML changes as buttons are enabled
 const replacedAt = new WeakMap();
@@ -19,7 +21,8 @@ function say(text, url) {
 function enableButtons() {
   const mayAct = sessionStorage.getItem(PROOF) !== null;
   for (const button of document.querySelectorAll("button[data-action]")) button.disabled = !mayAct;
-  document.getElementById("access").hidden = mayAct;
+  const access = document.getElementById("access");
+  if (access !== null) access.hidden = mayAct;
   for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = false;
 }
 
@@ -41,13 +44,28 @@ async function openSession() {
   else say(answer.text);
 }
 
-function show(parts, isBusy = () => false) {
+function keyOf(element) {
+  return JSON.stringify([element.tagName, element.getAttribute("href"), { ...element.dataset }, element.textContent]);
+}
+
+// a part that is replaced under the keyboard of a person gives the focus to what is there again
+function keepFocus(section, key) {
+  const same = [...section.querySelectorAll("a, button")].find((one) => !one.disabled && keyOf(one) === key);
+  section.tabIndex = -1;
+  (same ?? section).focus({ preventScroll: true });
+}
+
+function show(parts) {
+  const focused = document.activeElement;
   for (const [name, html] of Object.entries(parts)) {
     const section = document.getElementById(name);
-    if (section === null || (shown.get(name) ?? section.innerHTML) === html || isBusy(name)) continue;
+    if (section === null || (shown.get(name) ?? section.innerHTML) === html) continue;
+    const key = section.contains(focused) ? keyOf(focused) : undefined;
     section.innerHTML = html;
     shown.set(name, html);
     replacedAt.set(section, performance.now());
+    enableButtons();
+    if (key !== undefined) keepFocus(section, key);
   }
   enableButtons();
 }
@@ -61,7 +79,9 @@ function hasJustMoved(button) {
 async function readAgain() {
   const response = await fetch(location.href);
   const read = new DOMParser().parseFromString(await response.text(), "text/html");
-  document.querySelector("main").replaceWith(read.querySelector("main"));
+  const main = read.querySelector("main");
+  if (main === null) throw new Error("this is no page of ours");
+  document.querySelector("main").replaceWith(main);
   enableButtons();
 }
 
@@ -104,6 +124,17 @@ document.addEventListener("click", async (event) => {
   enableButtons();
 });
 
+function follow(address) {
+  const changes = new EventSource(address);
+  changes.onopen = () => { if (connection.textContent === GONE) say(""); };
+  changes.onerror = () => {
+    say(GONE);
+    // a browser tries again by itself, but not after an answer such as that of a manager that is stopping
+    if (changes.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN_MS, address);
+  };
+  changes.onmessage = (event) => show(JSON.parse(event.data));
+}
+
 const address = document.querySelector("main").dataset.changes;
 if (address === undefined) {
   document.addEventListener("visibilitychange", () => {
@@ -111,14 +142,7 @@ if (address === undefined) {
     if (document.visibilityState === "visible" && !hasForm) readAgain().catch(() => say("The manager does not answer."));
   });
 } else {
-  const changes = new EventSource(address);
-  changes.onopen = () => say("");
-  changes.onerror = () => say("The manager does not answer; this page shows what was last known.");
-  changes.onmessage = (event) => {
-    const focused = document.activeElement?.closest("section")?.id;
-    // a part is not replaced under the keyboard of a person
-    show(JSON.parse(event.data), (name) => name === focused);
-  };
+  follow(address);
 }
 
 openSession().finally(enableButtons);

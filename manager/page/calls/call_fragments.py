@@ -11,8 +11,8 @@ from typing import Final
 from host.terminal.quantities import latency
 from manager.page.calls.fragments import outcome
 from manager.page.calls.lookups import FoundCall
-from manager.page.calls.query import CALLS_PATH, address
-from manager.page.drawing.html import copyable, document, facts, lines, link, text
+from manager.page.calls.query import address
+from manager.page.drawing.html import CALLS_PATH, copyable, document, facts, lines, link, text
 from manager.recorder.queries.call_log import Call, Contents
 from manager.recorder.queries.server_output import OutputLine
 from manager.status_reading.log_entry import formatted

@@ -11,8 +11,8 @@ from host.terminal.quantities import latency
 from host.terminal.tones import Tone
 from host.text.printable import printable
 from manager.page.calls.lookups import FoundCalls, FoundFigures
-from manager.page.calls.query import CALL_PATH, CALLS_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
-from manager.page.drawing.html import document, link, table, text, toned
+from manager.page.calls.query import CALL_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
+from manager.page.drawing.html import CALLS_PATH, document, link, table, text, toned
 from manager.recorder.queries.call_log import Call
 from manager.recorder.queries.statistics import ToolFigures
 
@@ -126,7 +126,7 @@ def _calls(query: CallQuery, found: FoundCalls | str, now_ms: float, zone: tzinf
     if found.older:
         pages.append(link(address(CALLS_PATH, query.given, before=found.calls[-1].id), "Older"))
     turn = f'<nav aria-label="Pages"><p class="buttons">{" ".join(pages)}</p></nav>' if pages else ""
-    return table("Calls", heads, rows, empty) + turn
+    return table("Calls", heads, rows, empty, figures=("Took", "Bytes")) + turn
 
 
 def _row(call: Call, now_ms: float, zone: tzinfo | None) -> Sequence[str]:
@@ -149,7 +149,7 @@ def _figures(query: CallQuery, found: FoundFigures | str) -> str:
     heads = ("Tool", "Client", "Calls", "Errors", "p50", "p99", "Sent", "Received", "Tokens (about)")
     rows = (_figure_row(query, one) for one in found.figures)
     rest = f"<p>{found.left_out} more: <code>lmtb calls stats</code></p>" if found.left_out else ""
-    return table("Figures", heads, rows, _NO_MATCH) + rest
+    return table("Figures", heads, rows, _NO_MATCH, figures=heads[2:]) + rest
 
 
 def _figure_row(query: CallQuery, one: ToolFigures) -> Sequence[str]:

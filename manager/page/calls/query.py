@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
+from manager.page.drawing.html import CALLS_PATH
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.moments import moment_of
 
-CALLS_PATH: Final = "/page/calls"
 CALL_PATH: Final = "/page/call"
-FIGURES_PATH: Final = "/page/calls/figures"
+FIGURES_PATH: Final = f"{CALLS_PATH}/figures"
 SLOW_MS: Final = 1000.0
 """Milliseconds that the form suggests for slow calls."""
 FIELDS: Final = ("client", "project", "tool", "session", "since", "slow", "errors")

@@ -10,7 +10,8 @@ from manager.http import lazy_aiohttp as web
 from manager.page.calls.call_fragments import call_page, no_such_call
 from manager.page.calls.fragments import calls_page, figures_page
 from manager.page.calls.lookups import CallLookups, FoundCalls, FoundFigures
-from manager.page.calls.query import CALL_PATH, CALLS_PATH, FIGURES_PATH, CallQuery, call_number, read_query
+from manager.page.calls.query import CALL_PATH, FIGURES_PATH, CallQuery, call_number, read_query
+from manager.page.drawing.html import CALLS_PATH
 
 _OFF: Final = "Calls are not recorded: the setting record_calls is off."
 

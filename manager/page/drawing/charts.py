@@ -42,7 +42,7 @@ def _lines(values: Series, most: float) -> Iterator[str]:
         if value is not None:
             run.append((place, value))
         elif run:
-            ends = run if len(run) > 1 else [*run, (run[0][0] + 1, run[0][1])]
+            ends = run if len(run) > 1 else [(max(0, run[0][0] - 1), run[0][1]), *run]
             yield " ".join(
                 f"{at * _STEP},{_HEIGHT - 1 - (_HEIGHT - 2) * _share(v, most):.1f}" for at, v in ends
             )

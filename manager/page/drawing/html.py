@@ -6,7 +6,7 @@ Nothing is inline but markup: no style, no script.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Final
@@ -15,6 +15,8 @@ from host.terminal.tones import MARKS, Tone, tone_of
 from host.text.printable import printable
 
 ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
+CALLS_PATH: Final = "/page/calls"
+"""The address of the recorded calls."""
 _TITLE: Final = "LM Tools Bridge"
 _NEXT_STEP: Final = re.compile(r"; (?=[a-z ]+: lmtb |or )")
 _STATES: Final = {
@@ -25,7 +27,13 @@ _STATES: Final = {
     "pending_trust": "waits for your trust",
     "unhealthy": "does not answer",
 }
-_SITE: Final = '<nav aria-label="Pages of this site"><a href="/page/calls">Recorded calls</a></nav>'
+_SITE: Final = (
+    '<nav aria-label="Pages of this site"><a href="/">Overview</a> '
+    f'<a href="{CALLS_PATH}">Recorded calls</a></nav>'
+)
+_ACCESS: Final = (
+    '<p id="access">To use the buttons, open this page with <code>lmtb ui</code>. It can be read without.</p>'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +68,7 @@ def document(title: str, sections: Mapping[str, str], *, changes: str | None = N
         f'<script src="{ASSET_PATHS["page.js"]}" defer></script></head>'
         f'<body><header><h1><a href="/">{_TITLE}</a></h1>{_SITE}<p id="connection" role="status">'
         "<noscript>Without scripts this page does not change by itself: reload it.</noscript></p></header>"
-        f"<main{live}>{body}</main>"
-        '<footer><p id="access">Buttons work in a page that <code>lmtb ui</code> opened.</p></footer>'
-        "</body></html>"
+        f"{_ACCESS if changes or ' data-action=' in body else ''}<main{live}>{body}</main></body></html>"
     )
 
 
@@ -124,19 +130,31 @@ def facts(values: Mapping[str, str]) -> str:
     return f"<dl>{rows}</dl>"
 
 
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> str:
-    """A table of HTML cells below its caption; the sentence `empty` if it has no rows."""
+def table(
+    caption: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    empty: str,
+    *,
+    figures: Collection[str] = (),
+) -> str:
+    """A table of HTML cells below its caption.
+
+    Args:
+        empty: the sentence to show if it has no rows.
+        figures: heads of the columns of figures, which are on one line each and end below each other.
+    """
+    kinds = [' class="figure"' if head in figures else "" for head in heads]
+    opened = [f'<td data-head="{escape(head)}"{kind}>' for head, kind in zip(heads, kinds, strict=True)]
     body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td data-head="{escape(head)}">{cell}</td>' for head, cell in zip(heads, row, strict=True)
-        )
-        + "</tr>"
+        f"<tr>{''.join(f'{cell}{inner}</td>' for cell, inner in zip(opened, row, strict=True))}</tr>"
         for row in rows
     )
     if not body:
         return f"<h2>{caption}</h2><p>{empty}</p>"
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(heads, kinds, strict=True)
+    )
     return f"<h2>{caption}</h2><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

@@ -9,8 +9,10 @@ from urllib.parse import urlencode
 from host.terminal.quantities import duration, latency, size
 from host.terminal.tones import MARKS
 from manager.page.drawing.html import (
+    CALLS_PATH,
     Action,
     button,
+    copyable,
     document,
     facts,
     lines,
@@ -20,23 +22,25 @@ from manager.page.drawing.html import (
     table,
     text,
 )
+from manager.page.overview.browser_name import browser_name
 from manager.page.overview.health import health_html
 from manager.page.overview.needs import Need
 from manager.page.overview.view import ManagerFacts, PageView
 
 _PAGES: Final = {"trust": "See what changed", "issues": "See the issues"}
 """Labels of links to parts of a project's page."""
+_ALL_CALLS: Final = f"<p>{link(CALLS_PATH, 'All recorded calls')}</p>"
 
 
 def parts(view: PageView) -> dict[str, str]:
     """The parts of the page by the id of their element, in their order."""
     return {
-        "needs": _needs(view.needs),
+        "needs": _needs(view.needs, view.more["needs"]),
+        "projects": _projects(view.projects) + _rest(view.more["projects"], "lmtb workspaces"),
+        "calls": _calls(view.calls) + _rest(view.more["calls"], "lmtb top") + _ALL_CALLS,
+        "clients": _clients(view.clients) + _rest(view.more["clients"], "lmtb clients"),
         "manager": _manager(view.manager),
         "health": health_html(view.health),
-        "projects": _projects(view.projects),
-        "calls": _calls(view.calls),
-        "clients": _clients(view.clients),
         "browsers": _browsers(view.browsers),
     }
 
@@ -46,20 +50,32 @@ def page(view: PageView) -> str:
     return document("", parts(view), changes="/page/changes")
 
 
-def _needs(found: Sequence[Need]) -> str:
+def _rest(count: int, command: str) -> str:
+    return f"<p>{count:,} more: {copyable(command)}</p>" if count else ""
+
+
+def _needs(found: Sequence[Need], more: int) -> str:
     if not found:
         return '<h2>What needs you</h2><p class="state good">Nothing. All is well.</p>'
-    return f'<h2>What needs you</h2><ul class="needs">{"".join(map(_need, found))}</ul>'
+    listed = "".join(map(_need, found))
+    return f'<h2>What needs you</h2><ul class="needs">{listed}</ul>{_rest(more, "lmtb status")}'
 
 
 def _need(need: Need) -> str:
-    actions = (*([need.action] if need.action else []), *need.more_actions)
     project = f"<strong>{text(need.project)}</strong> " if need.project else ""
     return (
         f'<li class="{need.tone.value}"><p><span aria-hidden="true">{MARKS[need.tone]}</span> '
-        f"{project}{text(need.text)}</p>{lines(need.words)}<p>{steps(need.next_step)} "
-        f"{' '.join(map(button, actions))}{_page_of(need)}</p></li>"
+        f"{project}{text(need.text)}</p>{lines(need.words)}{_clicks(need)}"
+        f'<p class="steps">{steps(need.next_step)}</p></li>'
     )
+
+
+def _clicks(need: Need) -> str:
+    """What one click does: the buttons and the link. A button that is alone is the one that stands out."""
+    actions = (*([need.action] if need.action else []), *need.more_actions)
+    shown = f"{' '.join(map(button, actions))}{_page_of(need)}"
+    kind = "buttons one" if len(actions) == 1 else "buttons"
+    return f'<p class="{kind}">{shown}</p>' if shown else ""
 
 
 def _page_of(need: Need) -> str:
@@ -78,7 +94,12 @@ def _browser(row: Mapping[str, Any]) -> Sequence[str]:
     number = str(row.get("number"))
     end = Action("end-session", "End", (("number", number),), f"browser {number}")
     ages = (duration(_coarse(row.get(name))) for name in ("openedAgeSec", "actedAgeSec"))
-    return (text(number), text(row.get("browser")), *(text(f"{age} ago") for age in ages), button(end))
+    return (
+        text(number),
+        text(browser_name(str(row.get("browser")))),
+        *(text(f"{age} ago") for age in ages),
+        button(end),
+    )
 
 
 def _coarse(seconds: object) -> int:
@@ -107,12 +128,13 @@ def _pair(percentiles: Mapping[str, Any] | None) -> str | None:
 
 
 def _projects(rows: Sequence[Mapping[str, Any]]) -> str:
-    heads = ("Project", "State", "Calls", "Errors", "p99", "Memory", "Sources", "Folder")
+    heads = ("Project", "State", "Servers", "Clients", "Calls", "Errors", "p99", "Memory", "CPU", "Folder")
     return table(
         "Projects",
         heads,
         map(_project, rows),
         "None yet: one appears with the first request from its folder.",
+        figures=heads[3:9],
     )
 
 
@@ -122,17 +144,19 @@ def project_path(workspace: object) -> str:
 
 
 def _project(row: Mapping[str, Any]) -> Sequence[str]:
-    server_ms = row.get("serverMs")
+    server_ms, percent = row.get("serverMs"), row.get("cpuPercent")
     p99 = server_ms.get("p99") if isinstance(server_ms, Mapping) else None
     sources = "".join(f"<li>{text(one.get('id'))} {state(one.get('state'))}</li>" for one in row["sources"])
     return (
         link(project_path(row.get("workspace")), row.get("workspace")),
         state(row.get("state")),
+        f'<ul class="sources">{sources}</ul>' if sources else "–",
+        text(row.get("clients") or None),
         text(row.get("calls")),
         text(row.get("errors")),
         text(latency(p99)),
         text(size(row.get("rssBytes"))),
-        f'<ul class="sources">{sources}</ul>' if sources else "–",
+        text(None if percent is None else f"{percent} %"),
         f"<code>{text(row.get('root'))}</code>",
     )
 
@@ -140,7 +164,11 @@ def _project(row: Mapping[str, Any]) -> Sequence[str]:
 def _calls(rows: Sequence[Mapping[str, Any]]) -> str:
     heads = ("Tool", "State", "Time", "Client", "Project", "Action")
     return table(
-        "Calls", heads, map(_call, rows), "None runs now, and none of the last was slow enough to be listed."
+        "Calls",
+        heads,
+        map(_call, rows),
+        "None runs now, and none of the last was slow enough to be listed.",
+        figures=("Time",),
     )
 
 

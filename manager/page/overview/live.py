@@ -13,6 +13,7 @@ from manager.admin.metrics.history import Moment
 from manager.logs.log import logger
 from manager.page.overview.fragments import parts
 from manager.page.overview.health import read_health
+from manager.page.overview.processor_use import ProcessorUse
 from manager.page.overview.view import PageView, page_view
 from manager.status_reading.responses import json_object, objects
 from protocol.errors import Refusal
@@ -62,6 +63,7 @@ class LivePages:
         moments: the figures of the last ten minutes.
         sleep: waits between two samples.
         cpu: processor time of this thread, in seconds.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -71,12 +73,16 @@ class LivePages:
         moments: Callable[[], Sequence[Moment]],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         cpu: Callable[[], float] = time.thread_time,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._services = services
         self._status = status
         self._moments = moments
         self._sleep = sleep
         self._cpu = cpu
+        self._clock = clock
+        self._use = ProcessorUse()
         self._open = 0
         self._is_closed = False
         self._latest: Parts = {}
@@ -101,7 +107,8 @@ class LivePages:
 
     def _view(self, status: Mapping[str, Any]) -> PageView:
         calls = {workspace: said.answer for workspace, said in self._known.items()}
-        return page_view(status, calls, read_health(status, self._moments()))
+        percents = self._use.percents(status, self._clock())
+        return page_view(status, calls, read_health(status, self._moments()), percents)
 
     def _to_ask(self, status: Mapping[str, Any]) -> list[_Question]:
         """The servers whose calls may have changed: first those with running calls, then by age.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +14,8 @@ from manager.status_reading.workspaces import merged_workspaces
 
 MOST_ROWS: Final = 50
 """Most rows of a table; the verbs show all."""
+MOST_NEEDS: Final = 20
+"""Most things that need a person; the verb shows all."""
 MOST_ENDED: Final = 10
 """Most calls that have ended."""
 
@@ -33,19 +36,23 @@ class ManagerFacts:
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """All that the page shows."""
+    """All that the page shows. Tables are cut at `MOST_ROWS`, and `more` counts what is left out of each."""
 
     needs: Sequence[Need]
     manager: ManagerFacts
     projects: Sequence[Mapping[str, Any]]
     calls: Sequence[Mapping[str, Any]]
     clients: Sequence[Mapping[str, Any]]
+    more: Mapping[str, int]
     browsers: Sequence[Mapping[str, Any]]
     health: Health
 
 
 def page_view(
-    status: Mapping[str, Any], calls: Mapping[str, Mapping[str, Any]], health: Health | None = None
+    status: Mapping[str, Any],
+    calls: Mapping[str, Mapping[str, Any]],
+    health: Health | None = None,
+    percents: Mapping[str, int] | None = None,
 ) -> PageView:
     """Make the view.
 
@@ -53,21 +60,43 @@ def page_view(
         status: what `/mcp/status` shows.
         calls: for each workspace that has some, what its server remembers of its calls.
         health: that of the manager; None if unknown.
+        percents: what each server uses of a processor, by workspace.
     """
-    rows = [
-        {**row, "sources": [one for one in objects(row, "sources") if one.get("kind") in {"stdio", "remote"}]}
-        for row in merged_workspaces(status)
-    ]
-    rows.sort(key=lambda row: (row.get("pid") is None, str(row.get("workspace"))))
+    found, clients = needs(status), objects(status, "clientDetails")
+    rows = _projects(status, clients, percents or {})
+    listed = _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})
     return PageView(
-        needs(status),
+        found[:MOST_NEEDS],
         _facts(status),
         rows[:MOST_ROWS],
-        _calls(calls, {str(row.get("workspace")): str(row.get("root")) for row in rows})[:MOST_ROWS],
-        objects(status, "clientDetails")[:MOST_ROWS],
+        listed[:MOST_ROWS],
+        clients[:MOST_ROWS],
+        {
+            "needs": max(0, len(found) - MOST_NEEDS),
+            "projects": max(0, len(rows) - MOST_ROWS),
+            "calls": max(0, len(listed) - MOST_ROWS),
+            "clients": max(0, len(clients) - MOST_ROWS),
+        },
         objects(status, "browsers"),
         health or Health(),
     )
+
+
+def _projects(
+    status: Mapping[str, Any], clients: Sequence[Mapping[str, Any]], percents: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Projects with a server first, each with its own servers, its clients and its share of a processor."""
+    connected = Counter(one.get("workspace") for one in clients if one.get("state") == "connected")
+    rows = [
+        {
+            **row,
+            "sources": [one for one in objects(row, "sources") if one.get("kind") in {"stdio", "remote"}],
+            "clients": connected[row.get("workspace")],
+            "cpuPercent": percents.get(str(row.get("workspace"))),
+        }
+        for row in merged_workspaces(status)
+    ]
+    return sorted(rows, key=lambda row: (row.get("pid") is None, str(row.get("workspace"))))
 
 
 def _facts(status: Mapping[str, Any]) -> ManagerFacts:

@@ -55,7 +55,7 @@ def unknown_project() -> str:
 
 def _project(view: ProjectView) -> str:
     project = view.project
-    listed = f"{view.listed} listed, about {view.tokens} tokens in a model’s context"
+    listed = f"{view.listed} listed, about {view.tokens:,} tokens in a model’s context"
     shown = {
         "State": state(project.state),
         "Tools": listed if view.problem is None else "–",
@@ -103,8 +103,17 @@ def _issue(issue: Mapping[str, Any]) -> str:
 
 def _sources(view: ProjectView) -> str:
     heads = ("Source", "State", "Tools", "Lists of its tools", "Restarts", "What it says", "Action")
-    rows = (_source(one, view.project.root) for one in view.sources)
-    return table("Sources", heads, rows, "None is known.")
+    shown = [one for one in view.sources if not _is_empty(one)]
+    rows = (_source(one, view.project.root) for one in shown)
+    empty = ", ".join(str(one.get("id")) for one in view.sources if _is_empty(one))
+    rest = f"<p>Without tools: {text(empty)}.</p>" if empty else ""
+    return table("Sources", heads, rows, "None is known.", figures=("Tools", "Restarts")) + rest
+
+
+def _is_empty(source: Mapping[str, Any]) -> bool:
+    """Whether a source of this program is ready and has no tools, as most have in most projects."""
+    has_none = source.get("state") == "ready" and not source.get("toolCount")
+    return has_none and ":" not in str(source.get("id"))
 
 
 def _source(source: Mapping[str, Any], root: str) -> Sequence[str]:
@@ -165,7 +174,7 @@ def _tools(view: ProjectView) -> str:
         if view.tools
         else ""
     )
-    return table("Tools", heads, rows, "None is known.") + rest + about
+    return table("Tools", heads, rows, "None is known.", figures=("Tokens",)) + rest + about
 
 
 def _tool(row: Mapping[str, Any], root: str) -> Sequence[str]:

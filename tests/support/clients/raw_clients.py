@@ -146,17 +146,18 @@ class Client:
 
 
 class SessionClient(Client):
-    """A client of the session era; `session` is its `Mcp-Session-Id`, `capabilities` what it declares."""
+    """A client of the session era: `session` is its `Mcp-Session-Id`; `name`, `capabilities`: what it says."""
 
     session: str | None = None
     revision = "2025-11-25"
+    name = "test"
     capabilities: Mapping[str, Any] = {}
 
     @classmethod
     async def connect(cls, http: ClientSession, url: str, *, accept: str | None = BOTH) -> Self:
         """Initialize a session."""
         client = cls(http, url, accept=accept)
-        me = {"name": "test", "version": "1"}
+        me = {"name": cls.name, "version": "1"}
         params = {"protocolVersion": cls.revision, "capabilities": cls.capabilities, "clientInfo": me}
         answer = await client.ask(names.INITIALIZE, params)
         client.session = answer.headers[headers.SESSION]

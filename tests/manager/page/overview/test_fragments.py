@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manager.page.overview.fragments import page, parts
-from manager.page.overview.view import MOST_ENDED, page_view
+from manager.page.overview.view import MOST_ENDED, MOST_NEEDS, MOST_ROWS, page_view
 from support.http.html_elements import HOSTILE, Elements
 
 
@@ -88,3 +88,32 @@ def test_few_calls_that_ended_are_shown_below_those_that_run() -> None:
     calls = {"app": {"running": [{"tool": "long", "ms": 5000}], "ended": ended}}
     shown = [row["tool"] for row in page_view({}, calls).calls]
     assert shown == ["long", *(f"ended-{number}" for number in range(MOST_ENDED))]
+
+
+def test_what_is_left_out_is_counted_with_the_command_that_shows_it() -> None:
+    servers = [
+        {"workspace": f"w{number}", "root": f"/w{number}", "pid": number, "state": "unhealthy"}
+        for number in range(MOST_ROWS + 2)
+    ]
+    clients = [{"name": "a", "state": "connected", "workspace": "w1"} for _ in range(MOST_ROWS + 3)]
+    found = page_view({"instanceDetails": servers, "clientDetails": clients}, {})
+    shown = {name: Elements(html).text for name, html in parts(found).items()}
+    assert f"{MOST_ROWS + 2 - MOST_NEEDS} more: lmtb status" in shown["needs"]
+    assert "2 more: lmtb workspaces" in shown["projects"]
+    assert "3 more: lmtb clients" in shown["clients"]
+
+
+def test_a_project_has_its_connected_clients_and_its_share_of_a_processor() -> None:
+    servers = [{"workspace": "app-1", "root": "/app", "pid": 7}, {"workspace": "b-2", "root": "/b", "pid": 8}]
+    states = ("connected", "connected", "idle")
+    clients = [{"name": "a", "state": state, "workspace": "app-1"} for state in states]
+    view = page_view({"instanceDetails": servers, "clientDetails": clients}, {}, None, {"app-1": 12})
+    html = parts(view)["projects"]
+    assert '<td data-head="Clients" class="figure">2</td>' in html
+    assert '<td data-head="CPU" class="figure">12 %</td>' in html
+    assert html.count('<td data-head="CPU" class="figure">–</td>') == 1
+
+
+def test_what_a_person_asks_first_comes_first() -> None:
+    names = ["needs", "projects", "calls", "clients", "manager", "health", "browsers"]
+    assert list(parts(page_view({}, {}))) == names

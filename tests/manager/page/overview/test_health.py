@@ -54,3 +54,9 @@ def test_the_health_of_this_process_is_read() -> None:
     found = read_health({"installation": {"version": "9"}, "instanceDetails": [{"outdated": True}, {}]}, ())
     assert (found.installed, found.outdated) == ("9", 1)
     assert found.files is None or found.files.used > 2
+
+
+def test_the_first_moment_is_within_the_chart() -> None:
+    [[first, last]] = points(chart("Memory", [5.0], str))
+    places = [float(point.split(",")[0]) for point in (first, last)]
+    assert 0 <= places[0] < places[1] == (MOST_MOMENTS - 1) * 2

@@ -13,7 +13,7 @@ import msgspec
 from host.command_line import Failure, json_option, print_json, say
 from host.terminal.views import Column, Kind, Note, Table
 from host.text.printable import printable
-from manager.cli.calls.options import Length
+from manager.cli.calls.parameter_types import Length
 from manager.cli.output.manager_access import user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.tokens.own_token import new_token

@@ -37,6 +37,10 @@ class ServerGone(Exception):
     """A language server ended, hangs, or could not be started. The message says which, for a person."""
 
 
+class ServerOutdated(ServerGone):
+    """A language server works, but what it read at its start has changed: the next one knows better."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileDiagnostics:
     """The diagnostics of one file as a server published them, with its own positions.

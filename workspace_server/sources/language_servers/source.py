@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from protocol.issues import Issue
@@ -89,10 +90,15 @@ class LanguageServerSource(Source):
         """Run a tool (see `Source.call_tool`)."""
         # loaded here: most servers are never asked
         module = importlib.import_module(f"{_PACKAGE}.{definitions.MODULES[name]}")
+        second_try = importlib.import_module(f"{_PACKAGE}.second_try")
         if name != definitions.GET_DIAGNOSTICS.name:
-            outcome: CallOutcome = await module.call(name, self._workplace, arguments, context)
+            outcome: CallOutcome = await second_try.answered(
+                partial(module.call, name, self._workplace, arguments, context)
+            )
             return outcome
-        result: ToolResult = await module.call(self._workplace, arguments, context)
+        result: ToolResult = await second_try.answered(
+            partial(module.call, self._workplace, arguments, context)
+        )
         self._set_issue(None if module.has_source(result) else _no_source(result.structured["note"]))
         return result
 

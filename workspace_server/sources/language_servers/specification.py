@@ -50,6 +50,10 @@ class ServerSpecification:
         commands: command lines to try in order; the first word is a program's name or an absolute path.
         roles: what it is asked for.
         markers: project files that it reads, besides files of its languages.
+        project_files: files that say what belongs to the project, by name.
+        without_project_files: what its answers lack if there is none of them, in a sentence.
+        joins_open_files: whether it takes open files for parts of the project if there is none of them.
+        restarts_for: files that it does not notice for long if they are new, by name.
         needs_marker: whether it is for projects with one of the markers only.
         is_optional: whether its absence is not worth a word, as for formats of data.
         options: the `initializationOptions`.
@@ -75,6 +79,10 @@ class ServerSpecification:
     commands: tuple[tuple[str, ...], ...]
     roles: frozenset[Role] = frozenset({"symbols", "diagnostics"})
     markers: tuple[str, ...] = ()
+    project_files: tuple[str, ...] = ()
+    without_project_files: str = ""
+    joins_open_files: bool = False
+    restarts_for: frozenset[str] = frozenset()
     needs_marker: bool = False
     is_optional: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)

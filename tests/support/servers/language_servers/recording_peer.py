@@ -101,11 +101,14 @@ class Followed:
         *,
         watch: TreeWatch | None = None,
         take_in_s: float = ANSWER_S,
+        reread_s: float = 0.05,
         **members: Any,
     ) -> None:
         self.folder = folder
         self.peer = RecordingPeer(specification, folder, **members)
-        self.sync = FollowedProject(self.peer, watch or TreeWatch([folder]), take_in_s=take_in_s)
+        self.sync = FollowedProject(
+            self.peer, watch or TreeWatch([folder]), take_in_s=take_in_s, reread_s=reread_s
+        )
 
     def write(self, name: str, text: str) -> Path:
         path = self.folder / name

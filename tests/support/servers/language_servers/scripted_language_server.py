@@ -19,7 +19,11 @@ from typing import Any
 from support.processes.child_processes import alive
 from workspace_server.processes.child_process import ChildProcess, Command
 from workspace_server.sources.language_servers.freshness import Freshness
-from workspace_server.sources.language_servers.server import DiagnosticsAnswer, RequestFailed
+from workspace_server.sources.language_servers.server import (
+    DiagnosticsAnswer,
+    RequestFailed,
+    ServerOutdated,
+)
 from workspace_server.sources.language_servers.session.peer import Peer
 from workspace_server.sources.language_servers.session.server_process.launch import Launch, Timeouts
 from workspace_server.sources.language_servers.session.server_process.running_server import RunningServer
@@ -129,6 +133,7 @@ class RecordedSync:
     """Stands for the part that follows the project: notes what it is told, and never finds a change."""
 
     open_documents = 3
+    is_outdated = False
 
     def __init__(self) -> None:
         self.peer: Peer | None = None
@@ -157,6 +162,8 @@ class RecordedSync:
 
     async def tell_changes(self) -> None:
         self.events.append(("tell_changes", None))
+        if self.is_outdated:
+            raise ServerOutdated("its configuration is new")
 
     async def open(self, path: Path) -> Sequence[str]:
         return path.read_text().split("\n")

@@ -18,6 +18,10 @@ CLANGD: Final = ServerSpecification(
         ("clangd", "--background-index", "--limit-references=0", "--limit-results=10000", "--log=error"),
     ),
     markers=("compile_commands.json", "compile_flags.txt", ".clangd"),
+    project_files=("compile_commands.json",),
+    without_project_files="without compile_commands.json it knows only the files open in it",
+    # where it found none, it looks again after 30 s
+    restarts_for=frozenset({"compile_commands.json", "compile_flags.txt"}),
     options={"clangdFileStatus": True},
     ready="background-index",
     changes="open-documents",

@@ -11,6 +11,11 @@ _SCRIPTS: Final = {
     ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".jsx": "javascriptreact",
 }  # fmt: skip
 _MARKERS: Final = ("tsconfig.json", "jsconfig.json", "package.json")
+_PROJECT: Final = ("tsconfig.json", "jsconfig.json")
+_NO_PROJECT: Final = (
+    "without tsconfig.json or jsconfig.json it knows only files that it was given and what they import; "
+    "a jsconfig.json with {} is enough"
+)
 _COMPILER: Final = "its TypeScript, and the plug-ins that tsconfig.json names"
 """They load `node_modules/typescript` of the project; TypeScript 7 loads neither another nor plug-ins."""
 
@@ -19,6 +24,9 @@ TYPESCRIPT: Final = ServerSpecification(
     languages=_SCRIPTS,
     commands=(("tsc", "--lsp", "--stdio"),),
     markers=_MARKERS,
+    project_files=_PROJECT,
+    without_project_files=_NO_PROJECT,
+    joins_open_files=True,
     ready="first-answer",
     install="npm install --global typescript@7",
 )
@@ -28,6 +36,9 @@ TYPESCRIPT_LANGUAGE_SERVER: Final = ServerSpecification(
     languages=_SCRIPTS,
     commands=(("typescript-language-server", "--stdio"),),
     markers=_MARKERS,
+    project_files=_PROJECT,
+    without_project_files=_NO_PROJECT,
+    joins_open_files=True,
     options={"disableAutomaticTypingAcquisition": True, "plugins": []},
     ready="progress",
     ready_title="Initializing JS/TS language features",
@@ -40,6 +51,9 @@ VTSLS: Final = ServerSpecification(
     languages=_SCRIPTS,
     commands=(("vtsls", "--stdio"),),
     markers=_MARKERS,
+    project_files=_PROJECT,
+    without_project_files=_NO_PROJECT,
+    joins_open_files=True,
     ready="progress",
     ready_title="Initializing '",
     grace_s=1.3,

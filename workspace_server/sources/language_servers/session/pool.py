@@ -14,6 +14,7 @@ from workspace_server.sources.language_servers.server import (
     RequestFailed,
     RequestTimedOut,
     ServerGone,
+    ServerOutdated,
     ServerStatus,
     Unavailable,
 )
@@ -162,12 +163,23 @@ class ServerPool:
         if supervisor is None:
             supervisor = self._supervisors[kind.name] = self._make_supervisor(kind.name)
         try:
-            server = await supervisor.get(self._launch(kind, found, environment))
-            await server.tell_changes()
+            return await self._told(supervisor, self._launch(kind, found, environment))
         except ServerGone as failure:
             return Unavailable(kind, "failed", str(failure))
         except (RequestFailed, RequestTimedOut) as failure:
             return Unavailable(kind, "failed", f"{kind.name} could not be told what changed: {failure}")
+
+    @staticmethod
+    async def _told(supervisor: ServerSupervisor, launch: Launch) -> LanguageServer:
+        """The server, told of all changes; another one if it cannot take them in."""
+        server = await supervisor.get(launch)
+        try:
+            await server.tell_changes()
+        except ServerOutdated:
+            if supervisor.server is server:  # else another caller has begun to replace it
+                supervisor.stop()
+            server = await supervisor.get(launch)
+            await server.tell_changes()
         return server
 
     async def _checker(self, check: Check, launch: Launch) -> Checker:

@@ -99,6 +99,17 @@ async def test_a_server_that_hangs_is_replaced(tmp_path: Path) -> None:
         await until(lambda: not alive(first.pid))
 
 
+async def test_a_server_that_cannot_take_in_a_change_is_replaced_for_all(tmp_path: Path) -> None:
+    async with pooled(PID, tmp_path) as made:
+        first = await server_of(made)
+        made.syncs[0].is_outdated = True
+        later = await asyncio.gather(*(server_of(made) for _ in range(10)))
+        assert {server.pid for server in later} == {later[0].pid} != {first.pid}
+        [status] = made.pool.status()
+        assert (status.state, status.restarts, status.error) == ("running", 0, None)
+        await until(lambda: not alive(first.pid))
+
+
 async def test_an_idle_server_is_stopped_and_started_when_needed(tmp_path: Path) -> None:
     async with pooled(PID, tmp_path, replace(LIMITS, idle_s=0.2)) as made:
         first = await server_of(made)

@@ -22,7 +22,11 @@ from workspace_server.sources.language_servers.session.sync.change_notice import
     ChangeNotice,
     WatchedFilesNotice,
 )
-from workspace_server.sources.language_servers.session.sync.open_documents_notice import OpenDocumentsNotice
+from workspace_server.sources.language_servers.session.sync.open_documents_notice import (
+    REREAD_S,
+    OpenDocumentsNotice,
+)
+from workspace_server.sources.language_servers.session.sync.project_definition import ProjectDefinition
 from workspace_server.sources.language_servers.session.sync.readiness import Readiness
 from workspace_server.sources.language_servers.session.tree.relevant_files import (
     relevance_of,
@@ -42,14 +46,17 @@ POLL_S: Final = 0.2
 class FollowedProject:
     """A `ProjectSync`: looks, tells, waits; then says how far answers can be trusted."""
 
-    def __init__(self, peer: Peer, watch: TreeWatch, *, take_in_s: float = TAKE_IN_S) -> None:
+    def __init__(
+        self, peer: Peer, watch: TreeWatch, *, take_in_s: float = TAKE_IN_S, reread_s: float = REREAD_S
+    ) -> None:
         self._peer = peer
         self._name = peer.specification.name
         self._loop = asyncio.get_running_loop()
-        self._take_in_s = take_in_s
+        self._take_in_s, self._reread_s = take_in_s, reread_s
         self._publications = Publications()
         self._documents = OpenDocuments(peer, lambda: self._publications.last_number)
         self._readiness = Readiness(peer.specification, self._loop.time())
+        self._definition = ProjectDefinition(peer.specification)
         self._notice = self._make_notice()
         self._files = DiagnosticsOfFiles(peer, self._documents, self._publications)
         self._project = DiagnosticsOfProject(peer, self._documents, self._publications, self._files)
@@ -64,7 +71,9 @@ class FollowedProject:
 
     def _make_notice(self) -> ChangeNotice:
         if self._peer.specification.changes == "open-documents":
-            return OpenDocumentsNotice(self._peer, self._documents, self._publications)
+            return OpenDocumentsNotice(
+                self._peer, self._documents, self._publications, reread_s=self._reread_s
+            )
         return WatchedFilesNotice(self._peer, self._documents)
 
     @property
@@ -144,17 +153,24 @@ class FollowedProject:
             return DiagnosticsAnswer(answer.files, self._limited(answer.freshness, self.freshness()))
         stale = self._stale()
         answer = await self._project.of_files(paths, deadline)
-        return DiagnosticsAnswer(answer.files, self._limited(answer.freshness, stale, self._stale()))
+        freshness = self._limited(answer.freshness, stale, self._stale())
+        if freshness.state == "fresh" and (doubt := self._definition.doubt(answer.files)):
+            freshness = Freshness(self._name, "unknown", doubt)
+        return DiagnosticsAnswer(answer.files, freshness)
 
     def freshness(self) -> Freshness:
         """As `ProjectSync.freshness`: how far answers about the whole project can be trusted now."""
         readiness = self._readiness.state(self._loop.time())
+        if readiness.state == "fresh" and (missing := self._definition.missing()):
+            readiness = Freshness(self._name, "partial", missing)
         return self._limited(readiness, self._stale())
 
     def _limited(self, freshness: Freshness, *others: Freshness | None) -> Freshness:
         parts = [freshness, *(one for one in others if one is not None)]
         limiting = worst(parts) or freshness
         limits = self._peer.specification.limits
+        if limiting.state in {"fresh", "partial"} and (broken := self._definition.broken):
+            return Freshness(self._name, "partial", broken)
         if limiting.state == "fresh" and limits:
             return Freshness(self._name, "partial", limits)
         if limiting.state == "fresh" and self._snapshot is not None and self._snapshot.is_cut:
@@ -185,7 +201,9 @@ class FollowedProject:
 
     async def _look_first(self) -> None:
         with suppress(OSError):
-            self._take(await self._watcher.look())
+            look = await self._watcher.look()
+            await self._definition.look(look.snapshot, None)
+            self._take(look)
 
     def _take(self, look: Look) -> None:
         self._watcher.accept(look)
@@ -220,6 +238,8 @@ class FollowedProject:
         told = set(look.changes.deleted)
         changes = look.changes.with_files(more[0], (path for path in more[1] if path not in told))
         if changes:
+            self._definition.refuse_new(changes)
+            await self._definition.look(look.snapshot, changes)
             await self._tell_of(changes)
         self._take(look)
         await self._notice.caught_up(self._take_in_s)

@@ -128,7 +128,7 @@ class Readiness:
         if now - self._since < SILENCE_S[self._signal]:
             return Freshness(self._name, "indexing", _STARTING)
         if self._signal == "background-index":
-            reason = "it indexes nothing; without compile_commands.json it knows only the files open in it"
+            reason = "it indexes nothing, and knows only the files open in it"
             return Freshness(self._name, "partial", reason)
         return Freshness(self._name, "unknown", _SILENT)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from workspace_server.sources.language_servers.tools.definitions import (
     DEFAULT_SEVERITIES,
     SEVERITIES,
 )
-from workspace_server.sources.language_servers.tools.diagnostics import editor_part
+from workspace_server.sources.language_servers.tools.diagnostics import editor_part, outside_files
 from workspace_server.sources.language_servers.tools.diagnostics.changed_files import (
     ChangedFiles,
     changed_files,
@@ -36,7 +35,7 @@ from workspace_server.sources.language_servers.tools.diagnostics.editor_part imp
 from workspace_server.sources.language_servers.tools.project_files import files_of
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
 from workspace_server.tool import InvalidArguments, ToolResult
-from workspace_server.workspace import OUTSIDE, absolute_text
+from workspace_server.workspace import absolute_text
 
 NO_SOURCE: Final = "NO_DIAGNOSTICS_SOURCE"
 SOURCE: Final = "languageServers"
@@ -92,6 +91,7 @@ async def call(workplace: Workplace, arguments: Mapping[str, Any], context: Call
     editor = asyncio.create_task(editor_part.ask(workplace.editor, question.paths), name="ask-editor")
     try:
         parts = await _ask(workplace, sources, Waiting(wait_s(arguments), context))
+        parts = [outside_files.in_doubt(workplace, question.paths, part) for part in parts]
         sources = replace(sources, editor=await editor)
     finally:
         editor.cancel()
@@ -134,7 +134,7 @@ async def _question(workplace: Workplace, arguments: Mapping[str, Any]) -> _Ques
     if text is not None and since is not None:
         raise InvalidArguments("/changedSince", "give either filePath or changedSince")
     if text is not None:
-        path = await asyncio.to_thread(_file, workplace, text)
+        path = await asyncio.to_thread(outside_files.existing, workplace, text)
         return _Question("single-file", (path,))
     if since is None:
         return _Question("workspace+external", None)
@@ -149,17 +149,6 @@ def _changes(since: str, changed: ChangedFiles, workplace: Workplace) -> Mapping
     opened = datetime.fromtimestamp(workplace.opened_at, UTC).isoformat(timespec="seconds")
     moment = "last commit" if since == "head" else f"workspace opened at {opened}"
     return {"changedSince": moment, "changedFiles": len(changed.paths)}
-
-
-def _file(workplace: Workplace, text: str) -> Path:
-    """The file, which may lie outside the workspace if its path is absolute."""
-    try:
-        return workplace.file(text)
-    except InvalidArguments as refused:
-        path = Path(os.path.realpath(text)) if refused.message == OUTSIDE else None
-        if path is None or not Path(text).is_absolute() or not path.is_file():
-            raise
-        return path
 
 
 async def _sources(workplace: Workplace, question: _Question) -> _Sources:
@@ -294,4 +283,6 @@ def _notes(
     limit = worst(freshness)
     if not wanted and limit is not None and limit.state != "fresh":
         return ["No diagnostics are known yet; this does not mean that there are none. See freshness."]
+    if not wanted and sources.unavailable:
+        return ["Not all that would check this ran, so errors may be unknown. See `unavailable`."]
     return []

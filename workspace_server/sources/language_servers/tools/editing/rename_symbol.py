@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.call_context import CallContext
 from workspace_server.sources.language_servers.server import LanguageServer
-from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Waiting
 from workspace_server.sources.language_servers.tools.editing import edit_results
 from workspace_server.sources.language_servers.tools.editing.edit_results import Proposal
+from workspace_server.sources.language_servers.tools.editing.new_names import why_no_name
 from workspace_server.sources.language_servers.tools.navigation.references import target_members
+from workspace_server.sources.language_servers.tools.symbols import uses
 from workspace_server.sources.language_servers.tools.symbols.target import find_target
 from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
@@ -31,17 +33,20 @@ async def call(
         ToolError: it cannot be renamed; no file was changed, or the message says so.
     """
     new = arguments["newName"]
-    if not new.strip() or any(char in new for char in "\r\n\0/"):
-        raise InvalidArguments("/newName", "must be a name, without a path")
+    _check(new)
     begun, waiting, texts = time.time_ns(), Waiting(wait_s(arguments), context), Texts()
     target = await find_target(workplace, arguments, _METHOD, waiting, texts)
+    _check(new, target.path)
 
     async def work(server: LanguageServer) -> Any:
         return await server.request(_METHOD, {**target.params, "newName": new}) or {}
 
-    part = await asking.ask(target.server, work, waiting)
+    part = await uses.ask(workplace, target, work, waiting)
     if part.value is None:
-        raise ToolError(f"it cannot be renamed: {part.freshness.text()}. No file was changed")
+        raise ToolError(
+            f"it cannot be renamed: {part.freshness.text()}. No file was changed",
+            {"freshness": [part.freshness.structured()]},
+        )
     about, head = target_members(target, workplace)
     proposal = Proposal(
         "Rename symbol summary",
@@ -54,3 +59,10 @@ async def call(
         head,
     )
     return await edit_results.finish(workplace, proposal, apply=arguments.get("apply", True))
+
+
+def _check(new: str, path: Path | None = None) -> None:
+    """Refuse what is no name, in any language or in that of a file: few servers look."""
+    reason = why_no_name(new, None if path is None else path.suffix)
+    if reason:
+        raise InvalidArguments("/newName", reason)

@@ -11,6 +11,7 @@ from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking, listing
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
+from workspace_server.sources.language_servers.tools.symbols import uses
 from workspace_server.sources.language_servers.tools.symbols.places import Location, locations_of, place_at
 from workspace_server.sources.language_servers.tools.symbols.target import Target, find_target
 from workspace_server.sources.language_servers.tools.symbols.texts import Texts
@@ -45,7 +46,7 @@ async def call(
     async def work(server: LanguageServer) -> Any:
         return await server.request(method, params)
 
-    part = await asking.ask(target.server, work, waiting)
+    part = await uses.ask(workplace, target, work, waiting)
     if len(asking.list_of(part.value)) > MANY:
         places = await asyncio.to_thread(locations_of, part.value)
     else:

@@ -37,6 +37,10 @@ MAX_FILES: Final = 40
 """Files whose outlines are read for one search."""
 MAX_HITS: Final = 2000
 _TEXT_HITS: Final = 1000
+_DECLARES: Final = (
+    r"\b(?:class|const|def|enum|fn|func|function|interface|let|module|namespace|record|struct|trait|type|union|var)"
+    r"[ \t*]+(?:\w+[ \t]+)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +143,14 @@ async def _in_project(
     if not server.supports(OUTLINE):
         return _Found([one for one in candidates if wanted.fits(one.path)])
     files = list(dict.fromkeys(one.place.path for one in candidates))
+    is_cut = False
     if not files:
-        files = await _files_with(workplace, server, wanted)
+        files, is_cut = await _files_with(workplace, server, wanted)
     outlines = await asyncio.gather(*(_outline(server, path, texts) for path in files[:MAX_FILES]))
     exact = dict(zip(files[:MAX_FILES], outlines, strict=True))
     found = [one for symbols in exact.values() for one in symbols if wanted.fits(one.path)]
     rest = [one for one in candidates if one.place.path not in exact and wanted.fits(one.path)]
-    return _Found(found + rest, partial=len(files) > MAX_FILES)
+    return _Found(found + rest, partial=is_cut or len(files) > MAX_FILES)
 
 
 async def _outline(server: LanguageServer, path: Path, texts: Texts) -> list[Symbol]:
@@ -156,21 +161,29 @@ async def _outline(server: LanguageServer, path: Path, texts: Texts) -> list[Sym
         return []
 
 
-async def _files_with(workplace: Workplace, server: LanguageServer, wanted: NameQuery) -> list[Path]:
-    """The files of the server's languages that may declare a wanted name."""
+async def _files_with(
+    workplace: Workplace, server: LanguageServer, wanted: NameQuery
+) -> tuple[list[Path], bool]:
+    """The files of the server's languages that may declare a wanted name, and whether there may be more.
+
+    Those with a line that looks like its declaration come first.
+    """
     word = wanted.literal
     if not word or wanted.match == "fuzzy":
         listed = await files_of(workplace.workspace, server.specification, _TEXT_HITS)
-        return list(listed.paths)
-    query = TextQuery(
-        re.escape(word if wanted.match == "exact" else word.lower()),
-        regex=True,
-        case_sensitive=wanted.match == "exact",
-    )
-    try:
-        found = await find_text(
-            workplace.workspace, query, where(server.specification), _TEXT_HITS, SearchSettings()
-        )
-    except EngineUnavailable:
-        return []
-    return list(dict.fromkeys(match.path for match in found.items))
+        return list(listed.paths), listed.partial
+    exact = wanted.match == "exact"
+    name = re.escape(word if exact else word.lower())
+    found: dict[Path, None] = {}
+    is_cut = False
+    for text in (rf"{_DECLARES}{name}", name):
+        query = TextQuery(text, regex=True, case_sensitive=exact)
+        try:
+            lines = await find_text(
+                workplace.workspace, query, where(server.specification), _TEXT_HITS, SearchSettings()
+            )
+        except EngineUnavailable:
+            return [], False
+        found |= dict.fromkeys(match.path for match in lines.items)
+        is_cut = lines.capped
+    return list(found), is_cut

@@ -11,7 +11,7 @@ from workspace_server.results import clean_text
 from workspace_server.sources.language_servers.server import LanguageServer, PositionEncoding
 from workspace_server.sources.language_servers.tools.asking import list_of
 from workspace_server.sources.language_servers.tools.schemas import SYMBOL_KINDS
-from workspace_server.sources.language_servers.tools.symbols import spans
+from workspace_server.sources.language_servers.tools.symbols import imports, spans
 from workspace_server.sources.language_servers.tools.symbols.places import Place, place_of
 from workspace_server.sources.language_servers.tools.symbols.symbol_names import path_of
 from workspace_server.sources.language_servers.tools.symbols.texts import Texts
@@ -94,6 +94,9 @@ async def outline(
     for _, (names, raw) in zip(range(MAX_SYMBOLS), entries, strict=False):
         symbol = _symbol(names, raw, path, lines, server.encoding)
         found += [] if symbol is None else [symbol]
+    if path.suffix in imports.SUFFIXES:
+        is_imported = imports.imported(lines)
+        found = [one for one in found if not is_imported(one.place.span.start)]
     found.sort(key=lambda one: (one.whole.start, -one.whole.end.line))
     if found and server.memo(path) is memo:  # nothing changed meanwhile
         memo[OUTLINE] = found

@@ -30,17 +30,27 @@ from workspace_server.tool import InvalidArguments, ToolError
 
 MAX_CANDIDATES: Final = 8
 _DEFINITION: Final = "textDocument/definition"
+_WHAT: Final[Mapping[str, str]] = {
+    "textDocument/references": "references",
+    "textDocument/implementation": "implementations",
+    "textDocument/prepareCallHierarchy": "call hierarchies",
+    "textDocument/prepareTypeHierarchy": "type hierarchies; lm_implementations may find derived types",
+    "textDocument/rename": "renaming",
+    "textDocument/codeAction": "code actions",
+}
+"""What a method is for, for the errors of servers that lack it."""
 Home = tuple[Path, int]
 """A file and a line in which a symbol is declared or defined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A symbol: its server, its file, the LSP position of its name, and its declaration where it is known."""
+    """A symbol: its server, file, the LSP position of its name, its name, and its declaration if known."""
 
     server: LanguageServer
     path: Path
     position: Mapping[str, int]
+    name: str
     symbol: Symbol | None
     unavailable: Sequence[Unavailable]
 
@@ -87,7 +97,7 @@ async def find_target(
     position = to_server(symbol.place.span.start, lines, server.encoding)
     if isinstance(position, OutsideText):
         raise ToolError(f"{workplace.shown(symbol.place.path)} changed meanwhile; call again")
-    return Target(server, symbol.place.path, position, symbol, unavailable)
+    return Target(server, symbol.place.path, position, symbol.path[-1], symbol, unavailable)
 
 
 async def _at_position(
@@ -110,7 +120,7 @@ async def _at_position(
         (one for one in symbols if one.place.span.start <= ours <= one.place.span.end),
         None,
     )
-    return Target(server, path, position, symbol, unavailable)
+    return Target(server, path, position, _word_at(lines, ours), symbol, unavailable)
 
 
 def _character_in(text: str, line: int, name: str | None, symbols: Sequence[Symbol]) -> int:
@@ -125,6 +135,12 @@ def _character_in(text: str, line: int, name: str | None, symbols: Sequence[Symb
     if not declared:
         raise InvalidArguments("/character", f"line {line} declares no symbol; give character or symbol")
     return declared[0]
+
+
+def _word_at(lines: Sequence[str], place: Position) -> str:
+    """The name at a place; empty if there is none."""
+    found = re.finditer(r"[\w$]+", lines[place.line - 1])
+    return next((one[0] for one in found if one.start() < place.column <= one.end() + 1), "")
 
 
 async def _symbols(
@@ -146,9 +162,11 @@ async def _server_for(
             return server, unavailable
     if running:
         names = ", ".join(server.specification.name for server in running)
-        better = asking.reasons(unavailable)
+        lacks = f"offers no {_WHAT.get(method, method)}"
         raise ToolError(
-            f"{names} cannot do this ({method})" + (f". {better}" if better else ""),
+            f"only {names} runs, which {lacks}. {asking.reasons(unavailable)}"
+            if unavailable
+            else f"{names} {lacks}",
             {"method": method, "unavailable": asking.unavailable_members(unavailable)},
         )
     raise asking.no_server(unavailable, workplace.shown(path))

@@ -136,8 +136,13 @@ async def test_one_file_asks_only_the_servers_of_its_language(
 async def test_a_file_outside_the_workspace_can_be_asked_about(root: Path, py: InMemoryServer) -> None:
     other = root.parent / "x.py"
     other.write_text("")
-    await ask(workplace_of(root, py), filePath=str(other))
-    assert py.diagnosed == [[other]]
+    (root / "link").symlink_to(root.parent)
+    for path in (str(other), "link/x.py"):
+        _, told = await ask(workplace_of(root, py), filePath=path)
+        assert py.diagnosed.pop() == [other]
+        assert told["freshness"][0]["state"] == "unknown"
+        assert "outside the workspace" in told["freshness"][0]["reason"]
+        assert told["note"].startswith("No diagnostics are known yet")
     for bad in ("../x.py", "file:///x.py", str(root.parent / "none.py")):
         with pytest.raises((InvalidArguments, ToolError)):
             await ask(workplace_of(root, py), filePath=bad)

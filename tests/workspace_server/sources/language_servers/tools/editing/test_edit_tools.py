@@ -84,7 +84,7 @@ async def test_an_index_that_is_not_complete_is_shown_but_not_applied(
     assert (root / "a.py").read_text() == "def old():\n    pass\n"
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a/b", "a\nb"])
+@pytest.mark.parametrize("name", ["", "  ", "a/b", "a\nb", "of ten", "f()", "class", "1st", "a-b", "a.b"])
 async def test_a_new_name_has_to_be_a_name(root: Path, server: InMemoryServer, name: str) -> None:
     with pytest.raises(InvalidArguments, match="/newName"):
         await rename(root, server, newName=name)

@@ -16,7 +16,7 @@ def main() -> int:
             stream.reconfigure(errors="backslashreplace")
     arguments = read_arguments(sys.argv[1:])
     gc.disable()  # loading makes no garbage, and the prompt is there a fifth earlier; see `SessionLoop`
-    from agent.command_line import verbs  # noqa: PLC0415  usage errors need none of it
+    from agent.command_line import verbs  # usage errors need none of it
 
     return verbs.run(arguments)
 

@@ -160,7 +160,7 @@ class Agent:
     # -- what is made when it is needed -------------------------------------------------------------------
 
     def _session(self) -> aiohttp.ClientSession:
-        import aiohttp  # noqa: PLC0415  takes longer to load than the prompt may take to appear
+        import aiohttp  # takes longer to load than the prompt may take to appear
 
         if self._http is None:
             self._http = aiohttp.ClientSession()
@@ -175,8 +175,8 @@ class Agent:
         return self._providers[name]
 
     def _new_provider(self, name: str, settings: AgentSettings) -> Provider:
-        from agent.providers.factory import make_provider  # noqa: PLC0415  loads aiohttp
-        from agent.providers.http.retries import Retries  # noqa: PLC0415
+        from agent.providers.factory import make_provider  # loads aiohttp
+        from agent.providers.http.retries import Retries
 
         provider = make_provider(
             name, settings, self._session(), self._keys(), configurations=self._configured.providers,
@@ -185,7 +185,7 @@ class Agent:
         return self._logged(provider, settings)
 
     def _logged(self, provider: Provider, settings: AgentSettings) -> Provider:
-        from agent.providers.request_log import LoggedProvider, RequestLog, is_wanted  # noqa: PLC0415
+        from agent.providers.request_log import LoggedProvider, RequestLog, is_wanted
 
         if not is_wanted(settings.debug, os.environ):
             return provider
@@ -194,7 +194,7 @@ class Agent:
 
     async def models(self, name: str) -> Sequence[str]:
         """The models that a provider lists; empty if it lists none. Raises ProviderFailure."""
-        from agent.providers.factory import make_plain_provider  # noqa: PLC0415  loads aiohttp
+        from agent.providers.factory import make_plain_provider  # loads aiohttp
 
         provider = make_plain_provider(
             name, self.session.settings, self._session(), self._keys(),
@@ -208,21 +208,21 @@ class Agent:
 
     async def _model(self, name: str) -> str:
         """A model for a provider whose settings name none."""
-        from agent.slash_commands.model_choice import choose_model  # noqa: PLC0415  rarely needed
+        from agent.slash_commands.model_choice import choose_model
 
         return await choose_model(self._screen, name, await self.models(name), self.session.config_file)
 
     def _schema_changes(self, schema: Mapping[str, Any]) -> Sequence[str]:
         """What the chosen provider is not given of a tool's schema."""
-        from agent.providers.factory import schema_changes  # noqa: PLC0415
+        from agent.providers.factory import schema_changes
 
         provider = self._configured.providers.get(self.conversation.provider)
         return () if provider is None else schema_changes(provider.kind, schema)
 
     def _keys(self) -> KeyLookup:
-        from agent.keys.environment import DotEnvKeys, EnvironmentKeys  # noqa: PLC0415
-        from agent.keys.lookup import KeyLookup  # noqa: PLC0415
-        from agent.keys.stored import StoredKeys  # noqa: PLC0415
+        from agent.keys.environment import DotEnvKeys, EnvironmentKeys
+        from agent.keys.lookup import KeyLookup
+        from agent.keys.stored import StoredKeys
 
         makers: Mapping[str, Callable[[], Any]] = {
             "environment": lambda: EnvironmentKeys(os.environ),
@@ -238,8 +238,8 @@ class Agent:
         return [manager, LateSource("os_assistant", lambda: self._local_tools(settings))]
 
     def _manager_source(self, settings: AgentSettings) -> ToolSource:
-        from agent.manager_client.elicitation import Elicitation  # noqa: PLC0415  loads aiohttp
-        from agent.manager_client.source import ManagerSource  # noqa: PLC0415
+        from agent.manager_client.elicitation import Elicitation  # loads aiohttp
+        from agent.manager_client.source import ManagerSource
 
         elicitation = Elicitation(self._screen, self.guard)
         endpoint, may_move = settings.endpoint, settings.endpoint == default("endpoint")
@@ -251,8 +251,8 @@ class Agent:
         )  # fmt: skip
 
     def _local_tools(self, settings: AgentSettings) -> ToolSource:
-        from agent.local_tools.source import LocalTools  # noqa: PLC0415
-        from agent.local_tools.sudo import Sudo  # noqa: PLC0415
+        from agent.local_tools.source import LocalTools
+        from agent.local_tools.sudo import Sudo
 
         return LocalTools(self._workspace, settings, Sudo(self._screen, allowed=settings.sudo == "askpass"))
 

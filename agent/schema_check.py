@@ -23,7 +23,7 @@ def problems_with(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> li
     Raises:
         InvalidSchema: the schema itself is not valid, or refers to others.
     """
-    import jsonschema_rs  # noqa: PLC0415  not needed before the first check
+    import jsonschema_rs
 
     limits = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS, size_limit=_PATTERN_SIZE)
     try:

@@ -183,7 +183,7 @@ class McpClient:
         *,
         own_headers: Mapping[str, str] | None = None,
     ) -> None:
-        from urllib.parse import quote, urlsplit  # noqa: PLC0415 - only verbs that call pay for it
+        from urllib.parse import quote, urlsplit
 
         parts = urlsplit(address)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
@@ -200,9 +200,9 @@ class McpClient:
             NoManager: no manager listens.
             ManagerFault: the answer cannot be used.
         """
-        import http.client  # noqa: PLC0415 - 20 ms that the short verbs do not need
+        import http.client  # 20 ms that the short verbs do not need
 
-        from protocol import headers  # noqa: PLC0415 - only verbs that call pay for it
+        from protocol import headers
 
         body, head = self._message(method, params)
         connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_S)
@@ -223,8 +223,8 @@ class McpClient:
         )
 
     def _message(self, method: str, params: Mapping[str, object]) -> tuple[bytes, dict[str, str]]:
-        from protocol import headers, names  # noqa: PLC0415 - only verbs that call pay for it
-        from protocol.versions import LATEST_MODERN  # noqa: PLC0415 - only verbs that call pay for it
+        from protocol import headers, names
+        from protocol.versions import LATEST_MODERN
 
         meta = {
             names.META_VERSION: LATEST_MODERN,
@@ -248,7 +248,7 @@ def _message_in(response: http.client.HTTPResponse) -> dict[str, Any]:
     """The JSON-RPC message in an HTTP response, or {} if there is none."""
     body = response.read()
     if (response.getheader("Content-Type") or "").startswith("text/event-stream"):
-        from protocol import sse  # noqa: PLC0415 - only verbs that call pay for it
+        from protocol import sse
 
         candidates = [event.data for event in sse.Decoder().feed(body)]
     else:

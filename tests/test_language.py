@@ -20,6 +20,8 @@ IDS = re.compile(
     r"|\bgroup [A-L] of the contract\b"
 )
 LONGEST_FIRST_LINE = 110
+EXEMPTION = re.compile(r"# (?:noqa|type: ignore)\b(?P<rest>.*)")
+CODES = re.compile(r"^(?:\[[\w, -]+\]|: [A-Z]+[0-9]+(?:, [A-Z]+[0-9]+)*)")
 
 
 def texts() -> list[Path]:
@@ -50,6 +52,33 @@ def test_ids_would_be_found() -> None:
         assert IDS.search(" " + text), text
     for text in ("SEP-2663", "RFC 9112 §7.1", "UTF-8", "T1 = 3", "Python 3.11", "C0 without tab", "P1Y2M"):
         assert not IDS.search(" " + text), text
+
+
+def unexplained(line: str) -> bool:
+    """Whether the line silences a checker and does not say why."""
+    if (found := EXEMPTION.search(line)) is None:
+        return False
+    reason = re.sub(r"# (?:noqa|type: ignore)", "", found["rest"])
+    return not re.search(r"[a-zA-Z]{2}", CODES.sub("", reason.strip()).strip().removeprefix("# "))
+
+
+def test_every_silenced_warning_has_a_reason() -> None:
+    """Rules that a whole file breaks for one reason are in `pyproject.toml`."""
+    assert [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in texts()
+        if path.suffix == ".py" and path != Path(__file__)
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if unexplained(line)
+    ] == []
+
+
+def test_a_silenced_warning_without_a_reason_would_be_found() -> None:
+    assert unexplained("import a  # noqa: F401")
+    assert unexplained("import a  # noqa: F401, PLC0415")
+    assert unexplained("a = b  # type: ignore[misc]")
+    assert not unexplained("import a  # noqa: F401  for its effect")
+    assert not unexplained("a = b  # type: ignore[misc]  # any of them")
 
 
 def test_every_first_line_is_a_whole_statement() -> None:

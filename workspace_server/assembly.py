@@ -124,7 +124,7 @@ def _dependencies(
 def _channel(
     dependencies: Dependencies, workspace: Workspace, secrets: LayeredSecretStore, calls: Calls, prefix: str
 ) -> InternalChannel:
-    from workspace_server.internal_channel.service import make_channel  # noqa: PLC0415
+    from workspace_server.internal_channel.service import make_channel  # noqa: PLC0415  after the server is ready
 
     return make_channel(
         workspace=dependencies.workspace,

@@ -32,7 +32,7 @@ def agent_of(
 
     See `Agent` for `allowed`.
     """
-    from agent.assembly import Agent, Folders  # noqa: PLC0415  takes as long to load as the prompt
+    from agent.assembly import Agent, Folders  # takes as long to load as the prompt
 
     folders = Folders(arguments.config_dir, arguments.state_dir, arguments.runtime_dir)
     agent = Agent(
@@ -49,7 +49,7 @@ async def models_of(
     screen: Screen, settings: AgentSettings, arguments: Arguments, name: str
 ) -> Sequence[str]:
     """The models that a provider lists, asked without a session. Raises ProviderFailure."""
-    from agent.assembly import Agent, Folders  # noqa: PLC0415
+    from agent.assembly import Agent, Folders
 
     folders = Folders(arguments.config_dir, arguments.state_dir, arguments.runtime_dir)
     providers = configured(settings, arguments.config_dir, project_folder(Path.cwd()))

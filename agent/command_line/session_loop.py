@@ -136,7 +136,7 @@ class SessionLoop:
         await self._act(session, entered, text)
 
     async def _act(self, session: Session, entered: Entered | None, text: str) -> None:
-        from agent.slash_commands import commands, manual_mode  # noqa: PLC0415  loaded with the agent
+        from agent.slash_commands import commands, manual_mode
 
         if entered is not None:
             await commands.run(session, entered)

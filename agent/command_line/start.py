@@ -13,6 +13,7 @@ from agent.screen.state_line import model_name, state_line
 from agent.settings.file import load
 from agent.settings.project_folder import project_folder
 from agent.settings.settings import MANUAL, AgentSettings
+from host.text.near_names import did_you_mean
 
 CONFIG_FILE: Final = "config.toml"
 
@@ -57,8 +58,6 @@ def read_start(screen: Screen, arguments: Arguments, workspace: Path | None = No
         name = arguments.provider.lower()
         known = (*providers.offered(), MANUAL)
         if name not in known:
-            from host.text.near_names import did_you_mean  # noqa: PLC0415
-
             text = f"there is no provider {name}{did_you_mean(name, known)}; known: {', '.join(known)}"
             screen.notice(text, Tone.ERROR)
             return None

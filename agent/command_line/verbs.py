@@ -54,7 +54,7 @@ def run(arguments: Arguments) -> int:
 
 
 async def _session(arguments: Arguments) -> int:
-    from agent.command_line.session_loop import SessionLoop  # noqa: PLC0415  only a session needs it
+    from agent.command_line.session_loop import SessionLoop  # only a session needs it
 
     interrupts = Interrupts(time.monotonic)
     opening: Opening | None = None
@@ -81,7 +81,7 @@ async def _session(arguments: Arguments) -> int:
 
 
 async def _one_turn(arguments: Arguments) -> int:
-    from agent.command_line.one_turn import one_turn  # noqa: PLC0415
+    from agent.command_line.one_turn import one_turn
 
     screen = one_shot_screen(as_json=arguments.json)
     text = arguments.prompt or ""
@@ -131,7 +131,7 @@ async def _list(arguments: Arguments) -> int:
 
 
 async def _serve(arguments: Arguments) -> int:
-    from agent.command_line.offer import offer  # noqa: PLC0415
+    from agent.command_line.offer import offer
 
     screen = one_shot_screen(as_json=False)
     start = read_start(screen, arguments)
@@ -162,7 +162,7 @@ async def _warn_of_unknown(agent: Agent, screen: Screen, allowed: Sequence[str])
 
 
 async def _acp(arguments: Arguments) -> int:
-    from agent.acp.serve import serve_editor  # noqa: PLC0415  an extra
+    from agent.acp.serve import serve_editor
 
     def make(screen: Screen, workspace: Path) -> Agent | None:
         start = read_start(screen, arguments, workspace)
@@ -176,7 +176,7 @@ async def _acp(arguments: Arguments) -> int:
 
 
 async def _config(arguments: Arguments) -> int:
-    from agent.command_line.wizard import configure  # noqa: PLC0415
+    from agent.command_line.wizard import configure
 
     interrupts = Interrupts(time.monotonic)
     screen, _ = session_screen(interrupts, lambda _: [])

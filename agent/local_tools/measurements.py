@@ -25,7 +25,7 @@ class NotMeasured(Exception):
 
 def cpu_usage(_: Mapping[str, Any], __: Path) -> str:
     """`CPU: 23.4%`, over a fifth of a second."""
-    import psutil  # noqa: PLC0415  slow to load
+    import psutil
 
     each = psutil.cpu_percent(_SAMPLE_S, percpu=True)
     return f"CPU: {sum(each) / max(1, len(each)):.1f}% of {len(each)} processors"
@@ -33,7 +33,7 @@ def cpu_usage(_: Mapping[str, Any], __: Path) -> str:
 
 def memory_usage(_: Mapping[str, Any], __: Path) -> str:
     """Memory and swap in use."""
-    import psutil  # noqa: PLC0415
+    import psutil
 
     memory, swap = psutil.virtual_memory(), psutil.swap_memory()
     used = memory.total - memory.available
@@ -46,7 +46,7 @@ def memory_usage(_: Mapping[str, Any], __: Path) -> str:
 
 def disk_usage(arguments: Mapping[str, Any], workspace: Path) -> str:
     """How full the disk of a folder is."""
-    import psutil  # noqa: PLC0415
+    import psutil
 
     path = workspace / str(arguments.get("path", ""))
     try:
@@ -60,7 +60,7 @@ def disk_usage(arguments: Mapping[str, Any], workspace: Path) -> str:
 
 def uptime(_: Mapping[str, Any], __: Path) -> str:
     """How long the machine runs, and its load."""
-    import psutil  # noqa: PLC0415
+    import psutil
 
     minutes = int(time.time() - psutil.boot_time()) // 60
     days, hours = divmod(minutes // 60, 24)
@@ -70,7 +70,7 @@ def uptime(_: Mapping[str, Any], __: Path) -> str:
 
 def process_list(arguments: Mapping[str, Any], _: Path) -> str:
     """The processes that use most, without their arguments, which may hold secrets."""
-    import psutil  # noqa: PLC0415
+    import psutil
 
     processes = list(psutil.process_iter(["pid", "username", "name", "memory_info"]))
     for process in processes:

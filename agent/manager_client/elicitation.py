@@ -159,6 +159,6 @@ def _lines(text: object) -> list[str]:
 
 
 def _browser(url: str) -> object:
-    import webbrowser  # noqa: PLC0415  seldom needed
+    import webbrowser
 
     return webbrowser.open(url)

@@ -151,4 +151,4 @@ class _Reading:
 
 
 def _pause(attempt: int) -> float:
-    return backoff(attempt, random.random(), first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S)  # noqa: S311
+    return backoff(attempt, random.random(), first_s=_FIRST_PAUSE_S, longest_s=_LONGEST_PAUSE_S)  # noqa: S311  spreads clients

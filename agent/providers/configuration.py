@@ -142,8 +142,9 @@ def merged(
                     f"next step: lmtb trust {shlex.quote(str(Path(entry.source_detail).parent.parent))}"
                 )
             enabled = entry.enabled if name not in found or found[name].enabled else None
-            entry = entry._replace(api_base=None, enabled=enabled)  # noqa: PLW2901
-        found[name] = _with_file(found, entry, "workspace")
+            found[name] = _with_file(found, entry._replace(api_base=None, enabled=enabled), "workspace")
+        else:
+            found[name] = _with_file(found, entry, "workspace")
     return found
 
 

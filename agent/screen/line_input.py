@@ -72,7 +72,7 @@ class LineInput:
         """Drop what was typed at a terminal: it cannot be an answer to a question that comes only now."""
         if not os.isatty(self._descriptor):
             return
-        import termios  # noqa: PLC0415  not on every platform
+        import termios
 
         self._rest.clear()
         termios.tcflush(self._descriptor, termios.TCIFLUSH)
@@ -105,7 +105,7 @@ def _settle(waiting: asyncio.Future[None]) -> None:
 
 @contextmanager
 def _without_echo(descriptor: int) -> Iterator[None]:
-    import termios  # noqa: PLC0415
+    import termios
 
     before = termios.tcgetattr(descriptor)
     changed = termios.tcgetattr(descriptor)

@@ -149,8 +149,8 @@ def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
         NotEditable: the file is not TOML, its table is none, or a new value does not fit.
         private_files.LockTimeout, private_files.UnsafePathError, OSError: it cannot be written.
     """
-    import tomlkit  # noqa: PLC0415  takes long to load, and is rarely needed
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
 
     target = path.resolve()
     private_files.make_private(target.parent)
@@ -177,7 +177,7 @@ def _is_about(name: str, changes: Mapping[tuple[str, ...], Any]) -> bool:
 
 
 def _put(document: Any, key: Sequence[str], value: Any) -> None:
-    import tomlkit  # noqa: PLC0415
+    import tomlkit
 
     *tables, last = key
     for name in tables:

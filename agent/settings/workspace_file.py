@@ -29,8 +29,8 @@ def add_servers(file: Path, servers: Sequence[StdioServer]) -> list[str]:
         NotEditable: the file is not TOML.
         private_files.LockTimeout, private_files.UnsafePathError, OSError: it cannot be written.
     """
-    import tomlkit  # noqa: PLC0415  takes long to load, and is rarely needed
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
 
     if not servers:
         return []
@@ -54,7 +54,7 @@ def add_servers(file: Path, servers: Sequence[StdioServer]) -> list[str]:
 
 
 def _entry(server: StdioServer) -> Any:
-    import tomlkit  # noqa: PLC0415
+    import tomlkit
 
     entry = tomlkit.table()
     entry["namespace"] = server.namespace

@@ -49,8 +49,8 @@ def parse(text: str) -> Parsed:
 
 @functools.cache
 def _parser() -> Parser:
-    import tree_sitter_bash  # noqa: PLC0415  only who runs commands pays for it
-    from tree_sitter import Language, Parser  # noqa: PLC0415
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser
 
     return Parser(Language(tree_sitter_bash.language()))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from agent.conversation.toolbox import NotFound
 from agent.interaction import Box, Question, Tone
 from agent.messages import Call, Result
+from agent.result_text import result_text
 from agent.slash_commands.manual_arguments import NoArguments, arguments_of
 from agent.slash_commands.session import Session
 from agent.slash_commands.tool_menu import chosen, menu
@@ -57,8 +58,6 @@ async def _chosen(session: Session, name: str, typed: str) -> None:
 
 
 async def _run(session: Session, name: str, found: Found) -> None:
-    from agent.result_text import result_text  # noqa: PLC0415
-
     decision = await session.guard.decide(found.call, found.tool)
     session.screen.activity(f"running {name}")
     started, failed = time.monotonic(), True

@@ -130,9 +130,9 @@ class ToolClient:
                 raise ConnectionLost(self._failure or close_words(None), "no")
             return await self._exchange(self._socket, method, params)
 
-    listTools = list_tools  # noqa: N815  the names of the interface's description
-    callTool = call_tool  # noqa: N815
-    onToolListChanged = on_tool_list_changed  # noqa: N815
+    listTools = list_tools
+    callTool = call_tool
+    onToolListChanged = on_tool_list_changed
 
     async def _exchange(
         self, socket: aiohttp.ClientWebSocketResponse, method: str, params: Mapping[str, Any]

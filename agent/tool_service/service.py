@@ -137,13 +137,13 @@ class ToolService:
 
         return unsubscribe
 
-    registerTool = register_tool  # noqa: N815  the names of the interface's description
-    unregisterTool = unregister_tool  # noqa: N815
-    listTools = list_tools  # noqa: N815
-    executeTool = execute_tool  # noqa: N815
-    validateToolInput = validate_tool_input  # noqa: N815
-    handleToolsListRequest = handle_tools_list_request  # noqa: N815
-    handleToolCallRequest = handle_tool_call_request  # noqa: N815
+    registerTool = register_tool
+    unregisterTool = unregister_tool
+    listTools = list_tools
+    executeTool = execute_tool
+    validateToolInput = validate_tool_input
+    handleToolsListRequest = handle_tools_list_request
+    handleToolCallRequest = handle_tool_call_request
 
     def _problems(self, registered: _Registered, arguments: Any) -> list[str]:
         if not isinstance(arguments, Mapping):

@@ -168,7 +168,7 @@ def locked(path: Path, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    import fcntl  # noqa: PLC0415  does not exist on every platform
+    import fcntl
 
     descriptor = open_lock_file(path)
     try:

@@ -137,7 +137,7 @@ def _remove_if_abandoned(file: Path) -> bool:
 def _lock(descriptor: int) -> bool:
     if sys.platform == "win32":
         return False
-    import fcntl  # noqa: PLC0415  does not exist on every platform
+    import fcntl
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

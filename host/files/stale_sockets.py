@@ -60,7 +60,7 @@ def remove_if_stale(path: Path) -> bool:
 
 
 def _lock(descriptor: int) -> bool:
-    import fcntl  # noqa: PLC0415  does not exist on every platform
+    import fcntl
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

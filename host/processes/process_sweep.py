@@ -77,7 +77,7 @@ def pids() -> list[int]:
     if sys.platform == "linux":
         names = os.listdir("/proc")  # noqa: PTH208  twice as fast, and there may be thousands
         return [int(name) for name in names if name.isdigit() and int(name) != own]
-    import psutil  # noqa: PLC0415  slow to load, needed outside Linux only
+    import psutil
 
     return [pid for pid in psutil.pids() if pid != own]
 
@@ -89,7 +89,7 @@ def environment(pid: int) -> bytes | None:
             return read_proc(pid, "environ")
         except OSError:
             return None
-    import psutil  # noqa: PLC0415  slow to load, needed outside Linux only
+    import psutil
 
     try:
         return b"\0".join(f"{key}={value}".encode() for key, value in psutil.Process(pid).environ().items())

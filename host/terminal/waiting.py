@@ -110,9 +110,9 @@ class _Indicator:
 
 
 def _live(text: str) -> Live:
-    from rich.live import Live  # noqa: PLC0415  only who waits needs it
+    from rich.live import Live
 
-    from host.terminal.console import console  # noqa: PLC0415
+    from host.terminal.console import console
 
     return Live(
         _spinner(text),
@@ -124,10 +124,10 @@ def _live(text: str) -> Live:
 
 
 def _spinner(text: str) -> Spinner:
-    from rich.spinner import Spinner  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.spinner import Spinner
+    from rich.text import Text
 
-    from host.terminal.console import is_unicode  # noqa: PLC0415
+    from host.terminal.console import is_unicode
 
     return Spinner(
         "dots" if is_unicode(sys.stderr) else "line", Text(printable(text), overflow="ellipsis", no_wrap=True)

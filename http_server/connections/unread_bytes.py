@@ -98,7 +98,7 @@ def _held_by_kernel(transport: asyncio.Transport) -> int:
     """The bytes that the kernel holds until the client takes them; 0 where it does not tell."""
     if sys.platform != "linux":
         return 0
-    import fcntl  # noqa: PLC0415  not on every platform
+    import fcntl
 
     with suppress(OSError, ValueError):
         answer = fcntl.ioctl(transport.get_extra_info("socket").fileno(), _OUTSTANDING, bytes(4))

@@ -22,19 +22,19 @@ def main() -> None:
             # What a terminal cannot show must not end the program.
             stream.reconfigure(errors="backslashreplace")
     if sys.argv[1:] == ["status"]:
-        from manager.cli.status import quick_status  # noqa: PLC0415  only this verb needs it
+        from manager.cli.status import quick_status
 
         if quick_status.status():
             return
     if sys.argv[1:] == ["remote", "serve"]:
-        from manager.cli.remote import serving  # noqa: PLC0415  each new line waits for this verb
+        from manager.cli.remote import serving  # each new line waits for this verb
 
         sys.exit(serving.run())
     if sys.argv[1:] == ["agent"] and COMPLETE_VARIABLE not in os.environ:
-        from manager.cli import agent_process  # noqa: PLC0415
+        from manager.cli import agent_process
 
         agent_process.start_session()
-    from manager.cli.verbs import cli  # noqa: PLC0415  slow to load
+    from manager.cli.verbs import cli
 
     cli(complete_var=COMPLETE_VARIABLE)
 

@@ -37,7 +37,7 @@ def become(command: list[str]) -> NoReturn:
     """
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(command[0], command)  # noqa: S606  no shell is meant
+    os.execv(command[0], command)
 
 
 def command_line(paths: Paths, verb: str, words: Sequence[str]) -> list[str]:

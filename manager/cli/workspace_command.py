@@ -34,7 +34,7 @@ def run(*words: str) -> NoReturn:
     """
     command = command_line(*words)
     try:
-        os.execv(sys.executable, command)  # noqa: S606  no shell is meant
+        os.execv(sys.executable, command)
     except OSError as error:
         raise _unusable(error) from error
 
@@ -112,9 +112,9 @@ def root_of(path: Path | None) -> str:
 
 def _nearest_mark(folder: str) -> str:
     # the rule takes 20 ms to import, and is rarely needed
-    from manager.disk.filesystem import examine, identify  # noqa: PLC0415
-    from manager.disk.folder import CwdProblem  # noqa: PLC0415
-    from manager.routing.workspace.matching import match  # noqa: PLC0415
+    from manager.disk.filesystem import examine, identify
+    from manager.disk.folder import CwdProblem
+    from manager.routing.workspace.matching import match
 
     facts = examine([folder])
     if isinstance(facts, CwdProblem):

@@ -25,7 +25,7 @@ class UserFiles(AdoptionFiles):
     target: str
 
     @property
-    def root(self) -> Path:  # type: ignore[override]
+    def root(self) -> Path:  # type: ignore[override]  # read-only, which the base does not say
         """The home folder, which only messages name."""
         return self.machine.home
 

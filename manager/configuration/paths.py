@@ -111,7 +111,7 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 def _defaults(environ: Mapping[str, str], home: Path) -> tuple[Path, Path]:
     if sys.platform in {"darwin", "win32"}:
-        import platformdirs  # noqa: PLC0415 - not needed on Linux, where its 10 ms would be felt
+        import platformdirs  # not needed on Linux, where its 10 ms would be felt
 
         return (
             platformdirs.user_config_path(APP_NAME, appauthor=False),

@@ -81,10 +81,10 @@ class LazyAiohttpServer:
         # At its import aiohttp creates TLS contexts, and reads all the system's certificates for them. No
         # connection here is encrypted, so `ssl` is hidden from it. Others need urllib.request with `ssl`: it
         # is imported before.
-        import urllib.request  # noqa: F401, PLC0415
+        import urllib.request  # noqa: F401, PLC0415  with `ssl`
 
         with blocked_import("ssl"):
-            import aiohttp.web  # noqa: F401, PLC0415
+            import aiohttp.web  # noqa: F401, PLC0415  without `ssl`
         return self._make()
 
 

@@ -116,8 +116,7 @@ class ClientConnection(HttpConnection[ClientHead]):
         """Send a cached call if the request equals an earlier one, else hand it to the endpoints."""
         metadata, self._framing = read.head.metadata, read.head.framing
         serve = self._context.serve
-        assert metadata is not None  # noqa: S101  narrows the types: `take_over` has looked
-        assert serve is not None  # noqa: S101
+        assert metadata is not None and serve is not None  # noqa: S101  narrows the types: `take_over` has looked
         trace = trace_context.number_of(read.trace) if read.trace else 0
         if not self._send_cached(metadata, read.session, body, trace):
             request = self.begin(metadata, read.session, body)

@@ -65,7 +65,7 @@ class Desktop:
             bus.disconnect()
 
     async def _arguments(self, title: str, body: str) -> list[Any]:
-        from dbus_fast import Variant  # noqa: PLC0415  an extra, loaded with the first notification
+        from dbus_fast import Variant
 
         if self._bus is None:
             (capabilities,) = await self._call("GetCapabilities", "", [])
@@ -76,7 +76,7 @@ class Desktop:
 
     async def _call(self, member: str, signature: str, body: list[Any]) -> list[Any]:
         try:
-            from dbus_fast import Message, MessageType  # noqa: PLC0415  as above
+            from dbus_fast import Message, MessageType
 
             bus = await self._connected()
             message = Message(NAME, PATH, NAME, member, signature=signature, body=body)
@@ -90,7 +90,7 @@ class Desktop:
         return reply.body
 
     async def _connected(self) -> MessageBus:
-        from dbus_fast.aio import MessageBus  # noqa: PLC0415  as above
+        from dbus_fast.aio import MessageBus
 
         if self._bus is None or not self._bus.connected:
             self._bus = await MessageBus(bus_address=self._address).connect()

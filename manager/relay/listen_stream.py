@@ -60,7 +60,7 @@ class ListenStream:
 
     def _server_ended(self, problem: Refusal | None) -> None:
         assert self._answer is not None  # noqa: S101  narrows the type: only its stream ends
-        assert self._relay is not None  # noqa: S101
+        assert self._relay is not None  # noqa: S101  set with the answer
         problem = problem or unusable(self._answer.status)
         if not self._relay.events.is_answered:
             self._answer.fail(problem)

@@ -11,6 +11,6 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """What makes the event loop of a runner; None for the loop of the standard library."""
     if sys.platform == "win32":
         return None
-    import uvloop  # noqa: PLC0415  not on every platform
+    import uvloop
 
     return uvloop.new_event_loop

@@ -147,7 +147,7 @@ async def _somebody_listens(host: str, port: int) -> bool:
 
 
 def _explain(host: str, port: int, listens: bool) -> PortTaken:
-    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+    import psutil
 
     states: list[tuple[str, int | None]] = []
     with suppress(psutil.Error, OSError):  # without permission the explanation stays short
@@ -166,7 +166,7 @@ def _explain(host: str, port: int, listens: bool) -> PortTaken:
 
 
 def _classify(states: list[tuple[str, int | None]], listens: bool) -> tuple[Kind, int | None]:
-    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+    import psutil
 
     if listens:
         return "listener", next((pid for status, pid in states if status == psutil.CONN_LISTEN and pid), None)
@@ -185,7 +185,7 @@ def _owner_of(host: str, port: int, kind: Kind) -> str | None:
     """The owner's name from /proc/net/tcp, which names the uid of sockets whose pid is hidden from us."""
     if sys.platform != "linux" or kind in {"time_wait", "unknown"}:
         return None
-    import pwd  # noqa: PLC0415 - does not exist on Windows
+    import pwd
 
     names = {proc_net_name(ipaddress.ip_address(local), port) for local in (host, *_WILDCARDS)}
     names.add(proc_net_name(ipaddress.ip_address(host), port, mapped=True))

@@ -78,7 +78,7 @@ class Replacement:
         Raises:
             OSError: it cannot be started.
         """
-        import fcntl  # noqa: PLC0415  does not exist on Windows
+        import fcntl
 
         listening = [] if self.listener is None else [self.listener.fileno()]
         given = (*listening, self.lock)
@@ -92,7 +92,7 @@ class Replacement:
             stream.flush()
         line = command()
         restore_limit(os.getpid())  # so that the new program's children get it, too
-        os.execve(line[0], line, {**os.environ, **variables})  # noqa: S606  a fixed command
+        os.execve(line[0], line, {**os.environ, **variables})
 
 
 def taken_over_lock(environ: MutableMapping[str, str] = os.environ) -> int | None:

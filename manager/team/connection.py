@@ -104,7 +104,7 @@ class Connection:
             name=f"lmtb {held.name}",
             connect_timeout=CONNECT_S,
             # a cluster's clients come back one after the other
-            reconnect_time_wait=RECONNECT_S * (1 + random.random()),  # noqa: S311
+            reconnect_time_wait=RECONNECT_S * (1 + random.random()),  # noqa: S311  spreads clients
             max_reconnect_attempts=3,
             ping_interval=PING_S,
             max_outstanding_pings=2,

@@ -77,7 +77,7 @@ class Team:
         """The state of the membership."""
         if self._member is None:
             return {"joined": False, "error": self._error}
-        from manager.team import reports  # noqa: PLC0415  only where a team was joined
+        from manager.team import reports
 
         return reports.status(self._member)
 
@@ -85,7 +85,7 @@ class Team:
         """What the team offers."""
         if self._member is None:
             return {"offers": [], "omitted": 0, "staleSeconds": None}
-        from manager.team import reports  # noqa: PLC0415  only where a team was joined
+        from manager.team import reports
 
         return await reports.offers(self._member, pattern.lower())
 
@@ -93,7 +93,7 @@ class Team:
         """What members could call if something were offered, or why that is not known."""
         if self._member is None:
             return {"problem": self._error or "no team was joined"}
-        from manager.team import reports  # noqa: PLC0415  only where a team was joined
+        from manager.team import reports
 
         return await reports.preview(self._member, payload)
 
@@ -161,19 +161,19 @@ def control_routes(team: Team) -> list[web.RouteDef]:
 
 
 def _load(config_dir: Path) -> Membership | None:
-    from manager.team.membership import load  # noqa: PLC0415  only where a team was joined
+    from manager.team.membership import load
 
     return load(config_dir)
 
 
 def _unreadable() -> type[Exception]:
-    from manager.team.membership import UnreadableMembership  # noqa: PLC0415  only where a team was joined
+    from manager.team.membership import UnreadableMembership
 
     return UnreadableMembership
 
 
 def _same_team(old: Membership, new: Membership) -> bool:
-    import msgspec  # noqa: PLC0415  only where a team was joined
+    import msgspec
 
     return bool(
         msgspec.structs.replace(old, offers=(), uses=()) == msgspec.structs.replace(new, offers=(), uses=())

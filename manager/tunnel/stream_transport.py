@@ -67,7 +67,7 @@ class StreamTransport(asyncio.Transport):
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         """The protocol that gets what arrives."""
-        return self._protocol  # type: ignore[no-any-return]
+        return self._protocol  # type: ignore[no-any-return]  # the protocol is of any type here
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """Give what arrives to another protocol from now on."""

@@ -22,13 +22,17 @@ class Reader(Protocol):
     def piece_received(self, piece: memoryview) -> None:
         """Take a piece, which is valid during this call only; copy the rest that is not written at once."""
 
-    def pause_writing(self) -> None: ...  # noqa: D102  as in `asyncio.BaseProtocol`
+    def pause_writing(self) -> None:
+        """As in `asyncio.BaseProtocol`."""
 
-    def resume_writing(self) -> None: ...  # noqa: D102
+    def resume_writing(self) -> None:
+        """As in `asyncio.BaseProtocol`."""
 
-    def eof_received(self) -> None: ...  # noqa: D102
+    def eof_received(self) -> None:
+        """As in `asyncio.BaseProtocol`."""
 
-    def connection_lost(self, exc: Exception | None) -> None: ...  # noqa: D102
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As in `asyncio.BaseProtocol`."""
 
 
 _SPARE: Final = 4

@@ -57,14 +57,23 @@ class ResultTrim(NamedTuple):
         return f"{headers.RESULT_TRIM}: {self.value}"
 
 
-class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):
+_NAMES: Final = {
+    "result_type": "resultType",
+    "ttl_ms": "ttlMs",
+    "cache_scope": "cacheScope",
+    "meta": "_meta",
+    "structured_content": "structuredContent",
+}
+
+
+class _Result(msgspec.Struct, gc=False, rename=_NAMES):
     """The members that differ between legacy and modern results."""
 
-    resultType: msgspec.Raw | _Absent = _UNSET  # noqa: N815  the protocol's name
-    ttlMs: msgspec.Raw | _Absent = _UNSET  # noqa: N815
-    cacheScope: msgspec.Raw | _Absent = _UNSET  # noqa: N815
+    result_type: msgspec.Raw | _Absent = _UNSET
+    ttl_ms: msgspec.Raw | _Absent = _UNSET
+    cache_scope: msgspec.Raw | _Absent = _UNSET
     meta: msgspec.Raw | _Absent = _UNSET
-    structuredContent: msgspec.Raw | _Absent = _UNSET  # noqa: N815
+    structured_content: msgspec.Raw | _Absent = _UNSET
 
 
 _read: Final = msgspec.json.Decoder(_Result).decode
@@ -87,9 +96,9 @@ def compute_trim(text: bytes, begin: int, end: int) -> ResultTrim | None:
         rest = _read(b"{%b}" % text[start:stop])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    if not (rest.resultType is rest.ttlMs is rest.cacheScope is rest.meta is _UNSET):
+    if not (rest.result_type is rest.ttl_ms is rest.cache_scope is rest.meta is _UNSET):
         return None
-    structured = rest.structuredContent
+    structured = rest.structured_content
     is_known = structured is _UNSET or bytes(structured)[:1] == b"{"
     return ResultTrim(start - begin - 1, end - 1 - stop) if is_known else None
 

@@ -30,7 +30,7 @@ from scripts.benchmarks.tools import builtin, code_servers, intelligence, search
 def _agent(plan: Plan) -> Section:
     """Measure the terminal agent; needs what tests need, such as a terminal that draws what it is sent."""
     try:
-        from scripts.benchmarks.startup import agent  # noqa: PLC0415
+        from scripts.benchmarks.startup import agent
     except ImportError as gone:
         raise RuntimeError(f"{gone.name} is not installed; next step: scripts/venv dev") from gone
     return agent.run(plan)
@@ -39,7 +39,7 @@ def _agent(plan: Plan) -> Section:
 def _remote(plan: Plan) -> Section:
     """Measure projects on another host; needs what tests need, and a real sshd."""
     try:
-        from scripts.benchmarks.other_hosts import remote  # noqa: PLC0415
+        from scripts.benchmarks.other_hosts import remote
     except ImportError as gone:
         raise RuntimeError(f"{gone.name} is not installed; next step: scripts/venv dev") from gone
     return remote.run(plan)

@@ -14,14 +14,14 @@ from typing import Final
 import pyte
 from rich.text import Text
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from scripts.walkthrough.picture import screen_picture
+from support.processes.managers.manager_process import ManagerProcess, running_manager
+from support.processes.terminals.agent_desk import agent_desk
+from support.servers.models.formats.steps import call, say
+
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from scripts.walkthrough.picture import screen_picture  # noqa: E402
-from support.processes.managers.manager_process import ManagerProcess, running_manager  # noqa: E402
-from support.processes.terminals.agent_desk import agent_desk  # noqa: E402
-from support.servers.models.formats.steps import call, say  # noqa: E402
-
 PICTURE: Final = ROOT / "docs" / "agent.svg"
 COLUMNS, ROWS = 84, 40
 QUESTION: Final = "What do 7 apples cost at 0.35 each? Note it in orders.txt."

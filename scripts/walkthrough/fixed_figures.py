@@ -39,7 +39,7 @@ def fixed(value: Any) -> Any:
 
 def as_documented(text: str) -> str:
     """The text with `~` for the home folder, the documented port, and the same workspace id in each run."""
-    import re  # noqa: PLC0415 - not before the program, which imports little
+    import re  # not before the program, which imports little
 
     text = text.replace(os.environ["HOME"], "~").replace(os.environ["LMTB_HTTP_PORT"], "47100")
     return re.sub(r"\bshop-[0-9a-f]{12}\b", f"shop-{WORKSPACE_ID}", text)
@@ -47,12 +47,12 @@ def as_documented(text: str) -> str:
 
 def main() -> None:
     """Run the program."""
-    from manager.cli import main as lmtb  # noqa: PLC0415
-    from manager.client import Control  # noqa: PLC0415
+    from manager.cli import main as lmtb
+    from manager.client import Control
 
     get = Control.get
     if sys.argv[1] in VERBS:
-        Control.get = lambda self, target: fixed(get(self, target))  # type: ignore[method-assign]
+        Control.get = lambda self, target: fixed(get(self, target))  # type: ignore[method-assign]  # that is what this is for
     lmtb()
 
 

@@ -17,16 +17,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
+
+from manager.configuration.paths import Paths
+from manager.server_command import server_command
+from protocol import headers, jsonrpc, names
+from scripts.benchmarks.cases import REVISION
+from scripts.benchmarks.environment.own_manager import Manager, bound_session, manager, post, project
+from support.projects.script_tools import write_tool
+
 ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from manager.configuration.paths import Paths  # noqa: E402
-from manager.server_command import server_command  # noqa: E402
-from protocol import headers, jsonrpc, names  # noqa: E402
-from scripts.benchmarks.cases import REVISION  # noqa: E402
-from scripts.benchmarks.environment.own_manager import Manager, bound_session, manager, post, project  # noqa: E402
-from support.projects.script_tools import write_tool  # noqa: E402
-
 DOCS: Final = ROOT / "docs"
 SIZE: Final[Any] = {"width": 1000, "height": 1050}
 PROJECTS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -78,7 +78,7 @@ def _call(one: Manager, sessions: list[str]) -> None:
 
 async def take(one: Manager, folder: Path) -> None:
     """Take the pictures, as a browser that may act shows the pages."""
-    from playwright.async_api import async_playwright  # noqa: PLC0415  an extra
+    from playwright.async_api import async_playwright
 
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(

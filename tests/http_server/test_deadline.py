@@ -52,7 +52,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def deadlines(clock: Clock) -> Deadlines:
-    return Deadlines(clock)  # type: ignore[arg-type]  # as much of a loop as is needed
+    return Deadlines(clock)  # as much of a loop as is needed
 
 
 def test_each_is_met_once_in_its_time(clock: Clock, deadlines: Deadlines) -> None:

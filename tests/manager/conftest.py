@@ -10,7 +10,7 @@ import pytest
 try:
     from uvloop import new_event_loop as uvloop_factory
 except ImportError:
-    uvloop_factory = None  # type: ignore[assignment]  # does not exist on every platform
+    uvloop_factory = None  # does not exist on every platform
 
 ON_BOTH = {
     "listener/test_connection.py",

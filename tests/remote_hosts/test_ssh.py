@@ -98,7 +98,7 @@ async def test_what_only_a_person_can_solve_is_said_without_details(
     try:
         async with asyncio.timeout(60):
             refused: dict[str, object] = {}
-            while refused.get("details", {}).get("cause") != kind:  # type: ignore[attr-defined]
+            while refused.get("details", {}).get("cause") != kind:
                 refused = (await client.handshake(f"ssh://build{scene.root}")).refusal
         assert "127.0.0.1" not in str(refused)
         assert (await status(scene))["cause"] == kind

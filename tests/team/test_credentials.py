@@ -39,7 +39,7 @@ def of_the_page() -> dict[str, Any]:
     block = re.search(r"```conf\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert block is not None
     found = {
-        kind: re.findall(r'"([^"]+)"', re.search(rf"{kind}: \[(.*?)\]", block.group(1), re.DOTALL)[1])  # type: ignore[index]
+        kind: re.findall(r'"([^"]+)"', re.search(rf"{kind}: \[(.*?)\]", block.group(1), re.DOTALL)[1])
         for kind in ("publish", "subscribe")
     }
     publish, subscribe = ([one.replace("alice", "{{name()}}") for one in found[kind]] for kind in found)

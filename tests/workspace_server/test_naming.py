@@ -54,7 +54,7 @@ def test_our_own_sources_alone_may_use_reserved_names() -> None:
     listings: list[Any] = []
     for kind in ("language-server", "script"):
         source = ScriptedSource([tool("lm_find")], identity=kind)
-        source.kind = kind  # type: ignore[assignment]  # one of the kinds
+        source.kind = kind  # one of the kinds
         listings.append((source, source.tools))
     named, issues = naming.assign(listings)
     assert [(entry.name, entry.source.kind) for entry in named] == [("lm_find", "language-server")]

@@ -40,7 +40,7 @@ def check(call: Call, offered: OfferedTool) -> CheckedCall | Outcome:
     if filled is not arguments:
         call = replace(call, arguments=jsonrpc.raw(filled))
     if problems := offered.arguments.check(filled):
-        from workspace_server.schemas import validation  # noqa: PLC0415  loaded with the first call
+        from workspace_server.schemas import validation  # loaded with the first call
 
         return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
     return CheckedCall(call, offered, filled)

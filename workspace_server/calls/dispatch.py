@@ -257,7 +257,7 @@ def _failed(offered: OfferedTool, fault: Exception) -> ToolResult:
     if isinstance(fault, ToolError):
         return error_result(tool, fault)
     if isinstance(fault, InvalidArguments):
-        from workspace_server.schemas import validation  # noqa: PLC0415  as in `arguments.check`
+        from workspace_server.schemas import validation
 
         problem = validation.ArgumentProblem(fault.pointer, "value", fault.message)
         return validation.invalid_arguments_result(tool, [problem])

@@ -225,7 +225,7 @@ def _schema_issue(tool: Tool, details: str) -> Issue | None:
         text = f'Tool "{tool.name}" has no inputSchema of type object'
         return Issue("error", "schema", "TOOL_SCHEMA_INVALID", text, tool.name, details)
     # loaded here: many workspaces have only our own tools, whose schemas are known to be valid
-    from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
+    from workspace_server.schemas.validation import validator_for
 
     try:
         unchecked = validator_for(schema).unchecked

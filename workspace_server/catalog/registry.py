@@ -265,7 +265,7 @@ async def _close(listing: Listing) -> None:
 
 def _validator(schema: Mapping[str, Any]) -> Validator:
     # loaded with the first call: health answers need not wait for the schema library
-    from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
+    from workspace_server.schemas.validation import validator_for
 
     return validator_for(schema)
 

@@ -66,7 +66,7 @@ def _problem(
     if parameter in schema.get("required", ()):
         return "the parameter is required"
     # loaded here: few users set defaults
-    from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
+    from workspace_server.schemas.validation import validator_for
 
     # the whole schema, so that references inside it keep their meaning
     alone = {**schema, "properties": {parameter: properties[parameter]}, "required": []}

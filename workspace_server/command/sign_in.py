@@ -68,9 +68,9 @@ def _refuse_untrusted(server: RemoteServer, root: Path, folders: UserFolders) ->
 
 def _sign_in(server: RemoteServer, folders: UserFolders, show: Callable[[str], None]) -> None:
     # the SDK takes most of a second to load
-    from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError  # noqa: PLC0415
-    from workspace_server.secrets.store import open_store  # noqa: PLC0415
-    from workspace_server.sources.mcp.remote import login as remote  # noqa: PLC0415
+    from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
+    from workspace_server.secrets.store import open_store
+    from workspace_server.sources.mcp.remote import login as remote
 
     try:
         asyncio.run(remote.login(server, open_store(folders.state_dir, os.environ), show))
@@ -91,8 +91,8 @@ def _tell(url: str) -> None:
 
 def _show(url: str) -> None:
     """Open the page, and print its URL for a browser on another machine."""
-    import threading  # noqa: PLC0415 - this verb only
-    import webbrowser  # noqa: PLC0415 - this verb only
+    import threading
+    import webbrowser
 
     _tell(url)
     say("It should open in your browser.")

@@ -124,8 +124,8 @@ def unset(file: Path, *paths: Sequence[str]) -> bool:
 
 def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> bool:
     """Apply a change under the folder's lock; whether it changed anything."""
-    import tomlkit  # noqa: PLC0415 - changes are rare, and it takes long to load
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
 
     target = Path(os.path.realpath(file))  # a linked file stays a link
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -151,7 +151,7 @@ def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> boo
 def _folder_lock(file: Path) -> Iterator[None]:
     """Hold the lock of the file's folder; other processes of ours that edit in it wait."""
     try:
-        import fcntl  # noqa: PLC0415 - not on every system
+        import fcntl
     except ImportError:
         yield
         return
@@ -187,7 +187,7 @@ def _replace(file: Path, before: bytes | None, data: bytes) -> None:
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as stream:  # noqa: PTH123 - pathlib cannot open a descriptor
+        with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(descriptor)
@@ -248,7 +248,7 @@ def _put(document: MutableMapping[str, Any], keys: Sequence[str], value: Any) ->
 def _new_table(document: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     if type(document) is dict:
         return {}
-    import tomlkit  # noqa: PLC0415 - see _edit
+    import tomlkit
 
     return tomlkit.table()
 

@@ -110,7 +110,7 @@ def _compiled(rule: GroupingRule) -> Callable[[str], bool] | None:
 
     Uses the schema validator's engine, because its matching time is bounded for every pattern.
     """
-    import jsonschema_rs  # noqa: PLC0415 - few people set rules, and it takes 25 ms to load
+    import jsonschema_rs  # few people set rules, and it takes 25 ms to load
 
     flags = rule.flags.replace("u", "")  # Unicode matching is always on
     pattern = f"(?{flags})(?:{rule.pattern})" if flags else rule.pattern

@@ -151,7 +151,7 @@ def read_bytes(path: Path) -> bytes:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
+        with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ConfigFileError("it is not a regular file")
             data = file.read(MAX_BYTES + 1)

@@ -100,7 +100,7 @@ class ChangeDetector:
 
 
 def _file_state(path: str) -> State:
-    status = os.stat(path)  # noqa: PTH116  half the time of the same with a Path
+    status = os.stat(path)
     return status.st_dev, status.st_ino, status.st_ctime_ns
 
 
@@ -113,8 +113,8 @@ def _nearest_existing(path: str) -> tuple[str, State] | None:
         try:
             return path, _file_state(path)
         except (FileNotFoundError, NotADirectoryError):
-            above = os.path.dirname(path)  # noqa: PTH120  a string walk, without objects
-            if above == path or os.path.islink(path):  # noqa: PTH114  the same
+            above = os.path.dirname(path)
+            if above == path or os.path.islink(path):
                 return None  # no folder above shows when the target of a link appears
             path = above
         except (OSError, ValueError):

@@ -78,5 +78,5 @@ def _kinds_in(folder: str, kinds: Mapping[str, str]) -> set[str | None]:
     """The types of the file systems of a folder and below it; None for one that is not known."""
     place, below = folder, f"{folder.rstrip('/')}/"
     while place not in kinds and place != "/":
-        place = os.path.dirname(place)  # noqa: PTH120  a string walk, without objects
+        place = os.path.dirname(place)
     return {kinds.get(place), *(kind for point, kind in kinds.items() if point.startswith(below))}

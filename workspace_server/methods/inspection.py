@@ -34,8 +34,7 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     source has `visibility` if the user chose one for all its tools. The listed meta-tools have `name` and
     `tokens`.
     """
-    # loaded here: few processes need it, and it loads the schema library
-    from workspace_server.config.grouping import Grouping  # noqa: PLC0415
+    from workspace_server.config.grouping import Grouping  # noqa: PLC0415  loads the schema library; rarely asked
 
     grouping = Grouping(view.configuration.grouping_rules)
     shown = {str(definition["name"]): definition for definition in view.listed(Mode.NORMAL)}

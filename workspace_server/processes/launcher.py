@@ -103,13 +103,13 @@ def _become(argv: list[str]) -> None:
     """Execute the command in place of this process. Never returns; raises OSError on failure."""
     program = argv[0]
     if "/" in program:
-        os.execve(program, argv, os.environb)  # noqa: S606  no shell is meant
+        os.execve(program, argv, os.environb)
     folders = os.environb.get(b"PATH", b"").split(b":")
     refused: OSError = FileNotFoundError(2, os.strerror(2))
     for folder in folders:
         if folder.startswith(b"/"):
             try:
-                os.execve(folder + b"/" + os.fsencode(program), argv, os.environb)  # noqa: S606
+                os.execve(folder + b"/" + os.fsencode(program), argv, os.environb)
             except (FileNotFoundError, NotADirectoryError) as error:
                 if _exists(error.filename):
                     raise
@@ -124,7 +124,7 @@ def _exists(path: str | bytes) -> bool:
 
 def _restore_signals() -> None:
     # `signal` without its enumerations, whose import takes longer than everything else here
-    import _signal  # type: ignore[import-not-found]  # noqa: PLC0415  it has no stub
+    import _signal  # noqa: PLC0415  only children come here
 
     for number in (_SIGPIPE, _SIGXFSZ):  # Python ignores them, and the child would inherit that
         _signal.signal(number, _signal.SIG_DFL)

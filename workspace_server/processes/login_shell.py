@@ -83,7 +83,7 @@ async def _output(command: Command, deadline_s: float, mark: str) -> str:
 def _home_and_shell(environ: Mapping[str, str]) -> tuple[str, str]:
     home, shell = environ.get("HOME", ""), environ.get("SHELL", "")
     with suppress(ImportError, KeyError):
-        import pwd  # noqa: PLC0415  does not exist on Windows
+        import pwd
 
         entry = pwd.getpwuid(os.getuid())
         home, shell = home or entry.pw_dir, shell or entry.pw_shell

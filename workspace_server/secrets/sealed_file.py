@@ -79,7 +79,7 @@ class SealedFile:
         Raises:
             SecretStoreError: writing failed; the old entries are unchanged.
         """
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  rarely needed, 20 ms
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # rarely needed, 20 ms
 
         try:
             key = self._key() or self._new_key()
@@ -159,8 +159,8 @@ class SealedFile:
 
 
 def _unsealed(content: bytes, key: bytes) -> Entries:
-    from cryptography.exceptions import InvalidTag  # noqa: PLC0415  as in `write`
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     if not content.startswith(_HEADER):
         raise _DamagedFileError

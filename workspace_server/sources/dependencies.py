@@ -40,8 +40,9 @@ class Dependencies:
     async def shell(self) -> Mapping[str, str]:
         """The variables of the user's login shell; PATH always, and holding our own folders as well."""
         if self._shell is None:
-            # loaded here: most workspaces start no programs
-            from workspace_server.processes.login_shell import login_environment  # noqa: PLC0415
+            from workspace_server.processes.login_shell import (  # noqa: PLC0415  few workspaces start programs
+                login_environment,
+            )
 
             self._shell = asyncio.create_task(login_environment(self.environ), name="login-shell")
         return await asyncio.shield(self._shell)

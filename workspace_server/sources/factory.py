@@ -60,7 +60,7 @@ class SourceFactory:
 
     def script(self, identity: str, scripts: ScriptSettings, trust: Trust) -> Source:
         """The script tools of the workspace, of the user, or of the system."""
-        from workspace_server.sources.scripts.source import ScriptSource  # noqa: PLC0415
+        from workspace_server.sources.scripts.source import ScriptSource
 
         dependencies, own = self._dependencies, identity == "script"
         return ScriptSource(
@@ -77,8 +77,8 @@ class SourceFactory:
 
     def skills(self, trust: Trust) -> Source:
         """The skills of the workspace and of the user."""
-        from workspace_server.sources.skills.catalog import user_folders  # noqa: PLC0415
-        from workspace_server.sources.skills.source import SkillSource  # noqa: PLC0415
+        from workspace_server.sources.skills.catalog import user_folders
+        from workspace_server.sources.skills.source import SkillSource
 
         dependencies = self._dependencies
         own = user_folders(dependencies.config_dir, dependencies.environ)
@@ -86,7 +86,7 @@ class SourceFactory:
 
     def code(self) -> Source:
         """The tool that runs any code."""
-        from workspace_server.sources.scripts.code import CodeSource  # noqa: PLC0415
+        from workspace_server.sources.scripts.code import CodeSource
 
         dependencies = self._dependencies
         root = Path(dependencies.root)
@@ -101,8 +101,8 @@ class SourceFactory:
         self, trust: Trust, entries: tuple[LanguageServerEntry, ...], *, warm: bool = False
     ) -> Source:
         """The tools that rest on language servers, which it owns; `warm` starts these at once."""
-        from workspace_server.sources.language_servers.late_servers import LateServers  # noqa: PLC0415
-        from workspace_server.sources.language_servers.source import LanguageServerSource  # noqa: PLC0415
+        from workspace_server.sources.language_servers.late_servers import LateServers
+        from workspace_server.sources.language_servers.source import LanguageServerSource
 
         workspace = Workspace.of(Path(self._dependencies.root))
         folders = [folder.path for folder in workspace.folders]
@@ -110,7 +110,7 @@ class SourceFactory:
             redaction.hide_members(entry.env)
 
         def make() -> LanguageServers:
-            from workspace_server.sources.language_servers.assembly import make_servers  # noqa: PLC0415
+            from workspace_server.sources.language_servers.assembly import make_servers
 
             return make_servers(folders, self._dependencies, trust, entries)
 
@@ -120,8 +120,8 @@ class SourceFactory:
 
     def editor(self, settings: EditorSettings) -> Source:
         """The window of VS Code that has the project open, whenever there is one."""
-        from workspace_server.sources.editor.finder import WindowFinder  # noqa: PLC0415
-        from workspace_server.sources.editor.source import EditorSource  # noqa: PLC0415
+        from workspace_server.sources.editor.finder import WindowFinder
+        from workspace_server.sources.editor.source import EditorSource
 
         dependencies = self._dependencies
         root = Path(dependencies.root)
@@ -135,7 +135,7 @@ class SourceFactory:
 
     def clangd(self, settings: ClangdSettings) -> Source:
         """The clangd tools, on the servers of `language_servers`, which is made first."""
-        from workspace_server.sources.language_servers.clangd.source import ClangdSource  # noqa: PLC0415
+        from workspace_server.sources.language_servers.clangd.source import ClangdSource
 
         if self._servers is None:
             raise RuntimeError("the clangd tools need the source of the language servers")
@@ -168,7 +168,7 @@ class SourceFactory:
         dependencies = self._dependencies
         if isinstance(entry, StdioServer):
             redaction.hide_members(entry.env)
-            from workspace_server.sources.mcp.stdio.source import StdioSource  # noqa: PLC0415
+            from workspace_server.sources.mcp.stdio.source import StdioSource
 
             return StdioSource(
                 entry,
@@ -180,8 +180,8 @@ class SourceFactory:
             )
         redaction.hide(entry.token, entry.client_secret)
         redaction.hide_members(entry.headers)
-        from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies  # noqa: PLC0415
-        from workspace_server.sources.mcp.remote.source import RemoteSource  # noqa: PLC0415
+        from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies
+        from workspace_server.sources.mcp.remote.source import RemoteSource
 
         shared = RemoteDependencies(
             dependencies.root,
@@ -206,19 +206,19 @@ class SourceFactory:
         return [SYSTEM_TOOLS]
 
     def _shared_slots(self) -> Slots:
-        from workspace_server.sources.scripts.slots import Slots  # noqa: PLC0415
+        from workspace_server.sources.scripts.slots import Slots
 
         self._slots = self._slots or Slots()
         return self._slots
 
     def _list_cache(self) -> ListCache:
-        from workspace_server.sources.mcp.lists.list_cache import ListCache  # noqa: PLC0415
+        from workspace_server.sources.mcp.lists.list_cache import ListCache
 
         self._cache = self._cache or ListCache(self._dependencies.state_dir / "lists")
         return self._cache
 
     def _own_manager(self, server: RemoteServer) -> Authorization | None:
-        from workspace_server.sources.mcp.remote.authorization import (  # noqa: PLC0415
+        from workspace_server.sources.mcp.remote.authorization import (
             OwnManagerToken,
             is_team_offer,
         )
@@ -228,6 +228,6 @@ class SourceFactory:
         return OwnManagerToken(dependencies.runtime_dir) if is_own else None
 
     async def _authorize(self, server: RemoteServer) -> Authorization:
-        from workspace_server.sources.mcp.remote.oauth import authorizer  # noqa: PLC0415
+        from workspace_server.sources.mcp.remote.oauth import authorizer
 
         return await authorizer(server, self._secrets)

@@ -46,7 +46,7 @@ def main() -> NoReturn:
     """Run the fork server; in a forked child, run the workspace server."""
     channel = _take_channel()
     warm_up.run()
-    if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208  the quickest way
+    if len(os.listdir("/proc/self/task")) != 1:
         log.error("fork_server_has_threads")
         os._exit(HAS_THREADS)
     loaded = _loaded_files()
@@ -77,7 +77,7 @@ def _take_channel() -> socket.socket:
 def _loaded_files() -> tuple[str, ...]:
     """The files that tell whether a new process would load another version: ours, and the site folders."""
     ours = (module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] in _OURS)
-    return sys.executable, os.path.dirname(os.__file__), *site.getsitepackages(), *filter(None, ours)  # noqa: PTH120
+    return sys.executable, os.path.dirname(os.__file__), *site.getsitepackages(), *filter(None, ours)
 
 
 def _file_states(paths: Sequence[str]) -> list[tuple[int, int] | None]:
@@ -87,7 +87,7 @@ def _file_states(paths: Sequence[str]) -> list[tuple[int, int] | None]:
 
 def _state(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(path)  # noqa: PTH116  hundreds of them before each fork
+        found = os.stat(path)
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
@@ -168,7 +168,7 @@ def _become_server(request: _ForkRequest, channel: socket.socket) -> None:
     channel.detach()
     if request.listener != request.fork.listen_fd:
         os.dup2(request.listener, request.fork.listen_fd, inheritable=False)
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  the quickest way
+    for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != request.fork.listen_fd:
             with suppress(OSError):  # the descriptor of this listing is closed already
                 os.close(int(name))
@@ -193,7 +193,7 @@ def _set_process_name(instance: str) -> None:
     with suppress(OSError, ValueError):
         fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
         start, end = int(fields[_ARGUMENTS_START]), int(fields[_ENVIRONMENT_END])
-        with open("/proc/self/mem", "r+b", buffering=0) as memory:  # noqa: PTH123  it has no path worth one
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:
             memory.seek(start)
             text = memory.read(end - start)
             at = -1

@@ -76,7 +76,7 @@ def _adopt(descriptor: int) -> socket.socket | None:
 
 def _loop_factory() -> Any:
     try:
-        import uvloop  # noqa: PLC0415  does not exist on every platform
+        import uvloop
     except ImportError:
         return None
     return uvloop.new_event_loop

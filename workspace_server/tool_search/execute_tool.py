@@ -106,7 +106,7 @@ def problem_result(problem: Problem) -> ToolResult:
         )
         return _refused(refusal)
     # loaded when needed: most processes never need the schema library
-    from workspace_server.schemas import validation  # noqa: PLC0415
+    from workspace_server.schemas import validation
 
     invalid = validation.ArgumentProblem(problem.pointer, problem.keyword, problem.message)
     return validation.invalid_arguments_result(Tool(NAME, EXECUTE_TOOL), [invalid])

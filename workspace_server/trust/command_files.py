@@ -81,8 +81,8 @@ class CommandFileReader:
             # a data file's path is watched although its content is not compared: it may become executable
             for candidate in _candidates(written):
                 if change_detector is not None:
-                    change_detector.add_path(os.path.join(cwd, candidate))  # noqa: PTH118  as in `_add`
-                    change_detector.add_path(os.path.dirname(os.path.join(cwd, candidate)))  # noqa: PTH118, PTH120  may be a link
+                    change_detector.add_path(os.path.join(cwd, candidate))
+                    change_detector.add_path(os.path.dirname(os.path.join(cwd, candidate)))  # may be a link
                 if not is_data or candidate != store:
                     self._add(candidate, cwd, named)
         return named
@@ -108,9 +108,9 @@ class CommandFileReader:
             return False
 
     def _add(self, candidate: str, cwd: str, named: CommandFiles) -> None:
-        path = os.path.join(cwd, candidate)  # noqa: PTH118  `..` must stay: it may follow a link
+        path = os.path.join(cwd, candidate)  # `..` must stay: it may follow a link
         try:
-            status = os.stat(path)  # noqa: PTH116  half the time of the same with a Path
+            status = os.stat(path)
             real = os.path.realpath(path) if stat.S_ISREG(status.st_mode) else None
         except (OSError, ValueError):  # too long, with a NUL, or missing
             return
@@ -154,7 +154,7 @@ def _candidates(argument: str) -> dict[str, None]:
 
 def _locate(name: str, cwd: str, path: str) -> str | None:
     if os.sep in name:
-        return os.path.join(cwd, name)  # noqa: PTH118  as in `_add`
+        return os.path.join(cwd, name)
     entries = _entries(path)
     try:
         return shutil.which(name, path=os.pathsep.join(entries)) if entries else None
@@ -164,7 +164,7 @@ def _locate(name: str, cwd: str, path: str) -> str | None:
 
 def _entries(path: str) -> list[str]:
     # relative entries would find programs of the workspace
-    return [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117  texts, not paths
+    return [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]
 
 
 def _places(name: str, path: str) -> list[str]:
@@ -176,7 +176,7 @@ def _read(path: str, stamp: FileIdentity, room: int) -> tuple[FileIdentity, byte
     """The content, or a text in its place that changes whenever the content does."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
-        with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
+        with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             stamp = file_identity(status)
             if not stat.S_ISREG(status.st_mode):

@@ -60,8 +60,8 @@ def why_not_data(path: str, cwd: str, root: str) -> str | None:
     if PurePath(path).suffix.lower() not in SUFFIXES:
         return f"its name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
     try:
-        place = os.path.normpath(os.path.join(os.path.realpath(cwd), path))  # noqa: PTH118  texts
-        if os.path.realpath(place) != place or os.path.realpath(os.path.join(cwd, path)) != place:  # noqa: PTH118
+        place = os.path.normpath(os.path.join(os.path.realpath(cwd), path))
+        if os.path.realpath(place) != place or os.path.realpath(os.path.join(cwd, path)) != place:
             return "a symbolic link leads to it"
         if not Path(place).is_relative_to(root):
             return "it lies outside of the project"
@@ -100,5 +100,5 @@ def _goes_to_server(words: Sequence[str]) -> bool:
 
 
 def _names_server(word: str) -> bool:
-    name = os.path.basename(word).lower()  # noqa: PTH119  a text
+    name = os.path.basename(word).lower()
     return "=" not in word and (_SERVER.search(name) is not None or name.endswith(_CODE))

@@ -112,7 +112,7 @@ class TrustStore:
     def workspaces(self) -> list[TrustedWorkspace]:
         """All workspaces with a record, sorted by path; unreadable records last."""
         try:
-            names = sorted(name for name in os.listdir(self._folder) if name.endswith(".json"))  # noqa: PTH208  names are wanted
+            names = sorted(name for name in os.listdir(self._folder) if name.endswith(".json"))
         except OSError:
             return []
         found = []

@@ -153,36 +153,36 @@ class _FunctionCall(msgspec.Struct):
     id: str | None = None
 
 
-class _Part(msgspec.Struct):
+class _Part(msgspec.Struct, rename="camel"):
     text: str | None = None
     thought: bool = False
-    functionCall: _FunctionCall | None = None  # noqa: N815  the name on the wire
-    thoughtSignature: str | None = None  # noqa: N815
+    function_call: _FunctionCall | None = None
+    thought_signature: str | None = None
 
 
 class _Content(msgspec.Struct):
     parts: list[_Part] = []
 
 
-class _Candidate(msgspec.Struct):
+class _Candidate(msgspec.Struct, rename="camel"):
     content: _Content | None = None
-    finishReason: str | None = None  # noqa: N815
+    finish_reason: str | None = None
 
 
-class _Counts(msgspec.Struct):
-    promptTokenCount: int | None = None  # noqa: N815
-    candidatesTokenCount: int | None = None  # noqa: N815
-    thoughtsTokenCount: int | None = None  # noqa: N815
+class _Counts(msgspec.Struct, rename="camel"):
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
 
 
-class _Feedback(msgspec.Struct):
-    blockReason: str | None = None  # noqa: N815
+class _Feedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
 
 
-class _Chunk(msgspec.Struct):
+class _Chunk(msgspec.Struct, rename="camel"):
     candidates: list[_Candidate] = []
-    usageMetadata: _Counts | None = None  # noqa: N815
-    promptFeedback: _Feedback | None = None  # noqa: N815
+    usage_metadata: _Counts | None = None
+    prompt_feedback: _Feedback | None = None
     error: Any = None
 
 
@@ -197,23 +197,23 @@ class _Reader:
         chunk = decoded(document, _Chunk)
         if chunk.error:
             raise ReplyError(error_text(chunk.error))
-        self._counts = chunk.usageMetadata or self._counts
-        if chunk.promptFeedback is not None and chunk.promptFeedback.blockReason:
-            self._reason = chunk.promptFeedback.blockReason
+        self._counts = chunk.usage_metadata or self._counts
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            self._reason = chunk.prompt_feedback.block_reason
         if not chunk.candidates:
             return []
         candidate = chunk.candidates[0]
-        self._reason = candidate.finishReason or self._reason
+        self._reason = candidate.finish_reason or self._reason
         parts = candidate.content.parts if candidate.content is not None else []
         return [event for part in parts for event in self._part(part)]
 
     def _part(self, part: _Part) -> Iterator[ModelEvent]:
         if part.text:
             yield ThinkingPart(part.text) if part.thought else TextPart(part.text)
-        if (function := part.functionCall) is not None:
+        if (function := part.function_call) is not None:
             self._has_calls = True
             arguments, problem = read_arguments(function.args)
-            kept = {"id": function.id, "thoughtSignature": part.thoughtSignature}
+            kept = {"id": function.id, "thoughtSignature": part.thought_signature}
             data = {name: value for name, value in kept.items() if value is not None}
             call = Call(
                 self._ids.give(function.id),
@@ -231,9 +231,9 @@ class _Reader:
             raise ReplyError(f"the model gave no usable reply ({self._reason})")
         usage: list[ModelEvent] = []
         if (counts := self._counts) is not None:
-            parts = [counts.candidatesTokenCount, counts.thoughtsTokenCount]
+            parts = [counts.candidates_token_count, counts.thoughts_token_count]
             reply = None if parts == [None, None] else sum(part or 0 for part in parts)
-            usage.append(Usage(counts.promptTokenCount, reply))
+            usage.append(Usage(counts.prompt_token_count, reply))
         return [*usage, self._finish()]
 
     def _finish(self) -> Finish:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ def _rows(what: Any, columns: int) -> list[list[Segment]]:
 
 def _escaped(rows: Sequence[Sequence[Segment]]) -> list[str]:
     """The rows with escape sequences for their colours; all at once, since each printing takes long."""
-    from rich.segment import Segment, Segments  # noqa: PLC0415
+    from rich.segment import Segment, Segments
 
     console = _console()
     with console.capture() as captured:
@@ -44,9 +44,9 @@ def _escaped(rows: Sequence[Sequence[Segment]]) -> list[str]:
 
 @cache
 def _console() -> Console:
-    import io  # noqa: PLC0415
+    import io
 
-    from rich.console import Console  # noqa: PLC0415  the first reply needs it, not the prompt
+    from rich.console import Console  # the first reply needs it, not the prompt
 
     # with its size it does not ask the terminal for each row
     return Console(
@@ -57,9 +57,9 @@ def _console() -> Console:
 
 @cache
 def _markdown() -> Callable[[str], Markdown]:
-    from markdown_it import MarkdownIt  # noqa: PLC0415  takes long to load
-    from rich.markdown import Heading, Markdown  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from markdown_it import MarkdownIt
+    from rich.markdown import Heading, Markdown
+    from rich.text import Text
 
     class PlainHeading(Heading):
         """A heading at the left, without a box."""
@@ -72,7 +72,7 @@ def _markdown() -> Callable[[str], Markdown]:
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).disable("reference")
 
     class OurMarkdown(Markdown):
-        elements = {**Markdown.elements, "heading_open": PlainHeading}  # noqa: RUF012
+        elements: ClassVar[dict[str, Any]] = {**Markdown.elements, "heading_open": PlainHeading}
 
     # each new Markdown makes a parser of its own, which takes as long as a block
     empty = OurMarkdown("", hyperlinks=False)

@@ -16,7 +16,7 @@ class QuietKeys:
         self._before: list[Any] | None = None
         if sys.platform == "win32" or not os.isatty(descriptor):
             return
-        import termios  # noqa: PLC0415  not on every platform
+        import termios
 
         self._before = termios.tcgetattr(descriptor)
         self._quiet(self._before)
@@ -24,10 +24,10 @@ class QuietKeys:
     def forget(self) -> None:
         """Throw away what was typed and not read."""
         if self._before is not None:
-            import termios  # noqa: PLC0415
+            import termios
 
-            from prompt_toolkit.application import get_app_session  # noqa: PLC0415
-            from prompt_toolkit.input.typeahead import clear_typeahead  # noqa: PLC0415
+            from prompt_toolkit.application import get_app_session
+            from prompt_toolkit.input.typeahead import clear_typeahead
 
             termios.tcflush(self._descriptor, termios.TCIFLUSH)
             clear_typeahead(get_app_session().input)
@@ -38,14 +38,14 @@ class QuietKeys:
             self._set(self._before)
 
     def _quiet(self, before: list[Any]) -> None:
-        import termios  # noqa: PLC0415
+        import termios
 
         wanted = list(before)
         wanted[3] &= ~termios.ECHO
         self._set(wanted)
 
     def _set(self, wanted: list[Any]) -> None:
-        import termios  # noqa: PLC0415
+        import termios
 
         with suppress(termios.error, OSError):  # the terminal may be gone
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, wanted)

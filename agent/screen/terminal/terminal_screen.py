@@ -66,8 +66,8 @@ class TerminalScreen:
             if not text.strip():
                 return
             self._end_thinking()
-            from agent.screen.terminal.markdown_rows import rows_of_block  # noqa: PLC0415  not before the prompt
-            from agent.screen.terminal.reply_box import ReplyBox  # noqa: PLC0415
+            from agent.screen.terminal.markdown_rows import rows_of_block
+            from agent.screen.terminal.reply_box import ReplyBox
 
             heading = f"{_COLOURS[Box.ASSISTANT]}{{}}{_RESET}"
             self._reply = ReplyBox(_size, rows_of_block, heading)

@@ -107,7 +107,7 @@ class ControlPlane:
         """Whether a process of this user with this pid runs."""
         if sys.platform == "linux":  # a registered server asks every second
             return _real_uid(pid) == os.getuid()
-        import psutil  # noqa: PLC0415  slow to load
+        import psutil
 
         try:
             return sys.platform == "win32" or psutil.Process(pid).uids().real == os.getuid()

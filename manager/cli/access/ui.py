@@ -100,7 +100,7 @@ def _has_display() -> bool:
 
 
 def _opens(url: str) -> bool:
-    import webbrowser  # noqa: PLC0415  20 ms, for this verb alone
+    import webbrowser  # 20 ms, for this verb alone
 
     try:
         return webbrowser.open(url)

@@ -28,8 +28,8 @@ def send(calls: Iterable[Call], address: str) -> int:
         Failure: the extra is not installed, or the collector does not take them.
     """
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
-        from opentelemetry.sdk.trace.export import SpanExportResult  # noqa: PLC0415
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace.export import SpanExportResult
     except ImportError as error:
         raise Failure(
             "the OpenTelemetry exporter is not installed",
@@ -47,15 +47,15 @@ def send(calls: Iterable[Call], address: str) -> int:
                 )
             count += len(batch)
     finally:
-        exporter.shutdown()  # type: ignore[no-untyped-call, unused-ignore]
+        exporter.shutdown()  # type: ignore[no-untyped-call, unused-ignore]  # in some versions
     return count
 
 
 def span_of(call: Call) -> ReadableSpan:
     """The span of a call: a child of the client's span, if it brought a trace context."""
-    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
-    from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
-    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
     trace, span, parent = _ids(call)
     flags = TraceFlags(TraceFlags.SAMPLED)

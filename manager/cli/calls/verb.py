@@ -149,7 +149,7 @@ def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bo
     with open_log() as log:
         found = iter(()) if log is None else log.in_order(filter_of(given))
         if otlp is not None:
-            from manager.cli.calls import otlp as exporter  # noqa: PLC0415  an extra
+            from manager.cli.calls import otlp as exporter
 
             count = exporter.send(found, otlp)
         elif output is not None:
@@ -166,7 +166,7 @@ def export(*, contents: bool, otlp: str | None, output: Path | None, as_json: bo
 
 def _write(file: Path, log: CallLog | None, found: Iterator[Call], *, contents: bool) -> int:
     """Write calls to a file that only this user can read. Returns how many."""
-    from host.files import private_files  # noqa: PLC0415  only this needs it
+    from host.files import private_files
 
     lines = [msgspec.json.encode(_exported(log, call, contents=contents)) for call in found]
     with explained():

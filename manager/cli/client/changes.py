@@ -74,8 +74,8 @@ class Changes:
         rows = {one.id: row for one, row in pairs if row["result"] in {"done", "unchanged"}}
         if not rows or running_port() != self._files.endpoint.port:
             return
-        from manager.cli.doctor import client_checks  # noqa: PLC0415  the other verbs do not need it
-        from manager.cli.doctor.findings import Situation, shown  # noqa: PLC0415
+        from manager.cli.doctor import client_checks  # the other verbs do not need it
+        from manager.cli.doctor.findings import Situation, shown
 
         situation = Situation.of(user_paths())
         with waiting("checking what they see"), suppress(Failure):

@@ -79,7 +79,7 @@ def client_table(rows: list[tuple[Client, Overview]]) -> Table:
 def entry_text(client: Client, entry: Entry) -> str:
     """An entry as it stands in the client's file."""
     if client.form.dialect is None:
-        from manager.client_files.editing.toml_edit import with_table  # noqa: PLC0415 - only for this
+        from manager.client_files.editing.toml_edit import with_table
 
         return str(with_table("", client.form.path, entry)).rstrip()
     return json.dumps({client.form.container: {ENTRY_NAME: entry}}, indent=2, ensure_ascii=False)

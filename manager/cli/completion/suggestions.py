@@ -59,7 +59,7 @@ def _sources(ctx: click.Context) -> Iterable[tuple[str, str | None]]:
 
 
 def _clients(_: click.Context) -> Iterable[tuple[str, str | None]]:
-    from manager.client_files.clients import CLIENTS  # noqa: PLC0415  only these verbs need it
+    from manager.client_files.clients import CLIENTS  # only these verbs need it
 
     return ((one.id, one.title) for one in CLIENTS)
 
@@ -89,7 +89,7 @@ def recorded(member: str) -> Suggest:
     """Suggest what recorded calls have as their `client`, `project` or `tool`."""
 
     def find(_: click.Context) -> Iterable[tuple[str, str | None]]:
-        from manager.recorder.queries.call_log import CallLog  # noqa: PLC0415  only these verbs need it
+        from manager.recorder.queries.call_log import CallLog  # only these verbs need it
 
         log = CallLog.open(user_paths().calls_file)
         if log is None:

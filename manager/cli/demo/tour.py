@@ -103,7 +103,7 @@ def _run_tour(sandbox: Sandbox, narrator: Narrator) -> None:
 
 
 async def _tour_with_client(sandbox: Sandbox, narrator: Narrator, address: str) -> None:
-    from mcp import Client  # noqa: PLC0415 - 0.8 s that nobody but the demo should pay
+    from mcp import Client  # 0.8 s that nobody but the demo should pay
 
     # it logs, with a traceback, notifications that arrive while it closes
     logging.getLogger("mcp.client").setLevel(logging.CRITICAL)

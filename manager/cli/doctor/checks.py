@@ -220,7 +220,7 @@ def _taken(host: str, port: int) -> PortTaken | None:
 def _peer_lookup(_: Situation) -> Iterator[Finding]:
     if sys.platform == "win32":
         return
-    from manager.listener.peer_identity import lookup_works  # noqa: PLC0415 - brings the web server along
+    from manager.listener.peer_identity import lookup_works  # brings the web server along
 
     if lookup_works(tcp_peer_uid, os.getuid()):
         yield Finding(Level.OK, "other users", "their connections are recognised and refused")

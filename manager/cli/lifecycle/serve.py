@@ -59,7 +59,7 @@ def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **fl
             reason="configuration",
         ) from error
     garbage_collector.pause()
-    from manager.daemon import run  # noqa: PLC0415 - what --help and mistakes need not wait for
+    from manager.daemon import run  # what --help and mistakes need not wait for
 
     if check:
         click.echo(__version__)
@@ -76,7 +76,7 @@ def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **fl
 
 
 def _is_ready(address: str, *, greets: bool, as_json: bool) -> None:
-    import asyncio  # noqa: PLC0415 - it is there by now
+    import asyncio
 
     asyncio.get_running_loop().call_later(SETTLE_AFTER_S, garbage_collector.resume)
     if as_json:

@@ -48,9 +48,9 @@ def wait_for_control_socket(paths: Paths, *, quiet: bool) -> bool:
 
 def _serves_port(paths: Paths) -> bool:
     """Whether a manager of this user answers on the configured port; it refuses all other users."""
-    import http.client  # noqa: PLC0415  20 ms that only this case needs
+    import http.client  # 20 ms that only this case needs
 
-    from manager.configuration.loading import ConfigurationError, load_settings  # noqa: PLC0415  likewise
+    from manager.configuration.loading import ConfigurationError, load_settings
 
     try:
         port = load_settings(paths.config_file, os.environ, {}).http_port

@@ -79,6 +79,10 @@ def workspace_table(rows: list[dict[str, Any]], *, indent: int = 0) -> Table:
     return Table(_COLUMNS, [_workspace_row(row) for row in rows], indent=indent)
 
 
+def _without_trust(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**row, "issues": [one for one in objects(row, "issues") if one.get("code") != TRUST_PENDING]}
+
+
 def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> list[str]:
     """The problems, one text each; of `project` what its files say now, not what its server reported."""
     degraded = status.get("degraded")
@@ -88,10 +92,8 @@ def problems(status: Mapping[str, Any], project: ProjectTrust | None = None) -> 
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"
             found.append(f"{row.get('workspace')} is {row['state']}: {why}")
-        if project is not None and row.get("root") == project.root:
-            issues = [one for one in objects(row, "issues") if one.get("code") != TRUST_PENDING]
-            row = {**row, "issues": issues}  # noqa: PLW2901
-        found += [f"{row.get('workspace')}: {problem.text}" for problem in source_problems(row)]
+        shown = _without_trust(row) if project is not None and row.get("root") == project.root else row
+        found += [f"{row.get('workspace')}: {problem.text}" for problem in source_problems(shown)]
     found += [project.text] if project is not None and project.names else []
     return [*found, *running_twice(status)]
 

@@ -40,8 +40,8 @@ def project_trust() -> ProjectTrust | None:
     if not may_wait():
         return None
     # slow to load, and rarely needed
-    from host.command_line import Failure  # noqa: PLC0415
-    from manager.cli.workspace_command import answer_of, root_of  # noqa: PLC0415
+    from host.command_line import Failure
+    from manager.cli.workspace_command import answer_of, root_of
 
     try:
         root = root_of(None)

@@ -101,7 +101,7 @@ def run() -> int:
 
 def serve_line() -> int:
     """Serve until the line ends; returns an exit code."""
-    from manager.tunnel.far_end import private_pipes, serve  # noqa: PLC0415  needs the extra
+    from manager.tunnel.far_end import private_pipes, serve  # needs the extra
 
     pipes = private_pipes()
     manager = OwnManager(Paths.of_user())

@@ -43,7 +43,7 @@ def remote() -> None:
 @json_option
 def add(name: str, address: str, command: str | None, as_json: bool) -> None:
     """Allow connections to a host, and give it a name."""
-    from manager.cli.remote.hosts_file import add_host  # noqa: PLC0415  not for serve, which starts often
+    from manager.cli.remote.hosts_file import add_host
 
     if not is_name(name):
         raise Failure(f"{name!r} cannot be the name of a host", "use letters, digits, '.', '_' and '-'")
@@ -91,8 +91,8 @@ def list_hosts(as_json: bool) -> None:
 @json_option
 def remove(name: str, uninstall: bool, as_json: bool) -> None:
     """Allow no more connections to a host, and end the login of `lmtb remote connect`."""
-    from manager.cli.remote.hosts_file import remove_host  # noqa: PLC0415  not for serve
-    from manager.cli.remote.installing import uninstall_there  # noqa: PLC0415  not for serve
+    from manager.cli.remote.hosts_file import remove_host
+    from manager.cli.remote.installing import uninstall_there
 
     one = host_named(name)
     if uninstall:
@@ -151,7 +151,7 @@ def connect(name: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def install(name: str, wheels: Path | None, yes: bool) -> None:
     """Install this version of the program on a host, with uv, or upgrade it there."""
-    from manager.cli.remote.installing import install_there, restart_there  # noqa: PLC0415  not for serve
+    from manager.cli.remote.installing import install_there, restart_there
 
     one = host_named(name)
     what = f"lm-tools-bridge[remote] {__version__} on {one.host}, for your user there"
@@ -167,7 +167,7 @@ def install(name: str, wheels: Path | None, yes: bool) -> None:
 @remote.command()
 def serve() -> None:
     """Serve this user's manager over standard input and output. A manager on another host runs it."""
-    from manager.cli.remote.serving import run  # noqa: PLC0415  needs the extra
+    from manager.cli.remote.serving import run
 
     sys.exit(run())
 

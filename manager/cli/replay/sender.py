@@ -127,12 +127,12 @@ def _has_failed(result: Any) -> bool:
 
 
 def _client(plan: Plan) -> Client:
-    from mcp import Client  # noqa: PLC0415  0.8 s that only this verb should pay
+    from mcp import Client  # 0.8 s that only this verb should pay
 
     if not plan.own_headers:
         return Client(plan.address)
-    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
-    from mcp.shared._httpx_utils import create_mcp_http_client  # noqa: PLC0415
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
 
     http = create_mcp_http_client(headers=dict(plan.own_headers))
     return Client(streamable_http_client(plan.address, http_client=http))

@@ -90,7 +90,7 @@ def status(as_json: bool) -> None:
 @json_option
 def offers(pattern: str, as_json: bool) -> None:
     """List what the team offers; PATTERN is a part of a name, a title or a repository."""
-    from urllib.parse import quote  # noqa: PLC0415  for this verb alone
+    from urllib.parse import quote  # for this verb alone
 
     answer = ask(f"/team/offers?pattern={quote(pattern)}")
     if as_json:

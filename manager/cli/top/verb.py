@@ -60,7 +60,7 @@ def top(once: bool, interval: float, bell: bool, as_json: bool) -> None:
                 _print_line(frames.next)
                 time.sleep(interval)
     else:
-        from manager.cli.top.live import watch  # noqa: PLC0415  rich, which only terminals need
+        from manager.cli.top.live import watch  # rich, which only terminals need
 
         watch(frames.draw, interval)
 

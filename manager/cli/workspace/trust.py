@@ -70,7 +70,7 @@ def trust(
 
 def _trust_there(address: str, flags: Sequence[str], names: Sequence[str]) -> int:
     """Let the program on the other host ask at this terminal: its trust is a decision of its own."""
-    from manager.cli.remote.hosts import place_of, run_there  # noqa: PLC0415  most users have no other host
+    from manager.cli.remote.hosts import place_of, run_there  # most users have no other host
 
     one, folder = place_of(address)
     return run_there(one, ["trust", *flags, "--", folder, *names])

@@ -6,6 +6,7 @@ another form. A second parser checks each change, which must not lose a comment 
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections import Counter
@@ -161,8 +162,8 @@ def _is_below(header: str, path: Sequence[str]) -> bool:
 
 
 def _by_tomlkit(text: str, expected: Sequence[Any], change: Callable[[Any], None]) -> str | Problem:
-    import tomlkit  # noqa: PLC0415 - takes long to load, and is rarely needed
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
 
     try:
         check_editable(text)
@@ -201,7 +202,7 @@ def _update(old: Any, table: Mapping[str, Any]) -> None:
 
 
 def _inline(table: Mapping[str, Any]) -> Any:
-    import tomlkit  # noqa: PLC0415 - see _by_tomlkit
+    import tomlkit
 
     made = tomlkit.inline_table()
     made.update({key: _inline(value) if isinstance(value, dict) else value for key, value in table.items()})
@@ -242,8 +243,6 @@ def _key(key: str) -> str:
 
 def _toml(value: Any) -> str:
     """A value as TOML in one line; strings as JSON writes them, which TOML reads in the same way."""
-    import json  # noqa: PLC0415 - only here
-
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items()) + " }"
     return json.dumps(value, ensure_ascii=False)

@@ -182,7 +182,7 @@ class CallLog:
         numbers, after = set(matching(wanted, labels)), self._first_id(wanted)
         while numbers and after is not None:
             where, values = conditions(wanted, after)
-            sql = f"SELECT {self._columns} FROM calls WHERE {where} ORDER BY id LIMIT {page}"  # noqa: S608  no text of others
+            sql = f"SELECT {self._columns} FROM calls WHERE {where} ORDER BY id LIMIT {page}"
             rows = self._database.execute(sql, values).fetchall()
             yield from (_call(row, labels) for row in rows if row[1] in numbers)
             after = rows[-1][0] + 1 if len(rows) == page else None
@@ -206,7 +206,7 @@ class CallLog:
         if not samples or first is None:
             return
         where, values = conditions(wanted, first)
-        sql = f"SELECT label,took,sent,received,outcome IS NOT NULL,more FROM calls WHERE {where}"  # noqa: S608
+        sql = f"SELECT label,took,sent,received,outcome IS NOT NULL,more FROM calls WHERE {where}"
         for label, took, sent, received, failed, more in self._database.execute(sql, values):
             if sample := samples.get(label):
                 yield from repeat((sample, took, sent, received, bool(failed)), 1 + (more or 0))
@@ -214,7 +214,7 @@ class CallLog:
     # -- parts of a search ----------------------------------------------------------------------------------
 
     def _select(self, where: str, values: Sequence[object], limit: int) -> list[tuple[Any, ...]]:
-        sql = f"SELECT {self._columns} FROM calls WHERE {where} ORDER BY id DESC LIMIT {limit}"  # noqa: S608  no text of others
+        sql = f"SELECT {self._columns} FROM calls WHERE {where} ORDER BY id DESC LIMIT {limit}"
         return self._database.execute(sql, values).fetchall()
 
     def _in_blocks(
@@ -225,7 +225,7 @@ class CallLog:
         where, values = conditions(wanted, first)
         where = f"{where} AND label IN ({listed}) AND id BETWEEN ? AND ?"
         kind = FAILED if wanted.errors else SLOW if is_slow_only(wanted) else ANY
-        sql = f"SELECT DISTINCT block FROM blocks WHERE kind={kind} AND label IN ({listed}) AND block>=?"  # noqa: S608
+        sql = f"SELECT DISTINCT block FROM blocks WHERE kind={kind} AND label IN ({listed}) AND block>=?"
         blocks = sorted(self._database.execute(sql, (first // BLOCK,)), reverse=True)
         rows: list[tuple[Any, ...]] = []
         for (block,) in blocks:
@@ -238,7 +238,7 @@ class CallLog:
         return rows
 
     def _labels(self) -> dict[int, tuple[Any, ...]]:
-        return {row[0]: row[1:] for row in self._database.execute(f"SELECT {_LABEL} FROM labels")}  # noqa: S608
+        return {row[0]: row[1:] for row in self._database.execute(f"SELECT {_LABEL} FROM labels")}
 
     def _first_id(self, wanted: Filter) -> int | None:
         """The lowest id that can match; None if none can. Found by halving: ids ascend with time."""

@@ -42,7 +42,7 @@ _WHOLE: Final = ("id", *CALL_COLUMNS)
 _INSERT_LABEL: Final = (
     f"INSERT INTO labels({','.join(LABEL_COLUMNS)}) VALUES({','.join('?' * len(LABEL_COLUMNS))})"
 )
-_SAME_LABEL: Final = f"SELECT id FROM labels WHERE {' AND '.join(f'{name} IS ?' for name in LABEL_COLUMNS)}"  # noqa: S608
+_SAME_LABEL: Final = f"SELECT id FROM labels WHERE {' AND '.join(f'{name} IS ?' for name in LABEL_COLUMNS)}"
 _TRACE: Final = re.compile(r"\b[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\b")
 _NO_DETAILS: Final = CallDetails()
 _NO_TIMING: Final = CallTiming("", 0, 0)

@@ -53,10 +53,10 @@ class Entry:
     raw: msgspec.Raw
 
 
-class _Definition(msgspec.Struct):
+class _Definition(msgspec.Struct, rename="camel"):
     name: Any = None
     description: Any = None
-    inputSchema: Any = None  # noqa: N815  the wire's spelling
+    input_schema: Any = None
 
 
 _definition = msgspec.json.Decoder(_Definition)
@@ -87,7 +87,7 @@ def usable_entries(entries: Iterable[msgspec.Raw]) -> tuple[list[Entry], list[Is
 
 def schema_in_list(entry: Entry) -> Mapping[str, Any] | None:
     """The input schema in the list itself; None if it is no object."""
-    schema = _definition.decode(entry.raw).inputSchema
+    schema = _definition.decode(entry.raw).input_schema
     return schema if isinstance(schema, dict) else None
 
 

@@ -54,7 +54,7 @@ def start_time(pid: int) -> str | None:
 
 
 def _start_time_elsewhere(pid: int) -> str | None:
-    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+    import psutil
 
     try:
         return repr(psutil.Process(pid).create_time())
@@ -219,7 +219,7 @@ def usage_of(pid: int) -> tuple[int, float] | None:
     """Resident memory in bytes and CPU time in seconds of a process; None if the system does not tell."""
     if sys.platform == "linux":  # a page asks for every server each second
         return _usage_in_proc(pid)
-    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+    import psutil
 
     try:
         process = psutil.Process(pid)

@@ -25,7 +25,7 @@ def of_process(pid: int) -> ProcessorTime | None:
 
 
 def _elsewhere(pid: int) -> ProcessorTime | None:
-    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+    import psutil
 
     try:
         used = psutil.Process(pid).cpu_times()

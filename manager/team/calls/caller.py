@@ -103,7 +103,7 @@ class Calls:
                 outcome = NoHost(outcome.reason)
             if lost is not None and not isinstance(outcome, Head):
                 outcome = lost  # an earlier host may have run it
-            yield (call, outcome) if isinstance(outcome, Head) and call is not None else outcome  # type: ignore[misc]
+            yield (call, outcome) if isinstance(outcome, Head) and call is not None else outcome  # type: ignore[misc]  # each yields one of them
         finally:
             if call is not None:
                 await call.cancel()

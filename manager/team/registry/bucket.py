@@ -36,13 +36,13 @@ class NoBucket(RegistryFault):
 
 def is_deletion(headers: Mapping[str, str] | None) -> bool:
     """Whether a message of a bucket removes its key."""
-    return bool(headers) and ("KV-Operation" in headers or "Nats-Marker-Reason" in headers)  # type: ignore[operator]
+    return headers is not None and ("KV-Operation" in headers or "Nats-Marker-Reason" in headers)
 
 
 def is_copy(headers: Mapping[str, str] | None) -> bool:
     """Whether JetStream sent a stored message on. Members can make it send what they stored themselves to the
     key of another, and only the owner of a key may be believed."""
-    return bool(headers) and "Nats-Stream" in headers  # type: ignore[operator]
+    return headers is not None and "Nats-Stream" in headers
 
 
 async def put(client: Any, bucket: str, key: str, value: bytes | None) -> None:

@@ -144,7 +144,7 @@ def bound_session(one: Manager, folder: Path) -> str:
 
 def version() -> str:
     """The version of the measured sources, by `git describe`."""
-    import subprocess  # noqa: PLC0415  only this function uses it
+    import subprocess  # only this function uses it
 
     command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=9"]
     try:

@@ -118,7 +118,7 @@ async def _rate(plan: Plan, http: ClientSession, way: Way) -> float:
 
 async def _line(plan: Plan, url: str) -> Way:
     """Requests and answers of two clients of nats-py, which have nothing else to do."""
-    from nats.aio.client import Client  # noqa: PLC0415  of an extra
+    from nats.aio.client import Client
 
     way, asks, answers = Way(_NATS, url), Client(), Client()
     await asks.connect(url)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from fastmcp import Client  # type: ignore[import-not-found]
-from fastmcp.client.transports import StdioTransport  # type: ignore[import-not-found]
-from fastmcp.server import create_proxy  # type: ignore[import-not-found]
+from fastmcp import Client
+from fastmcp.client.transports import StdioTransport
+from fastmcp.server import create_proxy
 
 
 async def main(port: int, command: str, *arguments: str) -> None:

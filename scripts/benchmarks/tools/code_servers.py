@@ -132,7 +132,7 @@ class Serena:
     async def _ask(self, session: ClientSession) -> frozenset[str]:
         wanted = {"name_path": "seldom", "relative_path": "base.py", "max_answer_chars": 1_000_000}
         answer = await session.call_tool("find_referencing_symbols", wanted)
-        found: Any = json.loads(answer.content[0].text)  # type: ignore[union-attr]
+        found: Any = json.loads(answer.content[0].text)  # type: ignore[union-attr]  # it is text
         # an import is a reference, too, in a file of its own kind
         return frozenset(name for name, kinds in found.items() if "Variable" in kinds)
 
@@ -159,7 +159,7 @@ class Cclsp:
     async def _ask(self, session: ClientSession) -> frozenset[str]:
         wanted = {"file_path": "base.py", "symbol_name": "seldom", "include_declaration": False}
         answer = await session.call_tool("find_references", wanted)
-        found = _PLACE.findall(answer.content[0].text)  # type: ignore[union-attr]
+        found = _PLACE.findall(answer.content[0].text)  # type: ignore[union-attr]  # it is text
         return frozenset(name for name, line in found if int(line) > 1)  # the first lines are imports
 
 

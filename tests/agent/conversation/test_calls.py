@@ -155,7 +155,7 @@ async def test_a_source_that_limits_its_calls_is_left_to_do_so() -> None:
         return text_outcome("answered after a question")
 
     tools = ListedTools("read", handler=slow)
-    tools.limits_calls = True  # type: ignore[attr-defined]
+    tools.limits_calls = True
     scene = await ran(call(), tools=tools, settings={"tool_s": 0.001})
     assert scene.texts == ["answered after a question"]
 

@@ -71,7 +71,7 @@ async def test_duration_is_told() -> None:
         clock.now += 2.5
         return text_outcome("late")
 
-    tools = ListedTools("read", handler=slow)  # type: ignore[arg-type]
+    tools = ListedTools("read", handler=slow)
     scene = Scene(ScriptedProvider(calling(call())), tools, clock=clock)
     assert (await scene.conversation.turn("go")).seconds == 2.5
 
@@ -172,7 +172,7 @@ async def test_results_are_never_substituted_into_text() -> None:
     async def tricky(name: str, arguments: object) -> object:
         return text_outcome(r"$& \1 \ {name} %s")
 
-    tools = ListedTools("read", handler=tricky)  # type: ignore[arg-type]
+    tools = ListedTools("read", handler=tricky)
     scene = Scene(ScriptedProvider(calling(call(), text="$& {name}"), saying(r"a \ and $&")), tools)
     await scene.conversation.turn("go %s {}")
     assert scene.texts == [r"$& \1 \ {name} %s"]
@@ -204,7 +204,7 @@ async def test_cancelling_a_call_leaves_nothing_running_and_answers_every_open_c
     async def endless(name: str, arguments: object) -> object:
         await asyncio.Event().wait()
 
-    tools = ListedTools("read", "write", handler=endless)  # type: ignore[arg-type]
+    tools = ListedTools("read", "write", handler=endless)
     scene = Scene(ScriptedProvider(calling(call(call_id="a"), call("write", "b"))), tools)
     task = asyncio.create_task(scene.conversation.turn("go"))
     await until(lambda: tools.running)
@@ -235,7 +235,7 @@ async def test_cancelling_at_the_guards_question_ends_the_turn(how: str) -> None
 
 async def test_a_fault_of_ours_leaves_a_whole_history() -> None:
     class Faulty(ScriptedGuard):
-        async def decide(self, call: Call, tool: object) -> object:  # type: ignore[override]
+        async def decide(self, call: Call, tool: object) -> object:
             raise ZeroDivisionError
 
     scene = Scene(ScriptedProvider(calling(call(call_id="a"), call("write", "b"))), guard=Faulty())
@@ -250,7 +250,7 @@ async def test_tools_are_listed_again_before_each_round() -> None:
         scene.tools.tools.append(scene.tools.tools[0].__class__("new", "", {}))
         return text_outcome("added")
 
-    tools = ListedTools("read", handler=adds)  # type: ignore[arg-type]
+    tools = ListedTools("read", handler=adds)
     scene = Scene(ScriptedProvider(calling(call())), tools)
     await scene.conversation.turn("go")
     assert [len(request.tools) for request in scene.provider.requests] == [1, 2]
@@ -316,7 +316,7 @@ def test_the_table_lets_every_state_but_the_last_be_cancelled() -> None:
 async def until(condition: object) -> None:
     """Let the others run until something holds."""
     for _ in range(10_000):
-        if condition():  # type: ignore[operator]
+        if condition():
             return
         await asyncio.sleep(0)
     raise AssertionError("it never happened")

@@ -37,7 +37,7 @@ async def channel(folder: Path, workspace: str = "w") -> AsyncIterator[None]:
     """The channel of one workspace server."""
     made = make_channel(
         workspace=workspace, root=folder, folders=[folder], config_dir=folder / "config", state_dir=folder / "state",
-        runtime_dir=folder / "run", store=open_store(folder / "state", {}), toolbox=Tools(), version="0",  # type: ignore[arg-type]
+        runtime_dir=folder / "run", store=open_store(folder / "state", {}), toolbox=Tools(), version="0",
     )  # fmt: skip
     await made.start()
     try:

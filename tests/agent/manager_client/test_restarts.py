@@ -29,7 +29,7 @@ class Nobody:
 def source_at(address: str, root: Path, http: aiohttp.ClientSession, **options: object) -> ManagerSource:
     elicitation = Elicitation(ScriptedPerson(), Nobody())
     members = {"start": None, **options}
-    return ManagerSource(address, str(root), elicitation, http, **members)  # type: ignore[arg-type]
+    return ManagerSource(address, str(root), elicitation, http, **members)
 
 
 async def names_of(source: ManagerSource) -> list[str]:

@@ -224,5 +224,5 @@ async def test_closing_the_reply_ends_the_request_at_the_server(dialect: str) ->
     async with model_server(Broken(reply, 900, "silent")) as server, provider_of(dialect, server) as provider:
         events = provider.reply(question())
         await anext(events)
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()
         await server.left.wait()

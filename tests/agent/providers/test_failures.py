@@ -17,7 +17,7 @@ every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 async def failure(provider: object, stream: bool = True) -> ProviderFailure:
     with pytest.raises(ProviderFailure) as raised:
-        await ask(provider, question(stream=stream))  # type: ignore[arg-type]
+        await ask(provider, question(stream=stream))
     found = raised.value
     assert "\n" not in str(found)
     assert KEY not in str(found)

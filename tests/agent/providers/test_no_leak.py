@@ -70,7 +70,7 @@ async def test_a_key_that_was_used_is_hidden_in_every_log_line_from_then_on() ->
     secret = "another-canary-77aa77aa"
     await keys(OPENAI_API_KEY=secret).find(wish_for("openai"))
     stream = io.StringIO()
-    log.configure("debug", stream, console=False)  # type: ignore[arg-type]
+    log.configure("debug", stream, console=False)
     log.logger().info("test.event", text=f"the value {secret}")
     assert "test.event" in stream.getvalue()
     assert secret not in stream.getvalue()

@@ -78,7 +78,7 @@ async def test_a_real_model_calls_the_tool_and_tells_its_result(
     name: str, protocol: str, stream: bool
 ) -> None:
     base = opted_in(name)
-    settings = AgentSettings(tool_protocol=protocol, first_byte_s=300, answer_s=300)  # type: ignore[arg-type]
+    settings = AgentSettings(tool_protocol=protocol, first_byte_s=300, answer_s=300)
     async with aiohttp.ClientSession() as session:
         model = await model_of(name, session, base)
         keys = KeyLookup([EnvironmentKeys(os.environ)])

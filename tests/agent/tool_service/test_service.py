@@ -109,7 +109,7 @@ async def test_unknown_tools_and_wrong_arguments_are_protocol_errors(service: To
         await service.execute_tool("calculater", {})
     for params in ({}, {"expression": 7}, [1]):
         with pytest.raises(ToolServiceError, match="Invalid arguments for calculator") as wrong:
-            await service.execute_tool("calculator", params)  # type: ignore[arg-type]
+            await service.execute_tool("calculator", params)
     assert (unknown.value.code, wrong.value.code) == (-32602, -32602)
 
 

@@ -225,4 +225,4 @@ async def test_refusals_are_results_that_a_model_can_read(setup: ProjectsSetup, 
             assert answer.is_error
             assert answer.structured_content is not None
             assert answer.structured_content["error"]["code"] == 47100
-            assert "Next step: call lmToolsBridge.requestWorkspaceMCPServer" in answer.content[0].text  # type: ignore[union-attr]  # it is text
+            assert "Next step: call lmToolsBridge.requestWorkspaceMCPServer" in answer.content[0].text

@@ -96,7 +96,7 @@ class User:
 
     async def rooted(self, context: Any) -> types.ListRootsResult:
         self.asked.append("roots")
-        return types.ListRootsResult(roots=[types.Root(uri=ROOT)])  # type: ignore[arg-type]  # it takes text
+        return types.ListRootsResult(roots=[types.Root(uri=ROOT)])
 
     async def logged(self, params: types.LoggingMessageNotificationParams) -> None:
         self.logs.append(params.data)
@@ -159,7 +159,7 @@ async def test_an_input_request_is_sent_even_if_another_call_ends(project: Proje
     user = User("Zoë")
     async with user.client(project, "legacy") as client, asyncio.timeout(20):
         late = asyncio.create_task(client.call_tool("small__late"))
-        while (quick := await client.call_tool("small__quick")).content[0].text == "0":  # type: ignore[union-attr]  # it is text
+        while (quick := await client.call_tool("small__quick")).content[0].text == "0":
             assert not late.done()
         assert (quick.is_error, user.name in str(await late)) == (False, True)
 

@@ -117,12 +117,12 @@ async def test_the_official_client_gets_text_and_structure(project: Project) -> 
         assert answer.structured_content is not None
         (place,) = answer.structured_content["references"]
         assert (place["workspacePath"], place["startLine"]) == (f"{project.root.name}/b.py", 3)
-        assert "3| Stack().push()" in answer.content[0].text  # type: ignore[union-attr]
+        assert "3| Stack().push()" in answer.content[0].text
         found = await client.call_tool("lm_findSymbol", {"query": "nothing"})
         assert found.structured_content is not None
         assert found.structured_content["total"] == 0
         outline = await client.call_tool("lm_fileOutline", {"filePath": "a.py"})
-        assert "2-3 method push: def push(self):" in outline.content[0].text  # type: ignore[union-attr]
+        assert "2-3 method push: def push(self):" in outline.content[0].text
 
 
 async def test_a_change_of_files_needs_approval_and_a_look_at_it_does_not(project: Project) -> None:

@@ -193,7 +193,7 @@ async def test_the_official_client_uses_an_mcp_source(setup: ThirdPartySetup, mo
         shown = [tool.name for tool in (await client.list_tools()).tools]
         assert "http_new__routed" in shown
         routed = await client.call_tool("http_new__routed", {"region": "größe "})
-        assert routed.content[0].text == "routed"  # type: ignore[union-attr]  # it is text
+        assert routed.content[0].text == "routed"
         mixed = await client.call_tool("stdio_old__mixed", {})
         assert [block.type for block in mixed.content] == ["text", "image", "resource_link", "resource"]
         steps: list[float] = []

@@ -268,7 +268,7 @@ async def talk(project: Project) -> str:
     said: list[Any] = []
     base = project.gateway.manager.base
     for client in (project.modern, await project.legacy()):
-        await eventually(lambda client=client: _offers(client, "near__proof"))  # type: ignore[misc]
+        await eventually(lambda client=client: _offers(client, "near__proof"))
         shaken = await client.handshake(project.root)
         said += [shaken.body, (await client.ask(names.TOOLS_LIST)).body]
         for name in ("near__proof", "near__fail", "near__absent", "away__anything"):

@@ -35,7 +35,7 @@ def test_ids_keep_their_length_so_that_the_content_length_holds() -> None:
     body = Call("legacy", "tool").body
     lua = lua_script(["HEAD"], body)
     assert body.count(ID) == 1
-    assert re.search(r"id, threads = (\d+), 1", lua)[1] == ID.decode()  # type: ignore[index]
+    assert re.search(r"id, threads = (\d+), 1", lua)[1] == ID.decode()
     assert lua.count("HEAD") == 1
 
 

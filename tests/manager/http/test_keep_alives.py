@@ -53,7 +53,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def beats(clock: Clock) -> KeepAlives:
-    return KeepAlives(clock)  # type: ignore[arg-type]  # as much of a loop as is needed
+    return KeepAlives(clock)  # as much of a loop as is needed
 
 
 def test_every_silence_is_filled_in_its_time(clock: Clock, beats: KeepAlives) -> None:

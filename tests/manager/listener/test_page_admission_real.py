@@ -103,7 +103,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     apps: list[web.Application] = []
 
     def kept(*parts: object) -> web.Application:
-        apps.append(make_app(*parts))  # type: ignore[arg-type]  # passed through as they are
+        apps.append(make_app(*parts))  # passed through as they are
         return apps[0]
 
     with pytest.MonkeyPatch.context() as patch:

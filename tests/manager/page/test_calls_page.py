@@ -59,7 +59,7 @@ async def test_filters_in_the_address_choose_among_calls(
 async def test_one_call_has_a_page_of_its_own(
     running: RunningManager, session: aiohttp.ClientSession
 ) -> None:
-    with CallLog.open(running.paths.calls_file) as log:  # type: ignore[union-attr]
+    with CallLog.open(running.paths.calls_file) as log:
         number = log.last_id()
     code, text = await shown(session, running, f"/page/call?id={number}")
     assert code == 200

@@ -71,7 +71,7 @@ class Client:
         self.starter = FailingStarter()
         self.got: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._numbers = itertools.count()
-        connection = ManagerConnection(manager, self.starter, "cwd=/a%20b")  # type: ignore[arg-type]
+        connection = ManagerConnection(manager, self.starter, "cwd=/a%20b")
         self.bridge = Bridge(connection, self._write)
 
     async def _write(self, line: bytes) -> None:
@@ -323,7 +323,7 @@ async def test_concurrent_requests_start_managers_one_after_the_other(client: Cl
         starting -= 1
         return "it is started twice at once" if starting else None
 
-    client.starter.start = start  # type: ignore[method-assign]
+    client.starter.start = start
     client.manager.runs = False
     client.manager.answers["ping"] = [result({})]
     for identity in range(4):

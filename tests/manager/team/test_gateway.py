@@ -67,7 +67,7 @@ async def asking(team: Team) -> AsyncIterator[Callable[..., Any]]:
     ready = asyncio.Event()
     if team.is_up:
         ready.set()
-    made = Gateway(team, team, ready)  # type: ignore[arg-type]
+    made = Gateway(team, team, ready)
 
     async def serve(request: web.Request) -> web.StreamResponse:
         return await made.serve(request, DOCS)

@@ -164,7 +164,7 @@ async def test_bad_servers_are_reported_and_do_not_slow_down_others(
 
     while (crash_starts := projects.crash_starts()) < CRASHES:
         await control_request(home, "refresh", projects.spoiled, source="stdio:crashing")
-        await until(lambda before=crash_starts: projects.crash_starts() > before, GUARD_S)  # type: ignore[misc]
+        await until(lambda before=crash_starts: projects.crash_starts() > before, GUARD_S)
     await state_of(home, projects.spoiled, "crashing", "crash_looping")
     projects.quiet.touch()
     await flood_is_read(home, projects.spoiled)

@@ -70,5 +70,5 @@ class ScriptedPerson:
         if isinstance(answer, BaseException):
             raise answer
         if callable(answer):
-            return await answer()  # type: ignore[no-any-return]
+            return await answer()
         return answer

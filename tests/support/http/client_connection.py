@@ -148,7 +148,7 @@ class RawConnection:
         async with asyncio.timeout(WITHIN_S):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             line, *fields = head[:-4].split("\r\n")
-            told = CIMultiDict(tuple(field.split(": ", 1)) for field in fields)  # type: ignore[misc]
+            told = CIMultiDict(tuple(field.split(": ", 1)) for field in fields)
             return Answer(int(line.split()[1]), told, await self._body(told))
 
     async def _body(self, told: CIMultiDict[str]) -> bytes:

@@ -59,7 +59,7 @@ class LanguageProject:
         """What a file of the user or of the project says of a server."""
         own = self.root / ".lm-tools-bridge" / "workspace.toml"
         file = own if scope == "workspace" else self.folder / "workspace.toml"
-        return LanguageServerEntry(name, EntryOrigin(file, scope), **members)  # type: ignore[arg-type]
+        return LanguageServerEntry(name, EntryOrigin(file, scope), **members)
 
     def kinds(self, *entries: LanguageServerEntry, path: str | None = None) -> AvailableKinds:
         """The kinds as the workspace server sees them."""

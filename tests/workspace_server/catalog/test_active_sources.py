@@ -184,7 +184,7 @@ async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tm
         seen.append(setup.dependencies.variables.get("TOKEN"))
         return FakeSourceFactory.server(setup.factory, entry)
 
-    setup.factory.server = server  # type: ignore[method-assign]  # looks before it makes what it always makes
+    setup.factory.server = server  # looks before it makes what it always makes
     await asyncio.gather(setup.states(), setup.states(), setup.states())
     assert seen == ["here"]
 

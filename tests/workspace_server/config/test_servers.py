@@ -303,7 +303,7 @@ def test_a_placeholder_without_a_value_keeps_its_server_from_starting(
 
 
 def test_values_are_not_expanded_again(home: ConfigHome) -> None:
-    environ: dict[str, str] = home.configurations._variables.environ  # type: ignore[assignment]  # a plain dict
+    environ: dict[str, str] = home.configurations._variables.environ
     environ["TWICE"] = "${TOKEN}"
     try:
         home.put(

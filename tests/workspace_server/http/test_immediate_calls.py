@@ -108,9 +108,9 @@ async def test_only_what_needs_no_waiting_is_answered_without_a_task(
 async def test_a_tool_that_appears_is_seen_by_the_next_call(tmp_path: Path) -> None:
     """Also where the last view would have answered at once."""
     source = ScriptedSource([tool("a")])
-    source.cached_tools = lambda: source.tools  # type: ignore[method-assign]  # it answers from memory
+    source.cached_tools = lambda: source.tools  # it answers from memory
     source.nowait_tools = frozenset({"a", "b"})
-    source.call_nowait = lambda name, arguments: ToolResult(name)  # type: ignore[method-assign]
+    source.call_nowait = lambda name, arguments: ToolResult(name)
     async with serving([source]) as served:
         await served.caller.result(names.TOOLS_LIST)
         assert (await served.caller.call("a"))["content"][0]["text"] == "a"

@@ -210,9 +210,9 @@ def scripted(outcome: CallOutcome | Exception, **members: Any) -> ScriptedSource
             raise outcome
         return outcome
 
-    source.cached_tools = lambda: source.tools  # type: ignore[method-assign]  # it answers from memory
+    source.cached_tools = lambda: source.tools  # it answers from memory
     source.nowait_tools = frozenset({"a", "b"})
-    source.call_nowait = call_nowait  # type: ignore[method-assign]
+    source.call_nowait = call_nowait
     return source
 
 
@@ -286,7 +286,7 @@ async def test_defaults_of_the_user_are_filled_in(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "string"}}}
     source = scripted(ToolResult(""))
     source.tools = (tool("a", schema),)
-    source.call_nowait = lambda name, arguments: ToolResult(str(arguments))  # type: ignore[method-assign]
+    source.call_nowait = lambda name, arguments: ToolResult(str(arguments))
     configuration = Configuration(schema_defaults=(("a", "x", "mine"),))
     async with serving([source], configuration=configuration) as served:
         body = call(name="a", arguments="{}")

@@ -228,7 +228,7 @@ def test_both_event_loops_work(tmp_path: Path) -> None:
 async def test_length_form_is_answered_in_kind_byte_by_byte(server: Running) -> None:
     peer = await server.peer()
     body = {"jsonrpc": "2.0", "id": "ü", "method": "tools/call"}
-    body["params"] = {"auth": peer.auth, "name": "read", "arguments": {"t": "é\U0001f600"}}  # type: ignore[assignment]
+    body["params"] = {"auth": peer.auth, "name": "read", "arguments": {"t": "é\U0001f600"}}
     raw = json.dumps(body, ensure_ascii=False).encode()
     for byte in b"content-length: %d\r\n\r\n" % len(raw) + raw:
         peer.writer.write(bytes([byte]))

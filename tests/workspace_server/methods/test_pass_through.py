@@ -201,7 +201,7 @@ async def test_a_server_that_does_not_answer_costs_its_time_only() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    theirs.forward = never  # type: ignore[method-assign, assignment]  # played
+    theirs.forward = never  # played
     async with serving([theirs]) as served:
         for method, params in ((names.PROMPTS_LIST, {}), (names.PROMPTS_GET, {"name": "p"})):
             _, answer = await at(served).whole(method, params)

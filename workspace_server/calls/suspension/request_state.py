@@ -103,7 +103,7 @@ class RequestStates:
 
     def open(self, state: str, binding: StateBinding, now: float) -> Opened | None:
         """The content of a state; None unless it was sealed for exactly this call and has not expired."""
-        from cryptography.exceptions import InvalidTag  # noqa: PLC0415  as in `_cipher`
+        from cryptography.exceptions import InvalidTag
 
         kind = self.kind_of(state)
         if kind is None:
@@ -149,7 +149,7 @@ class RequestStates:
 
     def _cipher(self) -> Any:
         # loaded with the first state: takes 20 ms
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         with self._lock:
             if self._key is None:

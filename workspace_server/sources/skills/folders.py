@@ -151,7 +151,7 @@ class _Walker:
 
     def _add_root(self) -> None:
         real = os.path.realpath(self._folder)
-        if not os.path.isdir(real):  # noqa: PTH112  a text
+        if not os.path.isdir(real):
             return
         if self._is_inside(real, self._within):
             self._places.append(_Place("", real))
@@ -161,7 +161,7 @@ class _Walker:
     def _visit(self, place: _Place) -> None:
         self._note(place.real)
         try:
-            status = os.stat(place.real)  # noqa: PTH116  twice as fast as Path.stat
+            status = os.stat(place.real)
             entries = list(self._entries(place))
         except (OSError, ValueError):
             return
@@ -208,11 +208,11 @@ class _Walker:
             outermost = skills[0]
             if not self._is_inside(real, outermost.real):
                 _refuse(skills, f"{_below(relative, outermost)} is a link that leads out of the skill")
-            elif os.path.isfile(real):  # noqa: PTH113  a text
+            elif os.path.isfile(real):
                 self._add_file(relative, real, skills)
             else:
                 _refuse(skills, f"{_below(relative, outermost)} is a link to something that is no file")
-        elif os.path.isdir(real):  # noqa: PTH112  a text
+        elif os.path.isdir(real):
             if self._is_inside(real, self._within):
                 self._links.append(_Place(relative, real, place.depth + 1))
             else:

@@ -109,7 +109,7 @@ class _Reader:
 
     def mapping(self) -> _Mapping:
         """The only document, which has to be a mapping."""
-        import yaml  # noqa: PLC0415  few workspaces have skills
+        import yaml  # few workspaces have skills
 
         event = self._next()
         while isinstance(event, yaml.StreamStartEvent | yaml.DocumentStartEvent):
@@ -126,7 +126,7 @@ class _Reader:
         return next(self._events)
 
     def _value(self, event: Event, depth: int) -> Any:
-        import yaml  # noqa: PLC0415
+        import yaml
 
         if depth > _MAX_DEPTH:
             raise InvalidFrontMatter(_line(event), f"values are nested more than {_MAX_DEPTH} levels deep")
@@ -143,7 +143,7 @@ class _Reader:
         return values
 
     def _mapping(self, event: Event, depth: int) -> _Mapping:
-        import yaml  # noqa: PLC0415
+        import yaml
 
         _refuse_tag(event)
         found = _Mapping()
@@ -160,7 +160,7 @@ class _Reader:
 
 
 def _events(text: str) -> Iterator[Event]:
-    import yaml  # noqa: PLC0415
+    import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

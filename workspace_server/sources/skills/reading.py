@@ -161,10 +161,10 @@ def content_of(file: SkillFile) -> bytes:
 
 
 def _content(path: str, expected: FileIdentity | None) -> bytes:
-    name = clean_text(os.path.basename(path))  # noqa: PTH119  a text
+    name = clean_text(os.path.basename(path))
     try:
         descriptor = os.open(path, _FLAGS)
-        with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor
+        with os.fdopen(descriptor, "rb") as file:
             before = file_identity(os.fstat(descriptor))
             if not stat.S_ISREG(before[2]) or before[3] > MAX_BYTES:
                 raise Unreadable(f"{name} is no file, or larger than {MAX_BYTES >> 20} MiB")

@@ -285,7 +285,7 @@ def test_names_are_completed_from_what_was_recorded(tmp_path: Path, monkeypatch:
     one.flush()
     one.close()
     monkeypatch.setenv("LMTB_STATE_DIR", str(tmp_path / "state"))
-    found = suggestions.recorded("tool")(None, None, "al")  # type: ignore[arg-type]
+    found = suggestions.recorded("tool")(None, None, "al")
     assert [item.value for item in found] == ["alpha"]
 
 
@@ -298,7 +298,7 @@ def test_calls_become_spans_of_their_clients_trace(tmp_path: Path) -> None:
     one.record(ended())
     one.flush()
     one.close()
-    with CallLog.open(tmp_path / "state" / "calls.sqlite3") as log:  # type: ignore[union-attr]
+    with CallLog.open(tmp_path / "state" / "calls.sqlite3") as log:
         traced, own = list(log.in_order(Filter()))
     span = span_of(traced)
     assert f"{span.context.trace_id:032x}" == "0af7651916cd43dd8448eb211c80319c"

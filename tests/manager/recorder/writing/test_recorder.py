@@ -292,7 +292,7 @@ def test_two_programs_may_create_the_database_at_once(tmp_path: Path) -> None:
 def test_a_batch_that_cannot_be_encoded_is_lost_and_the_next_is_not(tmp_path: Path) -> None:
     one = recorder(tmp_path)
     origin, *others = ended()
-    one.record((origin, "no time", *others[1:]))  # type: ignore[arg-type]  what a fault of ours might bring
+    one.record((origin, "no time", *others[1:]))  # what a fault of ours might bring
     one.flush()
     one.record(ended("next"))
     one.flush()

@@ -304,7 +304,7 @@ async def until_contents(setup: RegisteredSetup, *, is_on: bool) -> None:
 
 async def contents_of_last(setup: RegisteredSetup, tool: str) -> Contents:
     for _ in range(500):
-        with CallLog.open(setup.manager.paths.calls_file) as log:  # type: ignore[union-attr]
+        with CallLog.open(setup.manager.paths.calls_file) as log:
             newest = log.find(Filter(tool=tool), 1)[0]
             if (found := log.contents(newest.id)) is not None:
                 return found

@@ -28,7 +28,7 @@ def test_the_words_survive_the_shell_of_the_other_side() -> None:
     assert done.stdout.splitlines() == ["it's $HOME", "a;b", "*"]
 
 
-def test_programs_in_the_users_own_folder_are_found(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_programs_in_the_users_own_folder_are_found(tmp_path) -> None:
     program = tmp_path / ".local" / "bin" / "hello-there"
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\necho found\n")

@@ -521,7 +521,7 @@ def test_a_health_answer_concerns_few_of_many_servers_at_one_address(table: Tabl
         looked_at.append(session_id)
         apply(session_id, *rest)
 
-    table._apply = counted  # type: ignore[method-assign]
+    table._apply = counted
     table.health_answered(table.of("s7"), "nonce of s0")
     table.receive(message("one more", workspace_folders=("/ws/more",)))
     assert len(looked_at) < 12

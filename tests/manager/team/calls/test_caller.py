@@ -72,7 +72,7 @@ async def outcome(
 ) -> tuple[Any, list[str]]:
     """`may_repeat` is a host where it may, or whether it may at all of them."""
     client = Client(*script)
-    calls = Calls(Membership(servers=(), name="me"), Registry("a", "b", "c"))  # type: ignore[arg-type]
+    calls = Calls(Membership(servers=(), name="me"), Registry("a", "b", "c"))
     await calls.listen(client)
     async with calls.call(
         client, use, b"{}", repeats=lambda host: may_repeat in (True, host), deadline_s=60

@@ -109,8 +109,8 @@ def host() -> Host:
     offers = (OwnOffer("docs", "/nowhere", policy="all"),)
     held = Membership(servers=(), name="alice", capacity=2, offers=offers)
     workspace = Workspace()
-    made = Host(None, workspace)  # type: ignore[arg-type]  set below
-    made.calls = HostCalls(held, workspace, now=lambda: made.time)  # type: ignore[arg-type]
+    made = Host(None, workspace)  # set below
+    made.calls = HostCalls(held, workspace, now=lambda: made.time)
     return made
 
 

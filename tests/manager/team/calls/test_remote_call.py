@@ -230,7 +230,7 @@ async def test_of_a_huge_message_little_is_kept() -> None:
     scene.says("accepted")
     scene.says("head", **HEAD)
     scene.says("body", b"x" * 8_000_000, Lmtb_Seq="0")
-    assert max(len(message[1]) for message in scene.call._queue._queue if message) <= parts.PART_BYTES + 1  # type: ignore[attr-defined]
+    assert max(len(message[1]) for message in scene.call._queue._queue if message) <= parts.PART_BYTES + 1
     await scene.begin()
     with pytest.raises(AnswerLost, match="larger than"):
         await scene.body()

@@ -33,7 +33,7 @@ def _child(request: dict[str, Any]) -> None:
     os.environ.update(request["environ"])
     os.chdir(request["cwd"])
     # those of the parent have read and written pipes
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115  open as long as the program runs
     sys.argv = ["lmtb", *request["words"]]
     code: Any = 0
     try:

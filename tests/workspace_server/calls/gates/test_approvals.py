@@ -342,7 +342,7 @@ async def test_a_call_that_waits_tells_its_client_where_the_person_answers(tmp_p
     pending = PendingApprovals()
     approvals = Approvals(RequestStates("w", tmp_path), pending, 30.0)
     context = context_of(capabilities={}, notify=notify)
-    context.params["_meta"] = jsonrpc.raw({"progressToken": 1})  # type: ignore[index]
+    context.params["_meta"] = jsonrpc.raw({"progressToken": 1})
     deciding = asyncio.create_task(decide(approvals, context))
     assert pending.answer(await waiting_call(pending), approve=True) == "approved"
     assert isinstance(await deciding, Admitted)

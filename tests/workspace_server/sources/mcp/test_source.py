@@ -425,7 +425,7 @@ async def test_an_unexpected_exception_while_listing_is_a_failed_list() -> None:
     async def with_session(ask: Any, caller: str | None) -> Any:
         raise ZeroDivisionError
 
-    source.with_session = with_session  # type: ignore[method-assign]  # what no source should do
+    source.with_session = with_session  # what no source should do
     assert await source.listed() == []
     assert [issue.message for issue in source.issues()] == [
         f"Failed to fetch {kind}s: ZeroDivisionError while listing"

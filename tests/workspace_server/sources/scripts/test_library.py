@@ -137,7 +137,7 @@ def test_code_that_a_script_runs_gives_what_it_prints(load: Load) -> None:
             asked.append((name, arguments))
             return printed
 
-        module.call_tool = call_tool  # type: ignore[attr-defined]  # no server answers here
+        module.call_tool = call_tool  # no server answers here
         assert module.execute_code("code") == value
         assert asked == [("execute_code", {"code": "code"})]
 
@@ -148,7 +148,7 @@ def test_code_cannot_run_until_the_user_enables_it_and_the_error_says_how(load: 
     def call_tool(name: str, arguments: Any) -> None:
         raise module.ToolCallFailed(f"Tool not found or disabled: {name}")
 
-    module.call_tool = call_tool  # type: ignore[attr-defined]
+    module.call_tool = call_tool
     with pytest.raises(module.ToolCallFailed, match=r"execute_code = true under .scripts. of workspace.toml"):
         module.execute_code("1")
 

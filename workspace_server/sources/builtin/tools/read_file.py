@@ -150,7 +150,7 @@ def _read(workspace: Workspace, text: str, wanted: LineRange, stopped: Callable[
         path = workspace.resolve_file(text)
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
+        with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):  # replaced after it was resolved
                 raise InvalidArguments("/filePath", NOT_REGULAR)

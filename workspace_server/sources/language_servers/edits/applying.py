@@ -48,7 +48,7 @@ def _write_beside(path: Path, data: bytes, mode: int) -> Path:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(temporary, flags, 0o600)
     try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123  pathlib cannot open a descriptor
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

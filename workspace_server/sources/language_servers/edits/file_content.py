@@ -80,7 +80,7 @@ def read_bytes(path: Path) -> tuple[bytes, os.stat_result]:
         if path.is_symlink():
             raise Unchangeable("it is a link")
         descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123  pathlib cannot open a descriptor
+        with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise Unchangeable("it is not a regular file")

@@ -152,7 +152,7 @@ class AvailableKinds:
 
     def _check_disks(self, project: Project) -> None:
         search = self._choices.search_path()
-        folders = [Path(part) for part in search.split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117
+        folders = [Path(part) for part in search.split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117  texts
         self._local = (project, search) if are_local((*self._folders, *folders)) else None
 
     def _item_of(self, group: Sequence[ServerSpecification]) -> TrustItem | None:

@@ -96,7 +96,7 @@ class ProgramFinder:
             (f"{folder}/{tools}/{name}", "project") for folder in self._folders for tools in PROJECT_FOLDERS
         ]
         parts = search.split(os.pathsep)
-        found += [(os.path.join(part, name), "PATH") for part in parts if os.path.isabs(part)]  # noqa: PTH117, PTH118
+        found += [(os.path.join(part, name), "PATH") for part in parts if os.path.isabs(part)]  # noqa: PTH117, PTH118  texts
         return [*found, (f"{self._own_scripts}/{name}", "extra")]
 
     def _program(self, name: str, path: Path, origin: Origin) -> Program:

@@ -125,7 +125,7 @@ def grammar(language: str) -> Grammar:
         ImportError: its grammar is not installed.
     """
     source = GRAMMARS[language]
-    from tree_sitter import Language, Parser, Query  # noqa: PLC0415  in an extra
+    from tree_sitter import Language, Parser, Query
 
     loaded = Language(getattr(importlib.import_module(source.module), source.function)())
     tags = [(files(package) / "queries" / "tags.scm").read_text("utf-8") for package in source.tags]

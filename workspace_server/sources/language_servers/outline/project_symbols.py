@@ -71,7 +71,7 @@ class ProjectSymbols:
                     continue
                 folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
                 for name in sorted(names):
-                    if os.path.splitext(name)[1] in self._suffixes:  # noqa: PTH122  many files
+                    if os.path.splitext(name)[1] in self._suffixes:
                         yield f"{parent}/{name}"
                         left -= 1
                         if not left:
@@ -102,7 +102,7 @@ class ProjectSymbols:
             del self._known[next(iter(self._known))]
 
     def _parsed(self, path: str, text: bytes) -> Sequence[Symbol]:
-        language = self._suffixes[os.path.splitext(path)[1]]  # noqa: PTH122  many files
+        language = self._suffixes[os.path.splitext(path)[1]]
         return symbols_of(text, grammar(language))
 
 

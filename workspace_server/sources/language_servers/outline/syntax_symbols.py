@@ -71,7 +71,7 @@ def span(start: tuple[int, int], end: tuple[int, int]) -> dict[str, Any]:
 
 def symbols_of(text: bytes, grammar: Grammar) -> Sequence[Symbol]:
     """The outermost definitions of a file in UTF-8, in order, with those inside them."""
-    from tree_sitter import QueryCursor  # noqa: PLC0415  in an extra
+    from tree_sitter import QueryCursor
 
     root = grammar.parser.parse(text).root_node
     found: dict[tuple[int, int], Symbol] = {}  # by the place of the name: patterns overlap

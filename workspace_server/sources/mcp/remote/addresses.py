@@ -110,7 +110,7 @@ def _host(text: str) -> str:
 
 
 def _encoded(text: str) -> str:
-    import idna  # noqa: PLC0415  its tables are large; such hosts are rare
+    import idna  # its tables are large; such hosts are rare
 
     try:
         return idna.encode(text.lower()).decode("ascii")

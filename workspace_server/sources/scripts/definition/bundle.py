@@ -101,7 +101,7 @@ def _read_file(folder: str, name: str) -> tuple[bytes, FileIdentity]:
     try:
         # O_NONBLOCK: a pipe may have replaced the file, and opening it would block
         descriptor = os.open(f"{folder}/{name}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor
+        with os.fdopen(descriptor, "rb") as file:
             before = file_identity(os.fstat(descriptor))
             content = file.read(MAX_BYTES + 1) if stat.S_ISREG(before[2]) else b""
             after = file_identity(os.fstat(descriptor))

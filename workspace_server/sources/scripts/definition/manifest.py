@@ -87,9 +87,9 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
         of_workspace: whether the tool comes with a project; then it may not set all environment variables.
     """
     # most workspaces have no script tools
-    import tomllib  # noqa: PLC0415
+    import tomllib
 
-    from host.text.toml_text import LongKeyError, parse_toml  # noqa: PLC0415
+    from host.text.toml_text import LongKeyError, parse_toml
 
     if len(content) > MAX_MANIFEST_BYTES:
         return InvalidManifest(f"tool.toml is larger than {MAX_MANIFEST_BYTES >> 10} KiB")
@@ -250,8 +250,8 @@ def _output_schema(value: object) -> Mapping[str, Any]:
         raise ManifestError('output_schema must be a JSON Schema with type = "object"')
     schema: Mapping[str, Any] = json_value(value, "output_schema")
     # few tools have an output schema
-    from workspace_server.schemas.schema_limits import survey_schema  # noqa: PLC0415
-    from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
+    from workspace_server.schemas.schema_limits import survey_schema
+    from workspace_server.schemas.validation import validator_for
 
     if sum(map(len, survey_schema(schema).patterns)) > _MAX_PATTERN_CHARACTERS:
         return schema  # compiling them could take seconds, for a tool that nobody trusted yet

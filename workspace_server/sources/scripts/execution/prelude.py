@@ -46,7 +46,7 @@ def report(error: BaseException, folder: str) -> None:
     name = os.environ.get("LMTB_TOOL_RESULT_FILE")
     if name:
         text = json.dumps({"raised": described(error, folder)})
-        with open(name, "w", encoding="utf-8") as file:  # noqa: PTH123  pathlib takes longer to load
+        with open(name, "w", encoding="utf-8") as file:
             file.write(text)
     # without the frame of `run`
     trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
@@ -61,7 +61,7 @@ def run(script: str, folder: str, libraries: list[str]) -> None:
     main.__dict__.update(__file__=script, __cached__=None, __builtins__=__builtins__)
     sys.modules["__main__"] = main
     try:
-        with open(script, "rb") as file:  # noqa: PTH123  as above
+        with open(script, "rb") as file:
             source = file.read()
         exec(compile(source, script, "exec", dont_inherit=True), main.__dict__)  # noqa: S102  the purpose of this program
     except SystemExit:

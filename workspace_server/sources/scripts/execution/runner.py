@@ -212,7 +212,7 @@ def _prepare(folder: Path, stdin: bytes, temporary: PrivateFolder | None) -> Non
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700)
     descriptor = os.open(folder / ARGUMENTS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor
+    with os.fdopen(descriptor, "wb") as file:
         file.write(stdin)
 
 
@@ -220,7 +220,7 @@ def _read_result(file: Path) -> bytes | None:
     """The content of the result file; None if the script wrote none."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(descriptor, "rb") as content:  # noqa: PTH123  a descriptor
+        with os.fdopen(descriptor, "rb") as content:
             return content.read(MAX_RESULT + 1)
     except OSError:
         return None

@@ -61,7 +61,7 @@ _arguments: dict[str, Any] | None = None
 def _read_arguments() -> dict[str, Any]:
     global _arguments  # noqa: PLW0603  read once
     if _arguments is None:
-        with open(os.environ["LMTB_TOOL_ARGS_FILE"], encoding="utf-8") as file:  # noqa: PTH123  loads faster
+        with open(os.environ["LMTB_TOOL_ARGS_FILE"], encoding="utf-8") as file:
             _arguments = json.load(file)
     return _arguments
 
@@ -190,7 +190,7 @@ def _return(result: dict[str, Any]) -> NoReturn:
     global _returned  # noqa: PLW0603  the process has one result
     if not _returned:
         content = json.dumps(result, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
-        with open(os.environ["LMTB_TOOL_RESULT_FILE"], "wb") as file:  # noqa: PTH123  loads faster
+        with open(os.environ["LMTB_TOOL_RESULT_FILE"], "wb") as file:
             file.write(content)
         _returned = True
     threading = sys.modules.get("threading")
@@ -204,7 +204,7 @@ def _return(result: dict[str, Any]) -> NoReturn:
 # TOON ----------------------------------------------------------------------------------------------------
 def toon_encode(value: Any) -> str:
     """Convert a JSON value to TOON."""
-    import lmtb_toon  # type: ignore[import-not-found]  # noqa: PLC0415  beside this file; rarely used
+    import lmtb_toon  # noqa: PLC0415  beside this file; rarely used
 
     text: str = lmtb_toon.encode(value)
     return text
@@ -212,7 +212,7 @@ def toon_encode(value: Any) -> str:
 
 def toon_decode(text: str) -> Any:
     """Convert TOON to the JSON value it stands for. Raises ValueError if the text is not TOON."""
-    import lmtb_toon_reader  # type: ignore[import-not-found]  # noqa: PLC0415  beside this file; rarely used
+    import lmtb_toon_reader  # noqa: PLC0415  beside this file; rarely used
 
     return lmtb_toon_reader.decode(text)
 
@@ -275,7 +275,7 @@ def _request(request: dict[str, Any]) -> dict[str, Any]:
     """Send one request over the socket of this call and return the answer."""
     import socket  # noqa: PLC0415  most scripts call no tools
 
-    folder = os.path.dirname(os.environ["LMTB_TOOL_ARGS_FILE"])  # noqa: PTH120  loads faster
+    folder = os.path.dirname(os.environ["LMTB_TOOL_ARGS_FILE"])
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(f"{folder}/tools.sock")

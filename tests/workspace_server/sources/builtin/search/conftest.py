@@ -10,7 +10,7 @@ import pytest
 try:
     from uvloop import new_event_loop as uvloop_factory
 except ImportError:
-    uvloop_factory = None  # type: ignore[assignment]  # does not exist on every platform
+    uvloop_factory = None  # does not exist on every platform
 
 STARTING_PROGRAMS = {"test_process.py", "test_ripgrep.py", "test_fallback.py"}
 

@@ -43,7 +43,7 @@ def probed(answer: Any) -> ScriptedTransport:
         if message["method"] != names.DISCOVER or answer is None:
             return
         if isinstance(answer, Exception):
-            transport.fail_request(message, answer)  # type: ignore[arg-type]  all of them are failures of one request
+            transport.fail_request(message, answer)  # all of them are failures of one request
         else:
             transport.deliver({"id": message["id"], **answer})
 

@@ -71,7 +71,7 @@ class FakeServer:
         self.calls: list[Message] = []
         self.answers: dict[str, bytes] = {}
         self._send_raw = self.transport.send
-        self.transport.send = self._send  # type: ignore[method-assign]  # the bytes of answers count
+        self.transport.send = self._send  # the bytes of answers count
 
     async def _send(self, message: bytes) -> None:
         decoded = json.loads(message)

@@ -411,7 +411,7 @@ async def test_responses_to_a_server_that_does_not_read_are_limited() -> None:
         async def send(message: bytes) -> None:
             await stuck.wait()
 
-        transport.send = send  # type: ignore[method-assign]  # a pipe that is full
+        transport.send = send  # a pipe that is full
         for n in range(1_000):
             transport.deliver({"id": n, "method": "ping"})
         async with asyncio.timeout(within(1)):

@@ -69,7 +69,7 @@ class Link(NamedTuple):
     def at(cls, path: str) -> Link:
         """Look where a link leads now."""
         try:
-            return cls(path, os.path.realpath(path), stat.S_IFMT(os.stat(path).st_mode))  # noqa: PTH116
+            return cls(path, os.path.realpath(path), stat.S_IFMT(os.stat(path).st_mode))
         except OSError:
             return cls(path, os.path.realpath(path), 0)
 
@@ -110,7 +110,7 @@ _NOT_SEEN: Final[tuple[Link, ...]] = ()
 def stamp_of(path: str) -> Stamp | None:
     """The stamp of a path, None if nothing is there."""
     try:
-        found = os.stat(path)  # noqa: PTH116  this is called for every directory of a tree
+        found = os.stat(path)
     except (OSError, ValueError):
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns

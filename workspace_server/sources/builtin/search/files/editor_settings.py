@@ -82,7 +82,7 @@ def read_small_file(path: Path) -> str | None:
     """The text of a regular file of at most `MAX_FILE_BYTES`, else None. Does not block on a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
+        with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
                 return None

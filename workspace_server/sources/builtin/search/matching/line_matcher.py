@@ -102,7 +102,7 @@ def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
         UnicodeError: the file is binary: it contains a NUL, or a line longer than `WHOLE_FILE` characters.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
+    with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             return

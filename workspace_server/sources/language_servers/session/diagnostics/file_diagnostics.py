@@ -6,6 +6,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -193,9 +194,8 @@ class DiagnosticsOfFiles:
         """The last of the publications that follow each other quickly."""
         loop = asyncio.get_running_loop()
         while loop.time() < deadline:
-            number = found.number
             pause = min(SETTLES_S, deadline - loop.time())
-            later = await self._publications.wait(path, lambda one, number=number: one.number > number, pause)  # type: ignore[misc]
+            later = await self._publications.wait(path, partial(_is_after, found.number), pause)
             if later is None:
                 break
             found = later
@@ -213,3 +213,7 @@ class DiagnosticsOfFiles:
             return (), Freshness(self._name, "unknown", reason)
         reason = f"it has not checked {document.path.name} again since the last change{doing}"
         return old.diagnostics, Freshness(self._name, "stale", reason)
+
+
+def _is_after(number: int, publication: Publication) -> bool:
+    return publication.number > number

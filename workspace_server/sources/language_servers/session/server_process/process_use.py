@@ -23,7 +23,7 @@ def processor_time(pid: int) -> float:
 
 def _each(pid: int, measure: Callable[[psutil.Process], float]) -> list[float]:
     """What is measured of each; those that have ended meanwhile are left out."""
-    import psutil  # noqa: PLC0415  slow to load; most workspaces start no language server
+    import psutil  # most workspaces start no language server
 
     found: list[float] = []
     with suppress(psutil.Error):

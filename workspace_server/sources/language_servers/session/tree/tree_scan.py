@@ -133,7 +133,7 @@ class _Look:
 
     def run(self) -> None:
         """Walk until there is nothing left, or the limit is reached."""
-        inner = {root for root in self._roots if _lies_in(os.path.dirname(root), self._roots)}  # noqa: PTH120
+        inner = {root for root in self._roots if _lies_in(os.path.dirname(root), self._roots)}
         waiting = deque(root for root in self._roots if root not in inner)
         while waiting and not self.is_cut:
             self._list(waiting.popleft(), waiting)
@@ -201,7 +201,7 @@ def _with_target(path: str, link: FileState, roots: Sequence[str]) -> FileState:
         OSError: it leads to a folder or to nothing.
     """
     real = os.path.realpath(path, strict=True)
-    status = os.stat(real)  # noqa: PTH116
+    status = os.stat(real)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(path)
     if not _lies_in(real, roots):

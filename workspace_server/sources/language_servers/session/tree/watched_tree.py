@@ -126,7 +126,7 @@ class WatchedTree:
     def _has_new_name(self, known: Snapshot) -> bool:
         """Whether a changed file, which had one name, has several: another one may be a file of ours."""
         changed = self._touched - known.elsewhere
-        return any(state_of(path, self._folders)[1] and not os.path.islink(path) for path in changed)  # noqa: PTH114
+        return any(state_of(path, self._folders)[1] and not os.path.islink(path) for path in changed)
 
     def _updated(self, known: Snapshot) -> Snapshot:
         taken_ns = self._wall_ns()
@@ -192,7 +192,7 @@ def _is_partial(snapshot: Snapshot) -> bool:
 
 def _identity(folder: Path) -> Identity | None:
     try:
-        status = os.stat(folder)  # noqa: PTH116  before each answer
+        status = os.stat(folder)
     except OSError:
         return None
     return status.st_dev, status.st_ino

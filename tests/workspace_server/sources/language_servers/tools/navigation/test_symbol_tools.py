@@ -411,7 +411,7 @@ async def test_garbage_of_a_server_is_left_out(root: Path, server: InMemoryServe
 
 async def test_an_outline_is_asked_once_while_nothing_changes(root: Path, server: InMemoryServer) -> None:
     kept: dict[str, Any] = {}
-    server.memo = lambda path: kept  # type: ignore[method-assign]
+    server.memo = lambda path: kept
     path = str(root / "src/a.py")
     for _ in range(2):
         found = await told("lm_references", root, server, filePath=path, line=2, character=9)

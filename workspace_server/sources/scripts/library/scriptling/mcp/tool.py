@@ -1,3 +1,3 @@
 """`lmtb_tool` under the name that scripts of an older program import."""
 
-from lmtb_tool import *  # type: ignore[import-not-found]  # noqa: F403  found on the script's import path
+from lmtb_tool import *  # noqa: F403  found on the script's import path

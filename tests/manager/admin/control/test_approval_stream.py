@@ -56,6 +56,6 @@ async def test_a_quiet_stream_says_that_it_lives_and_ends_with_the_manager(monke
     events = stream.events()
     await anext(events)
     assert await anext(events) == sse.KEEP_ALIVE
-    await stream.close(None)  # type: ignore[arg-type]
+    await stream.close(None)
     assert [one async for one in events if one != sse.KEEP_ALIVE] == []
     assert [one async for one in stream.events()] == []

@@ -156,7 +156,7 @@ class Scene:
     async def open(self, target: str) -> Any:
         assert target == "/approvals/changes"
         if not self.streams:
-            self.link.line = None  # type: ignore[misc]
+            self.link.line = None
             raise UpstreamFailure(Blame.NOT_DELIVERED, "closed")
         self.opened.append(self.streams.pop(0))
         return self.opened[-1]

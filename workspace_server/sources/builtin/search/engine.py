@@ -162,6 +162,10 @@ async def find_text(
             batch = await batches.next()
             # at least once, to check the pattern even if there are no files
             program = await _match(program, scope, query, batch, limit=limit, found=found)
+            if program and batch and found.exact:
+                program, is_done = await _match_tree(program, scope, query, batches, limit=limit, found=found)
+                if is_done:
+                    return
             while batch and (batch := await batches.next()):
                 if found.total >= limit + MAX_COUNTED_LINES or not found.exact:
                     found.exact = False
@@ -194,8 +198,28 @@ async def _match(
             return program
         except EngineUnavailable:
             del found.items[kept:]
-    await fallback.find_lines(folder, query, batch.files(), limit=limit, found=found)
+    await fallback.find_lines(folder, query, batch, limit=limit, found=found)
     return None
+
+
+async def _match_tree(
+    program: str, scope: Scope, query: TextQuery, batches: Batches, *, limit: int, found: Findings[Line]
+) -> tuple[str | None, bool]:
+    """Search all files at once, if that pays.
+
+    Returns the program to use from now on, and whether all files were searched.
+    """
+    tree = await batches.whole_tree()
+    if tree is None or not tree.is_worth_a_walk or not ripgrep.CAN_WALK:
+        return program, False
+    kept, folder = len(found.items), scope.tree.folder.path
+    try:
+        return program, await ripgrep.find_lines_of_tree(
+            program, folder, query, tree, limit=limit, found=found
+        )
+    except EngineUnavailable:
+        del found.items[kept:]
+        return None, False
 
 
 async def _search(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from workspace_server.sources.builtin.search.files.listing import Listing, Listings
-from workspace_server.sources.builtin.search.files.segments import SegmentFilter
+from workspace_server.sources.builtin.search.files.segments import Segment, SegmentFilter
 from workspace_server.sources.builtin.search.files.tree import Tree
 
 HEAD_BYTES: Final = 8192
@@ -55,17 +55,20 @@ class SearchSettings:
 
 
 class FilesOfDirectory(NamedTuple):
-    """Some files of one directory.
+    """The wanted files of one directory.
 
     Attributes:
-        base: the directory relative to the folder, with `/` at its end; "" for the folder.
+        segment: the directory.
         names: the names of the files, in order.
-        is_whole: whether these are all its files, so that a program may get the directory in their place.
     """
 
-    base: str
+    segment: Segment
     names: Sequence[str]
-    is_whole: bool
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all its files, so that a program may get the directory in their place."""
+        return self.segment.is_whole and len(self.names) == self.segment.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class Scope:
         """The wanted files, directory by directory, in walk order. Blocks."""
         for segment in self.listing.segments(self.tree, stop):
             if names := self.wanted(segment):
-                yield FilesOfDirectory(segment.base, names, segment.is_whole and len(names) == segment.count)
+                yield FilesOfDirectory(segment, names)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from support.projects.file_tree import RIPGREP, lines, names, write_tree
+from workspace_server.sources.builtin.search.matching import batches
 from workspace_server.sources.builtin.search.query import TextQuery
 
 pytestmark = pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
@@ -51,6 +54,46 @@ async def test_engines_agree_on_any_tree_and_rules(
         assert await lines("rg", root, TextQuery("needle", regex=False), pattern) == await lines(
             "python", root, TextQuery("needle", regex=False), pattern
         )
+
+
+ODD = st.sampled_from(["a", "b", "[ab]", "{a,b}", "a ", "!a", "#a", "\\a", "a\n", "*", "\udcff", "-"])
+PLACES = st.lists(st.tuples(ODD, ODD), min_size=4, max_size=12, unique=True)
+ODD_RULE = st.one_of(RULE, ODD, st.tuples(ODD, ODD).map("/".join))
+
+
+@examples(60, suppress_health_check=list(HealthCheck))
+@given(
+    places=PLACES,
+    links=st.lists(st.tuples(ODD, ODD, st.integers(0, 3), st.booleans()), max_size=4),
+    ignored=st.lists(ODD_RULE, max_size=3),
+    nested=st.lists(ODD_RULE, max_size=2),
+    excluded=st.dictionaries(ODD_RULE, st.just(True), max_size=2),
+)
+async def test_ripgrep_finds_the_same_by_a_walk_of_its_own_as_in_named_files(
+    places: list[tuple[str, str]],
+    links: list[tuple[str, str, int, bool]],
+    ignored: list[str],
+    nested: list[str],
+    excluded: dict[str, bool],
+) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch, tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "proj"
+        write_tree(root, {f"dir {above}/{name}": "needle\n" for above, name in places})
+        for above, name, number, is_file in links:
+            target = root / f"dir {places[number][0]}"
+            with suppress(FileExistsError):
+                (root / f"dir {places[0][0]}" / f"{above}{name}").symlink_to(
+                    target / places[number][1] if is_file else target
+                )
+        (root / "out").symlink_to(root.parent)
+        rules = {".ignore": "\n".join(ignored), f"dir {places[0][0]}/.gitignore": "\n".join(nested)}
+        settings = {"files.exclude": {glob.encode("utf-8", "replace").decode(): True for glob in excluded}}
+        write_tree(root, {name: os.fsencode(text) for name, text in rules.items()})
+        write_tree(root, {".vscode/settings.json": json.dumps(settings), "outside": "needle\n"})
+        needle = TextQuery("needle", regex=False)
+        named = await lines("rg", root, needle)
+        monkeypatch.setattr(batches, "FIRST", 1)
+        assert await lines("rg", root, needle) == named
 
 
 WORD = st.sampled_from(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -79,7 +79,7 @@ class Directory(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         place: where.
-        files: the visible files; None if there are none.
+        files: the visible files; None if there are none, and nothing is hidden or a link.
         directories: the names of the visible directories, in order.
         links: of the `directories` that are links, where they lead.
         level: the ignore rules inside.
@@ -87,7 +87,6 @@ class Directory(msgspec.Struct, frozen=True, gc=False):
         stamp: the directory's; None: read it again each time.
         ignore_files: the stamps of its ignore files, by path.
         seen_links: all links in it.
-        hides: whether something in it is ignored or excluded.
     """
 
     place: Place
@@ -99,12 +98,12 @@ class Directory(msgspec.Struct, frozen=True, gc=False):
     stamp: Stamp | None
     ignore_files: IgnoreStamps
     seen_links: tuple[Link, ...]
-    hides: bool
 
 
 _NO_LINKS: Final[Mapping[str, str]] = {}
 _NO_FILES: Final[IgnoreStamps] = ()
 _NOT_SEEN: Final[tuple[Link, ...]] = ()
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 def stamp_of(path: str) -> Stamp | None:
@@ -123,9 +122,10 @@ def read_directory(tree: Tree, place: Place) -> Directory:
     try:
         files, directories, links = _entries(place.path)
     except OSError:
-        return Directory(place, None, (), _NO_LINKS, place.level, place.suspects, None, (), (), False)
+        return Directory(place, None, (), _NO_LINKS, place.level, place.suspects, None, (), ())
     level, suspects, ignore_files = place.level, place.suspects, _NO_FILES
-    seen_links, followed, hides = _NOT_SEEN, _NO_LINKS, False
+    seen_links, followed = _NOT_SEEN, _NO_LINKS
+    hidden: Set[str] = _NO_NAMES
     text, inner = _in_order(files), _in_order(directories)
     if (links or "/." in text or "/." in inner) and tree.rules.use_ignore_files:
         level, suspects, ignore_files = _rules_inside(place, {*files, *directories, *links})
@@ -136,7 +136,6 @@ def read_directory(tree: Tree, place: Place) -> Directory:
     if suspects.is_in(text) or suspects.is_in(inner):
         hidden = _hidden(tree, place.base, level, suspects.among(files), suspects.among(directories))
         if hidden:
-            hides = True
             files = [name for name in files if name not in hidden]
             directories = [name for name in directories if name not in hidden]
             text = _in_order(files)
@@ -146,9 +145,27 @@ def read_directory(tree: Tree, place: Place) -> Directory:
         text = _in_order(files)
     if not _is_certain(stamp, ignore_files, now) or place.above or NEVER_SEARCHED in links:
         stamp = None
-    shown = Segment(place.base, text, len(files), not (hides or links)) if files else None
+    shown = None
+    if hidden or links:
+        visible = _visible(seen_links, files, directories)
+        shown = Segment(place.base, text, len(files), False, tuple(hidden - {NEVER_SEARCHED}), visible)
+    elif files:
+        shown = Segment(place.base, text, len(files), True)
     return Directory(
-        place, shown, tuple(directories), followed, level, suspects, stamp, ignore_files, seen_links, hides
+        place, shown, tuple(directories), followed, level, suspects, stamp, ignore_files, seen_links
+    )
+
+
+def _visible(links: tuple[Link, ...], files: list[str], directories: list[str]) -> tuple[str, ...]:
+    """The names of those links that are among the files and directories; the latter end with `/`."""
+    if not links:
+        return ()
+    names = [link.path.rpartition("/")[2] for link in links]
+    as_files, as_directories = set(files), set(directories)
+    return tuple(
+        name if name in as_files else f"{name}/"
+        for name in names
+        if name in as_files or name in as_directories
     )
 
 
@@ -176,7 +193,7 @@ def _is_certain(stamp: Stamp | None, ignore_files: IgnoreStamps, now: int) -> bo
 
 def _hidden(
     tree: Tree, base: str, level: IgnoreLevel | None, files: Sequence[str], directories: Sequence[str]
-) -> set[str]:
+) -> Set[str]:
     """Those of the names that are ignored or excluded."""
     hides = tree.hides
     hidden = {name for name in files if hides(base + name, level, directory=False)} if files else set()

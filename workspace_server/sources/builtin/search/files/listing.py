@@ -76,7 +76,7 @@ class Listing:
             elif segments is not None:
                 segments.append(segment)
         if segments is not None and not stop():
-            hides = any(each.hides for each in directories.values())
+            hides = any(segment.hidden for segment in segments)
             self._kept = _Kept(tree, directories, tuple(segments), hides)
 
 

@@ -32,17 +32,21 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
         count: how many files there are.
         is_whole: whether nothing in the directory is ignored, excluded or a link, so that these are all its
             files (but for a `.git`).
+        hidden: the names of ignored and excluded entries, but for `.git`.
+        links: the names of visible links, with `/` at the end if they lead to directories.
     """
 
     base: str
     text: str
     count: int
     is_whole: bool
+    hidden: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """The names of the files."""
-        return self.text[1:-1].split("/")
+        return self.text[1:-1].split("/") if self.text else []
 
 
 class SegmentFilter:

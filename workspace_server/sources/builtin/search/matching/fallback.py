@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from workspace_server.sources.builtin.search.matching.batches import Batch
 from workspace_server.sources.builtin.search.matching.process import run
 from workspace_server.sources.builtin.search.query import (
     HEAD_BYTES,
@@ -32,9 +33,9 @@ _MATCHER: Final = Path(__file__).with_name("line_matcher.py")
 
 
 async def find_lines(
-    folder: Path, query: TextQuery, files: list[str], *, limit: int, found: Findings[Line]
+    folder: Path, query: TextQuery, batch: Batch, *, limit: int, found: Findings[Line]
 ) -> None:
-    """Search `files`, paths relative to `folder`: add the first `limit` matching lines, and count all.
+    """Search files below `folder`: add the first `limit` matching lines, and count all.
 
     Raises:
         BadRegex: the pattern is not a valid regular expression.
@@ -42,7 +43,7 @@ async def find_lines(
     """
     room = max(0, limit - len(found.items))
     most = MAX_COUNTED_LINES + room
-    stdin = await asyncio.to_thread(_request, folder, query, room, most, files)
+    files, stdin = await asyncio.to_thread(_request, folder, query, room, most, batch)
     replies = _Replies(files, found)
     command = [sys.executable, "-I", "-S", "-X", "utf8", str(_MATCHER)]
     ended = await run(command, _MATCHER.parent, replies.feed, stdin=stdin)
@@ -53,7 +54,8 @@ async def find_lines(
         found.exact = False
 
 
-def _request(folder: Path, query: TextQuery, keep: int, most: int, files: list[str]) -> bytes:
+def _request(folder: Path, query: TextQuery, keep: int, most: int, batch: Batch) -> tuple[list[str], bytes]:
+    files = batch.files()
     request = {
         "pattern": query.text,
         "literal": not query.regex,
@@ -64,7 +66,7 @@ def _request(folder: Path, query: TextQuery, keep: int, most: int, files: list[s
         "root": os.fsencode(folder).decode("latin-1"),
         "files": [os.fsencode(name).decode("latin-1") for name in files],
     }
-    return msgspec.json.encode(request)
+    return files, msgspec.json.encode(request)
 
 
 class _Replies:

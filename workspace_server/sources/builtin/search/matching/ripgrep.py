@@ -1,8 +1,8 @@
 """Searches files with ripgrep.
 
-ripgrep gets the files as arguments, or a directory in place of all files in it, and does not walk further:
-which files count is decided in one place. It searches them in parallel, so its results come in any order, and
-are put in order here. A file that came into such a directory after the list was made is not counted.
+ripgrep gets files as arguments, or a directory in place of all files in it; or it walks through the whole
+folder. Which files count is decided in one place, the list: what ripgrep finds in others, for example in new
+ones, does not count. It searches in parallel, so its results come in any order, and are put in order here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from workspace_server.sources.builtin.search.matching.process import Exit, run
 from workspace_server.sources.builtin.search.matching.programs import find_program
 from workspace_server.sources.builtin.search.matching.ripgrep_errors import raise_for
 from workspace_server.sources.builtin.search.matching.ripgrep_json import RipgrepJson
+from workspace_server.sources.builtin.search.matching.whole_tree import WholeTree
 from workspace_server.sources.builtin.search.query import (
     MAX_COUNTED_LINES,
     Findings,
@@ -28,8 +29,11 @@ from workspace_server.workspace import Workspace
 
 _ALWAYS: Final = (
     *("--no-config", "--no-messages", "--color=never", "--no-ignore", "--hidden"),
-    *("--json", "--crlf", "--no-mmap", "--max-depth=1"),
+    *("--json", "--crlf", "--no-mmap"),
 )
+_STANDARD_INPUT: Final = "/dev/stdin"
+CAN_WALK: Final = sys.platform != "win32"
+"""Whether `find_lines_of_tree` works on this system."""
 
 
 def find_ripgrep(setting: str | None, workspace: Workspace, environ: Mapping[str, str]) -> str | None:
@@ -54,25 +58,40 @@ async def find_lines(
         EngineUnavailable: ripgrep cannot run this search.
     """
     room = max(0, limit - len(found.items))
-    most = MAX_COUNTED_LINES + room
-    kept = len(found.items)
     reader = RipgrepJson(room, batch.place_of)
-    command = _command(program, query)
+    command = [*_command(program, query), "--max-depth=1"]
     arguments = ["--", *(batch.arguments() or [os.devnull])]
-    failed = await _run([*command, *arguments], folder, reader, found, lambda: reader.count < most)
-    if failed is not None:
-        raise_for(failed.stderr, query)
-    if reader.count < most:
-        found.total += reader.count
+    if await _counted([*command, *arguments], folder, query, reader, found=found):
         return
-    found.exact = False
     if room:
         # too many to sort: one thread finds them in order, and ends where there are enough
-        del found.items[kept:]
         ordered = RipgrepJson(room, batch.place_of)
         single = [*command, "--sort=path", *arguments]
         await _run(single, folder, ordered, found, lambda: ordered.finished < room)
-    found.total += most
+    found.total += MAX_COUNTED_LINES + room
+    found.exact = False
+
+
+async def find_lines_of_tree(
+    program: str, folder: Path, query: TextQuery, tree: WholeTree, *, limit: int, found: Findings[Line]
+) -> bool:
+    """Search the files of a whole tree: add the first `limit` matching lines, and count all.
+
+    False if there are too many lines to tell which are the first; then nothing is added.
+
+    Raises:
+        EngineUnavailable: ripgrep cannot run this search.
+    """
+    room = max(0, limit - len(found.items))
+    reader = RipgrepJson(room, tree.place_of)
+    command = [*_command(program, query), f"--ignore-file={_STANDARD_INPUT}", "--", *tree.arguments()]
+    if await _counted(command, folder, query, reader, found=found, stdin=tree.ignore_file()):
+        return True
+    if room:
+        return False
+    found.total += MAX_COUNTED_LINES
+    found.exact = False
+    return True
 
 
 def _command(program: str, query: TextQuery) -> list[str]:
@@ -80,8 +99,35 @@ def _command(program: str, query: TextQuery) -> list[str]:
     return [program, *_ALWAYS, case, *([] if query.regex else ["-F"]), "-e", query.text]
 
 
+async def _counted(
+    command: list[str],
+    folder: Path,
+    query: TextQuery,
+    reader: RipgrepJson,
+    *,
+    found: Findings[Line],
+    stdin: bytes | None = None,
+) -> bool:
+    """Run ripgrep and add what it finds; False, and nothing is added, if the lines are too many."""
+    kept, most = len(found.items), MAX_COUNTED_LINES + reader.keep
+    failed = await _run(command, folder, reader, found, lambda: reader.count < most, stdin=stdin)
+    if failed is not None:
+        raise_for(failed.stderr, query)
+    if reader.count >= most:
+        del found.items[kept:]
+        return False
+    found.total += reader.count
+    return True
+
+
 async def _run(
-    command: list[str], folder: Path, reader: RipgrepJson, found: Findings[Line], goes_on: Callable[[], bool]
+    command: list[str],
+    folder: Path,
+    reader: RipgrepJson,
+    found: Findings[Line],
+    goes_on: Callable[[], bool],
+    *,
+    stdin: bytes | None = None,
 ) -> Exit | None:
     """Run ripgrep while `goes_on()`, add the lines that `reader` keeps; None unless it could not search."""
 
@@ -90,7 +136,7 @@ async def _run(
         return goes_on()
 
     try:
-        ended = await run(command, folder, consume)
+        ended = await run(command, folder, consume, stdin=stdin)
     finally:
         found.items += reader.in_order()
     return ended if ended.code is not None and not reader.summary else None

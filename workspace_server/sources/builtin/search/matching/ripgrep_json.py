@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from workspace_server.sources.builtin.search.matching.places import Place
 from workspace_server.sources.builtin.search.query import HEAD_BYTES, Line
 
 MAX_MESSAGE: Final = 1024 * 1024
@@ -81,18 +82,19 @@ class RipgrepJson:
     kept, by the place of their file, which is what `place_of` returns for its name; None: it does not count.
 
     Attributes:
+        keep: number of lines that are kept.
         finished: number of lines in files that ripgrep has finished.
         summary: True after the final message of ripgrep; an exit code 2 without that message means that the
             search did not start.
     """
 
-    def __init__(self, keep: int, place_of: Callable[[str], int | None]) -> None:
+    def __init__(self, keep: int, place_of: Callable[[str], Place | None]) -> None:
         self.summary = False
-        self._lines: list[tuple[int, Line]] = []
+        self._lines: list[tuple[Place, Line]] = []
         self.finished = 0
-        self._pending: list[tuple[int, Line]] = []
+        self._pending: list[tuple[Place, Line]] = []
         self._pending_count = 0
-        self._keep = keep
+        self.keep = keep
         self._place_of = place_of
         self._buffer = bytearray()
         self._long: _LongMatch | None = None
@@ -106,8 +108,8 @@ class RipgrepJson:
         """The lines that are kept, with those of a file that ripgrep has not finished."""
         return [line for _, line in self._first(self._lines + self._pending)]
 
-    def _first(self, lines: list[tuple[int, Line]]) -> list[tuple[int, Line]]:
-        return sorted(lines, key=lambda each: (each[0], each[1].number))[: self._keep]
+    def _first(self, lines: list[tuple[Place, Line]]) -> list[tuple[Place, Line]]:
+        return sorted(lines, key=lambda each: (each[0], each[1].number))[: self.keep]
 
     def feed(self, data: bytes) -> None:
         """Parse the next chunk of output."""
@@ -143,7 +145,7 @@ class RipgrepJson:
             if data["binary_offset"] is None:
                 self.finished += self._pending_count
                 self._lines += self._pending
-                if len(self._lines) > 2 * self._keep:
+                if len(self._lines) > 2 * self.keep:
                     self._lines = self._first(self._lines)
             self._pending, self._pending_count = [], 0
         elif kind == "summary":
@@ -154,7 +156,7 @@ class RipgrepJson:
         if line is None or place is None:
             return
         self._pending_count += 1
-        if len(self._pending) < self._keep:
+        if len(self._pending) < self.keep:
             self._pending.append((place, line))
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.sources.builtin.search.files.listing import Listing
 from workspace_server.sources.builtin.search.files.patterns import query_filters
-from workspace_server.sources.builtin.search.files.segments import SegmentFilter
+from workspace_server.sources.builtin.search.files.segments import Segment, SegmentFilter
 from workspace_server.sources.builtin.search.files.tree import Tree
 from workspace_server.sources.builtin.search.matching import batches
 from workspace_server.sources.builtin.search.matching.batches import Batch, Batches
@@ -61,12 +61,12 @@ async def test_a_batch_fits_into_the_arguments_of_a_program(
 
 def test_a_directory_stands_for_its_files_only_if_all_are_meant() -> None:
     batch = Batch()
-    for part in (("", ["x", "y"], True), ("a/", ["x", "y"], False), ("b/c/", ["y", "z"], True)):
-        batch.add(FilesOfDirectory(*part))
+    for base, names, is_whole in (("", "xy", True), ("a/", "xy", False), ("b/c/", "yz", True)):
+        batch.add(FilesOfDirectory(Segment(base, f"/{'/'.join(names)}/", 2, is_whole), list(names)))
     assert batch.arguments() == ["./", "a/x", "a/y", "b/c/"]
     files = ["x", "y", "a/x", "a/y", "b/c/y", "b/c/z"]
     assert (batch.files(), len(batch)) == (files, 6)
-    assert [batch.place_of(path) for path in files] == list(range(6))
+    assert [batch.place_of(path) for path in files] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
     assert [batch.place_of(path) for path in ("z", "a/z", "b/x", "c/y", "")] == [None] * 5
 
 

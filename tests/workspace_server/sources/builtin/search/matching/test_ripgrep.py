@@ -13,6 +13,7 @@ import pytest
 from support.projects.file_tree import RIPGREP, workspace_of, write_tree
 from workspace_server.sources.builtin.search import engine
 from workspace_server.sources.builtin.search.engine import Where, find_files, find_text
+from workspace_server.sources.builtin.search.files.segments import Segment
 from workspace_server.sources.builtin.search.matching import ripgrep
 from workspace_server.sources.builtin.search.matching.batches import Batch
 from workspace_server.sources.builtin.search.matching.ripgrep import find_lines, find_ripgrep
@@ -150,7 +151,7 @@ async def test_a_whole_directory_gives_only_the_files_of_the_list(
     monkeypatch.setattr(ripgrep, "MAX_COUNTED_LINES", most)
     write_tree(tmp_path, {f"d/{name}": "needle\n" for name in ("a", "b", "new", "x/a", "z")})
     batch = Batch()
-    batch.add(FilesOfDirectory("d/", ["a", "b", "z"], True))
+    batch.add(FilesOfDirectory(Segment("d/", "/a/b/z/", 3, True), ["a", "b", "z"]))
     found: Findings[Line] = Findings()
     assert RIPGREP is not None
     await find_lines(RIPGREP, tmp_path, NEEDLE, batch, limit=2, found=found)

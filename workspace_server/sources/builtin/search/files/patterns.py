@@ -28,7 +28,6 @@ _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:/")
 _TOKEN: Final = re.compile(
     r"(?P<star>\*+)|(?P<one>\?)|\[(?P<class>[!^]?\]?[^\]/]*)\]|\\(?P<escaped>.)|(?P<literal>.)", re.DOTALL
 )
-_PORTABLE: Final = re.compile(r"\*\*|(?!.*\*\*)[A-Za-z0-9_.@+=~%?*-]+")
 _NOTHING: Final = re.compile(r"(?!)")
 
 
@@ -50,15 +49,6 @@ class PathFilter:
     def __call__(self, relative: str) -> bool:
         """Whether the path passes."""
         return self.regex.fullmatch(relative) is not None
-
-    @property
-    def everything(self) -> bool:
-        """Whether every path passes."""
-        return "**" in self.globs
-
-    def portable(self) -> tuple[str, ...]:
-        """The globs that have the same meaning in ripgrep and here."""
-        return tuple(g for g in self.globs if all(_PORTABLE.fullmatch(part) for part in g.split("/")))
 
 
 def compile_filter(globs: Iterable[str], *, contents: bool = False) -> PathFilter:

@@ -30,9 +30,10 @@ from manager.forwarding.forward import Forwarder
 from manager.forwarding.forwarded_call import ForwardedCall
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
-from protocol import jsonrpc, names, skills
+from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
-from protocol.tasks import METHODS as TASK_METHODS
+from protocol.extensions import skills
+from protocol.extensions.tasks import METHODS as TASK_METHODS
 
 KNOWN_METHODS: Final = (
     LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE, skills.GET, skills.READ_DIRECTORY}

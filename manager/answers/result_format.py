@@ -10,8 +10,9 @@ import msgspec
 from manager import __version__
 from manager.answers.exchange import Exchange, Plain
 from manager.routing.json import legacy_result
-from protocol import jsonrpc, names, skills
+from protocol import jsonrpc, names
 from protocol.errors import ALWAYS_ERRORS, Reason, Refusal
+from protocol.extensions import skills
 
 SERVER_INFO: Final = {
     "name": "lm-tools-bridge-manager",

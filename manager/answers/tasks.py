@@ -7,7 +7,8 @@ import msgspec
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision.workspaces import Workspaces
-from protocol import names, tasks
+from protocol import names
+from protocol.extensions import tasks
 
 
 def owner(exchange: Exchange, workspaces: Workspaces, claimed: object) -> Located | None:

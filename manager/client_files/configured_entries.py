@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from manager.client_files.adoption.project_entry import leads_to_manager
 from manager.client_files.change import ENTRY_NAME, decoded, is_ours, refused, value_at
 from manager.client_files.client_places import Expanded, Place, expanded, places_of, reading_of
 from manager.client_files.clients import Client, Machine
 from manager.client_files.editing import file_access, jsonc_parser
 from manager.client_files.folder_trust import reads_project_files
-from manager.client_files.project_entry import leads_to_manager
 from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
 
 _ADDRESSES: Final = ("httpUrl", "serverUrl", "url")

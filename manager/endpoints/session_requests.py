@@ -28,8 +28,9 @@ from manager.sessions.preferences import Preferences
 from manager.sessions.roots import SessionRoots
 from manager.sessions.round_trips import RoundTrips
 from manager.sessions.session_manager import SessionManager
-from protocol import headers, jsonrpc, names, skills
+from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
+from protocol.extensions import skills
 from protocol.inbound import Inbound
 from protocol.jsonrpc import Notification, Response
 from protocol.versions import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate

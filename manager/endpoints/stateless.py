@@ -28,8 +28,9 @@ from manager.answers.listing.server_discover import ServerDiscover
 from manager.answers.tasks import undeclared
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.http.stream_endings import StreamEndings
-from protocol import jsonrpc, names, skills, tasks
+from protocol import jsonrpc, names
 from protocol.errors import Refusal
+from protocol.extensions import skills, tasks
 from protocol.versions import MODERN_REVISIONS
 
 _CAPABILITIES: Final = {

@@ -28,8 +28,9 @@ from manager.stdio_bridge.responses import (
 from manager.stdio_bridge.session import OWN_ID, Opened, RefusedError, Session
 from manager.upstream.failures import UpstreamFailure
 from manager.upstream.response import UpstreamResponse
-from protocol import jsonrpc, names, skills
+from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
+from protocol.extensions import skills
 from protocol.inbound import HEADER_MISMATCH
 from protocol.jsonrpc import Notification, Request, Response
 

@@ -22,7 +22,8 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from manager.tunnel.far_end import SILENCE_S
-from protocol import names, tasks
+from protocol import names
+from protocol.extensions import tasks
 from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.hosts.ssh_hosts import ADDRESS, SshHosts, ssh_hosts
 from support.processes.managers.manager_home import ManagerProcess, until

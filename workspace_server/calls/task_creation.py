@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from protocol import jsonrpc, tasks
+from protocol import jsonrpc
+from protocol.extensions import tasks
 from protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
 from workspace_server.calls.answers import outcomes, result_channels

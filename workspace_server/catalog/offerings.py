@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from protocol import names
-from protocol import skills as extension
+from protocol.extensions import skills as extension
 from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import uri_template

@@ -13,9 +13,9 @@ from host.terminal.colour import has_colour
 from workspace_server.command.arguments import UserFolders
 
 _VERBS: Final = {
-    "trust": "trust",
-    "untrust": "trust",
-    "pending": "pending",
+    "trust": "trust.verb",
+    "untrust": "trust.verb",
+    "pending": "trust.pending",
     "secrets": "secrets",
     "tools": "tool_settings",
     "env": "env",

@@ -14,8 +14,8 @@ import click
 
 from host.command_line import json_option, print_json
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust import FOLDER
-from workspace_server.command.trust_items import available_kinds
+from workspace_server.command.trust.items import available_kinds
+from workspace_server.command.trust.verb import FOLDER
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_environment

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from protocol import jsonrpc, names
+from protocol.extensions.tasks import CHANGED
 from protocol.inbound import Rejection
-from protocol.tasks import CHANGED
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Kind, View

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from protocol import inbound, jsonrpc, names
-from protocol import skills as extension
 from protocol.errors import Refusal
+from protocol.extensions import skills as extension
 from workspace_server import naming
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls

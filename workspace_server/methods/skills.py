@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol import jsonrpc
-from protocol import skills as extension
+from protocol.extensions import skills as extension
 from protocol.inbound import Rejection
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls

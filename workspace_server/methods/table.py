@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import headers, jsonrpc, names, tasks
-from protocol import skills as skills_extension
+from protocol import headers, jsonrpc, names
+from protocol.extensions import skills as skills_extension
+from protocol.extensions import tasks
 from protocol.inbound import Rejection
 from protocol.internal import result_trim as trims
 from protocol.internal.result_trim import ResultTrim

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names, tasks
+from protocol import jsonrpc, names
+from protocol.extensions import tasks
 from protocol.inbound import Rejection
 from protocol.versions import Era
 from workspace_server.calls import mcp_requests

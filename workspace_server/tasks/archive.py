@@ -15,8 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from host.files import private_files
-from protocol import jsonrpc, tasks
+from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
+from protocol.extensions import tasks
 from workspace_server import log
 from workspace_server.tasks.record import Ending, Holds, Record, wire
 from workspace_server.tasks.running_task import RunningTask

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from protocol import tasks
+from protocol.extensions import tasks
 
 POLL_MS: Final = 1000
 MAX_MESSAGE: Final = 500

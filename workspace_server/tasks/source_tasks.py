@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc, tasks
+from protocol import jsonrpc
+from protocol.extensions import tasks
 
 MAX_REMEMBERED: Final = 1024
 

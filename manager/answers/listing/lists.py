@@ -25,8 +25,9 @@ from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
 from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from manager.routing.json import legacy_tools
-from protocol import jsonrpc, names, skills
+from protocol import jsonrpc, names
 from protocol.errors import Refusal
+from protocol.extensions import skills
 
 _OWN: Final[Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]]] = {
     names.TOOLS_LIST: ("tools", MANAGER_TOOLS),

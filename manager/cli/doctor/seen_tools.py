@@ -12,9 +12,9 @@ from typing import Any, Final
 from manager.cli.doctor.configuration_checks import Problem
 from manager.cli.doctor.findings import Level
 from manager.cli.doctor.played_client import Seen, Unanswered
+from manager.client_files.adoption.project_entry import namespace
 from manager.client_files.clients import Machine
 from manager.client_files.configured_entries import ClientConfiguration
-from manager.client_files.project_entry import namespace
 from manager.routing.client_profiles import ClientProfile
 from protocol import names
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.workspace_command import answer_of
-from manager.client_files.project_files import ProjectFiles
+from manager.client_files.adoption.project_files import ProjectFiles
 from manager.configuration.paths import Paths
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import source_problems

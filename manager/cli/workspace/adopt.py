@@ -16,14 +16,14 @@ from manager.cli.client.presentation import diff_lines, short, show_diff
 from manager.cli.output.manager_access import user_paths
 from manager.cli.output.workspace_options import cwd_option
 from manager.cli.workspace_command import root_of
-from manager.client_files.adoption import USER_FILE, WORKSPACE_FILE, Adoption, Server
+from manager.client_files.adoption.decision import USER_FILE, WORKSPACE_FILE, Adoption, Server
+from manager.client_files.adoption.project_entry import LEADS_TO_US
+from manager.client_files.adoption.project_files import ProjectFiles
+from manager.client_files.adoption.user_files import UserFiles
 from manager.client_files.clients import CLIENTS
 from manager.client_files.configured_entries import configuration_of
-from manager.client_files.project_entry import LEADS_TO_US
-from manager.client_files.project_files import ProjectFiles
 from manager.client_files.refusals import Refusal
 from manager.client_files.secret_texts import secrets_of
-from manager.client_files.user_files import UserFiles
 from manager.client_files.workbench import Planned
 
 

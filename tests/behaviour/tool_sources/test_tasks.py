@@ -18,7 +18,8 @@ import pytest
 import pytest_asyncio
 
 from manager.client import Control
-from protocol import headers, names, tasks
+from protocol import headers, names
+from protocol.extensions import tasks
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.projects.gateway import Project, eventually, running_gateway
 

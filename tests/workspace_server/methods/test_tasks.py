@@ -13,8 +13,9 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 
-from protocol import headers, jsonrpc, names, tasks
+from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
+from protocol.extensions import tasks
 from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from protocol import jsonrpc, tasks
+from protocol import jsonrpc
+from protocol.extensions import tasks
 from support.projects.running_tasks import (
     DONE,
     JOB,

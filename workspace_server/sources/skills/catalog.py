@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from protocol import skills as extension
+from protocol.extensions import skills as extension
 from protocol.issues import Issue
 from workspace_server.files.change_detection import ChangeDetector
 from workspace_server.results import clean_text

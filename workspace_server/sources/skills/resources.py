@@ -6,7 +6,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from protocol.skills import SCHEME
+from protocol.extensions.skills import SCHEME
 from workspace_server.results import clean_text
 from workspace_server.sources.skills.reading import Skill, SkillFile, as_text
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol import jsonrpc, names
-from protocol import skills as extension
+from protocol.extensions import skills as extension
 from protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.files.single_flight import SingleFlight

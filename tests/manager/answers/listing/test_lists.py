@@ -15,7 +15,7 @@ from manager.routing.discovery.own_tools import (
     MANAGER_TEMPLATES,
     MANAGER_TOOLS,
 )
-from protocol import skills
+from protocol.extensions import skills
 from support.clients.exchanges import legacy, session_of, stateless
 
 OWN = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from manager.client_files.adoption import WORKSPACE_FILE
+from manager.client_files.adoption.decision import WORKSPACE_FILE
 
 SERVERS = {
     "everything": {"command": "npx", "args": ["-y", "everything"]},

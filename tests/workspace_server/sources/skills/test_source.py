@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from protocol import names, skills
+from protocol import names
+from protocol.extensions import skills
 from support.clients.stateless_requests import events
 from support.processes.workspace_app import Serving, serving
 from support.projects.gateway import eventually

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from protocol import names, skills
+from protocol import names
+from protocol.extensions import skills
 
 
 @dataclass(frozen=True, slots=True)

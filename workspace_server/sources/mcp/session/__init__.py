@@ -1,5 +1,5 @@
-"""One MCP session with another server: handshake, JSON-RPC, notifications, and requests of the server.
+"""One MCP session with another server: handshake, notifications, and the requests of both sides.
 
-Thirteen modules: `session.py` is the interface, `rpc.py` the connection below it; each of the others serves
-one of these two.
+`session.py` is the interface, `rpc/connection.py` the connection below it; each other module serves one of
+these two.
 """

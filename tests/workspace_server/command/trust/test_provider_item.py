@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.command.provider_item import provider_item
+from workspace_server.command.trust.provider_item import provider_item
 from workspace_server.trust.item import TrustItem
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import tasks
+from protocol.extensions import tasks
 
 KEY = "0123456789abcdef" * 2
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from manager.client_files.project_entry import TomlEntry, Untranslatable, leads_to_manager, translate
-from manager.client_files.project_file_formats import PROJECT_FILES
+from manager.client_files.adoption.project_entry import TomlEntry, Untranslatable, leads_to_manager, translate
+from manager.client_files.adoption.project_file_formats import PROJECT_FILES
 from manager.routing.client_profiles import PROFILES
 from workspace_server.config.formats.mcp_json import FORMATS
 

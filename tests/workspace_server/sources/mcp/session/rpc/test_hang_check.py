@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.session.hang_check import SILENT_S, HangCheck
+from workspace_server.sources.mcp.session.rpc.hang_check import SILENT_S, HangCheck
 
 
 class Connection:

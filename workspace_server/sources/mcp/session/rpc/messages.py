@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names, skills, trace_context
+from protocol import jsonrpc, names, trace_context
+from protocol.extensions import skills
 from protocol.versions import Era
-from workspace_server.sources.mcp.session.client import Client
-from workspace_server.sources.mcp.session.unreadable import ids_in
+from workspace_server.sources.mcp.session.rpc.client import Client
+from workspace_server.sources.mcp.session.rpc.unreadable import ids_in
 from workspace_server.tool import RpcError
 
 OUR_NAME: Final = "lm-tools-bridge"

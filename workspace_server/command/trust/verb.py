@@ -17,10 +17,10 @@ from host.command_line import Failure, json_option, print_json, say
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Kind, Note, Table
 from host.text.printable import printable
-from workspace_server.command import item_display, pager
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.deciding import refuse_children
-from workspace_server.command.trust_view import TrustView, read_view
+from workspace_server.command.trust import item_display, pager
+from workspace_server.command.trust.view import TrustView, read_view
 from workspace_server.trust.difference import differences
 from workspace_server.trust.item import trust_command, untrust_command
 from workspace_server.trust.store import TrustedWorkspace, TrustStore, TrustStoreError

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manager.client_files.adoption import WORKSPACE_FILE
-from manager.client_files.adoption_files import AdoptionFiles
+from manager.client_files.adoption.adoption_files import AdoptionFiles
+from manager.client_files.adoption.decision import WORKSPACE_FILE
+from manager.client_files.adoption.project_file_formats import PROJECT_FILES, ServersFile
 from manager.client_files.editing import file_access
 from manager.client_files.editing.file_access import FileState
-from manager.client_files.project_file_formats import PROJECT_FILES, ServersFile
 from manager.client_files.refusals import Refusal
 
 

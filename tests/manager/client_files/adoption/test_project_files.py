@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from manager.client_files.adoption_files import PlannedAdoption
+from manager.client_files.adoption.adoption_files import PlannedAdoption
+from manager.client_files.adoption.project_files import ProjectFiles
 from manager.client_files.editing import file_access
-from manager.client_files.project_files import ProjectFiles
 from manager.client_files.refusals import Refusal
 
 CLAUDE = b'{\r\n  "mcpServers": {"a": {"command": "a"}}\r\n}'

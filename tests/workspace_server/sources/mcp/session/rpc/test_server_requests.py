@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from protocol import jsonrpc, names
 from support.servers.mcp_sources.scripted_transport import INITIALIZE_RESULT, Message, ScriptedTransport
 from workspace_server.call_context import CALL_ENDED, CallContext
-from workspace_server.sources.mcp.session import server_requests
+from workspace_server.sources.mcp.session.rpc import server_requests
+from workspace_server.sources.mcp.session.rpc.transport import ResponseStreamMessage
 from workspace_server.sources.mcp.session.session import Session
-from workspace_server.sources.mcp.session.transport import ResponseStreamMessage
 from workspace_server.tool import RpcError
 
 ANSWER = b'{ "action":"accept","n":1.10 }'

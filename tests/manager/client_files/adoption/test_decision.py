@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manager.client_files.adoption import WORKSPACE_FILE, Adoption, decide
+from manager.client_files.adoption.decision import WORKSPACE_FILE, Adoption, decide
 from manager.client_files.refusals import Refusal
 from support.examples import examples
 from support.projects.config_home import ConfigHome

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from manager.client_files.adoption.project_file_formats import ServersFile, StaysError, changed_meaning
 from manager.client_files.change import is_ours
-from manager.client_files.project_file_formats import ServersFile, StaysError, changed_meaning
 
 Kind = Literal["stdio_servers", "remote_servers"]
 

@@ -22,13 +22,13 @@ from workspace_server import log
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
-from workspace_server.sources.mcp.session import messages
-from workspace_server.sources.mcp.session.client import Client
-from workspace_server.sources.mcp.session.hang_check import HangCheck
-from workspace_server.sources.mcp.session.messages import InvalidResponse, Notification, Request, Response
-from workspace_server.sources.mcp.session.pending_request import PendingRequest
-from workspace_server.sources.mcp.session.server_requests import ServerRequests, are_of_one_client
-from workspace_server.sources.mcp.session.transport import RequestFailed, ResponseStreamMessage, Transport
+from workspace_server.sources.mcp.session.rpc import messages
+from workspace_server.sources.mcp.session.rpc.client import Client
+from workspace_server.sources.mcp.session.rpc.hang_check import HangCheck
+from workspace_server.sources.mcp.session.rpc.messages import InvalidResponse, Notification, Request, Response
+from workspace_server.sources.mcp.session.rpc.pending_request import PendingRequest
+from workspace_server.sources.mcp.session.rpc.server_requests import ServerRequests, are_of_one_client
+from workspace_server.sources.mcp.session.rpc.transport import RequestFailed, ResponseStreamMessage, Transport
 from workspace_server.sources.read_throttle import ReadThrottle
 from workspace_server.tool import RpcError
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from manager.client_files.adoption_files import AdoptionFiles
+from manager.client_files.adoption.adoption_files import AdoptionFiles
+from manager.client_files.adoption.project_file_formats import ServersFile
+from manager.client_files.adoption.user_file_formats import user_files
 from manager.client_files.clients import Machine
 from manager.client_files.editing import file_access
 from manager.client_files.editing.file_access import FileState
-from manager.client_files.project_file_formats import ServersFile
 from manager.client_files.refusals import Refusal
-from manager.client_files.user_file_formats import user_files
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from manager.client_files.adoption.project_entry import TomlEntry, Untranslatable, namespace, translate
+from manager.client_files.adoption.project_file_formats import PROJECT_FILES, ServersFile
 from manager.client_files.change import BOM, Change, decoded, refused, value_at
 from manager.client_files.editing import jsonc_edit, jsonc_parser, toml_edit
 from manager.client_files.editing.jsonc_parser import Node
-from manager.client_files.project_entry import TomlEntry, Untranslatable, namespace, translate
-from manager.client_files.project_file_formats import PROJECT_FILES, ServersFile
 from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
 
 WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"

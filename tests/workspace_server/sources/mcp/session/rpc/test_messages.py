@@ -12,9 +12,9 @@ from protocol import jsonrpc
 from protocol.versions import Era
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.invalid_output import InvalidOutput
-from workspace_server.sources.mcp.session import messages
-from workspace_server.sources.mcp.session.client import Client
-from workspace_server.sources.mcp.session.messages import InvalidResponse, Notification, Request, Response
+from workspace_server.sources.mcp.session.rpc import messages
+from workspace_server.sources.mcp.session.rpc.client import Client
+from workspace_server.sources.mcp.session.rpc.messages import InvalidResponse, Notification, Request, Response
 from workspace_server.tool import RpcError
 
 META = "io.modelcontextprotocol/"

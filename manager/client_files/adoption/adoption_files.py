@@ -12,12 +12,12 @@ from pathlib import Path
 
 from host.files import private_files
 from host.files.private_files import LockTimeout, UnsafePathError
-from manager.client_files.adoption import Adoption, decide
+from manager.client_files.adoption.decision import Adoption, decide
+from manager.client_files.adoption.project_file_formats import ServersFile
 from manager.client_files.change import Change
 from manager.client_files.editing import file_access, undo_records
 from manager.client_files.editing.file_access import FileState
 from manager.client_files.editing.undo_records import UndoRecord
-from manager.client_files.project_file_formats import ServersFile
 from manager.client_files.refusals import Refusal
 from manager.client_files.workbench import Planned
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from manager.client_files.adoption import Adoption
-from manager.client_files.adoption_files import PlannedAdoption
+from manager.client_files.adoption.adoption_files import PlannedAdoption
+from manager.client_files.adoption.decision import Adoption
+from manager.client_files.adoption.user_files import UserFiles
 from manager.client_files.clients import Machine
-from manager.client_files.user_files import UserFiles
 
 CLAUDE, CODEX, GEMINI = ".claude.json", ".codex/config.toml", ".gemini/settings.json"
 OPENCODE, VSCODE, CURSOR = (

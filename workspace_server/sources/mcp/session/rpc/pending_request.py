@@ -10,9 +10,9 @@ import msgspec
 
 from protocol import jsonrpc
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.session.client import Client
-from workspace_server.sources.mcp.session.event_queue import EventQueue
-from workspace_server.sources.mcp.session.messages import InvalidResponse, Response
+from workspace_server.sources.mcp.session.rpc.client import Client
+from workspace_server.sources.mcp.session.rpc.event_queue import EventQueue
+from workspace_server.sources.mcp.session.rpc.messages import InvalidResponse, Response
 
 MAX_PROGRESS: Final = 256
 """Notifications of one call that wait for a slow caller; further ones are dropped."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from protocol.issues import Issue
 from workspace_server.catalog.active_sources import UNRESOLVED
-from workspace_server.command.provider_item import provider_item
+from workspace_server.command.trust.provider_item import provider_item
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration
 from workspace_server.processes.login_shell import login_environment

@@ -11,9 +11,9 @@ import click
 
 from host.command_line import json_option, print_json
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.trust import FOLDER
-from workspace_server.command.trust_items import gather
-from workspace_server.command.trust_view import short_name
+from workspace_server.command.trust.items import gather
+from workspace_server.command.trust.verb import FOLDER
+from workspace_server.command.trust.view import short_name
 from workspace_server.trust.item import TrustItem, trust_command
 from workspace_server.trust.record import RecordedItem
 from workspace_server.trust.store import TrustStore

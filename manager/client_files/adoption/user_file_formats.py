@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from manager.client_files.adoption.project_file_formats import ServersFile, StaysError
 from manager.client_files.change import FileFormat, decoded, value_at
 from manager.client_files.clients import CLIENTS, Client, Machine
-from manager.client_files.project_file_formats import ServersFile, StaysError
 from manager.client_files.refusals import Refusal
 
 Entry = Mapping[str, Any]

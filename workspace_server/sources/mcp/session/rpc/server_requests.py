@@ -1,6 +1,6 @@
 """Answers the requests of a server itself, or passes them to the client whose call they belong to.
 
-`rpc.py` finds the calls that may be meant; `calls/suspension/suspended_call.py` asks the client.
+`connection.py` finds the calls that may be meant; `calls/suspension/suspended_call.py` asks the client.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from protocol import jsonrpc, names
 from workspace_server.call_context import CALL_ENDED, CallContext
 from workspace_server.results import clean_text
-from workspace_server.sources.mcp.session.messages import Request
+from workspace_server.sources.mcp.session.rpc.messages import Request
 from workspace_server.tool import RpcError
 
 MAX_REPLIES: Final = 64

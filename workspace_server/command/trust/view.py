@@ -12,9 +12,9 @@ from host.command_line import Failure
 from host.text.near_names import did_you_mean
 from host.text.printable import printable
 from protocol.issues import Issue
-from workspace_server.command import item_display
 from workspace_server.command.arguments import UserFolders
-from workspace_server.command.trust_items import Gathered, gather
+from workspace_server.command.trust import item_display
+from workspace_server.command.trust.items import Gathered, gather
 from workspace_server.trust.item import DATA, TrustItem, Verdict
 from workspace_server.trust.record import RecordedItem
 from workspace_server.trust.store import TrustStore

@@ -1,0 +1,1 @@
+"""Requests in flight over one transport, in both directions: messages, events, answers, deadlines."""

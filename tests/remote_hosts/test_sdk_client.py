@@ -77,6 +77,8 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
         (root / ".mcp.json").write_text(json.dumps({"mcpServers": {"strange": entry}}))
         parameters = 'task = true\n[parameters.seconds]\ntype = "number"\n'
         write_tool(root / ".lm-tools-bridge" / "tools", "slow", SLOW, parameters)
+        risky = "import pathlib; pathlib.Path('ran.txt').write_text('x'); print('done')\n"
+        write_tool(root / ".lm-tools-bridge" / "tools", "risky", risky, "requires_approval = true\n")
         proxy = CutProxy(hosts.server.port)
         async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0) as listening:
             hosts.lead_through(listening.sockets[0].getsockname()[1])
@@ -109,19 +111,67 @@ async def test_progress_arrives_during_the_call(scene: Scene, mode: str) -> None
     assert steps == [1.0, 2.0, 3.0]
 
 
-@EVERY_MODE
-async def test_a_question_reaches_the_person_and_the_answer_the_server(scene: Scene, mode: str) -> None:
-    asked: list[str] = []
+def answering(action: str, content: dict[str, Any] | None, asked: list[str]) -> Any:
+    """A person who answers each form like this."""
 
     async def elicit(context: Any, params: Any) -> mcp_types.ElicitResult:
         asked.append(params.message)
-        return mcp_types.ElicitResult(action="accept", content={"name": "Ada"})
+        return mcp_types.ElicitResult(action=action, content=content)
 
-    async with mcp.Client(scene.url, mode=mode, elicitation_callback=elicit) as client:
+    return elicit
+
+
+@EVERY_MODE
+@pytest.mark.parametrize(
+    ("action", "content"), [("accept", {"name": "Ada"}), ("decline", None), ("cancel", None)]
+)
+async def test_a_form_of_a_server_there_is_answered_here(
+    scene: Scene, mode: str, action: str, content: dict[str, Any] | None
+) -> None:
+    asked: list[str] = []
+    async with mcp.Client(
+        scene.url, mode=mode, elicitation_callback=answering(action, content, asked)
+    ) as client:
         result = await client.call_tool("strange__elicit", {})
     assert asked == ["Your name?"]
-    assert result.structured_content is not None
-    assert result.structured_content["content"] == {"name": "Ada"}
+    told = result.structured_content or {}
+    assert (told["action"], told.get("content")) == (action, content)
+
+
+@EVERY_MODE
+@pytest.mark.parametrize(
+    ("action", "content", "runs"),
+    [
+        ("accept", {"approve": True}, True),
+        ("accept", {"approve": False}, False),
+        ("decline", None, False),
+        ("cancel", None, False),
+    ],
+)
+async def test_a_form_that_asks_for_approval_there_is_answered_here(
+    scene: Scene, mode: str, action: str, content: dict[str, Any] | None, runs: bool
+) -> None:
+    asked: list[str] = []
+    ran = scene.root / "ran.txt"
+    ran.unlink(missing_ok=True)
+    async with mcp.Client(
+        scene.url, mode=mode, elicitation_callback=answering(action, content, asked)
+    ) as client:
+        result = await client.call_tool("risky", {})
+    assert asked == ["Run risky?"]
+    assert ran.exists() is runs
+    assert bool(result.is_error) is not runs
+    if not runs:
+        assert result.structured_content is not None
+        assert result.structured_content["error"]["reason"] == "approval_denied"
+
+    async def is_over() -> bool:
+        homes = (scene.hosts.near, scene.hosts.far)
+        return not any(
+            [(await asyncio.to_thread(one.control.get, "/approvals"))["approvals"] for one in homes]
+        )
+
+    await eventually(is_over)
 
 
 @EVERY_MODE

@@ -6,12 +6,14 @@ Usage: python -m scripts.walkthrough.page_picture     Needs Chromium, and the ex
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +31,8 @@ from support.projects.script_tools import write_tool
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
 SIZE: Final[Any] = {"width": 1000, "height": 1050}
+TALL: Final[Any] = {"width": 1000, "height": 1420}
+"""Of the project's page, so that tools with their buttons are on it."""
 PROJECTS: Final[Mapping[str, Mapping[str, str]]] = {
     "blog": {"search": "false"},
     "shop": {"stock": "python3"},
@@ -45,6 +49,13 @@ _MASK: Final = """folder => {
 def fill(one: Manager, folder: Path) -> None:
     """Open the projects, trust the first one, and call tools for a while."""
     write_tool(Path(one.environ["LMTB_CONFIG_DIR"]) / "tools", "word_count", description="Counts words.")
+    asks = 'requires_approval = true\n[parameters.version]\ntype = "string"\n'
+    write_tool(
+        Path(one.environ["LMTB_CONFIG_DIR"]) / "tools",
+        "publish",
+        toml=asks,
+        description="Publishes a version.",
+    )
     sessions: list[str] = []
     for name, servers in PROJECTS.items():
         root = project(folder / name)
@@ -62,6 +73,11 @@ def fill(one: Manager, folder: Path) -> None:
             subprocess.run(trust, check=True, stdout=subprocess.DEVNULL)
         sessions.append(bound_session(one, root))
     _call(one, sessions)
+    asking = threading.Thread(target=_call_once, args=(one, sessions[-1], "publish", {"version": "1.4.0"}))
+    asking.daemon = True  # it waits for a person, and ends with the manager
+    asking.start()
+    while not one.control.get("/approvals")["approvals"]:
+        time.sleep(0.1)
 
 
 def _call(one: Manager, sessions: list[str]) -> None:
@@ -69,11 +85,15 @@ def _call(one: Manager, sessions: list[str]) -> None:
     end, number = time.monotonic() + BUSY_S, 0
     while time.monotonic() < end:
         tool, arguments = tools[number % len(tools)]
-        body = jsonrpc.request(b"1", names.TOOLS_CALL, {"name": tool, "arguments": arguments})
-        fields = {headers.VERSION: REVISION, headers.SESSION: sessions[number % len(sessions)]}
-        post(one.address(), body, fields)
+        _call_once(one, sessions[number % len(sessions)], tool, arguments)
         number += 1
         time.sleep(0.02 + 0.05 * abs(number % 400 - 200) / 200)  # more and less busy
+
+
+def _call_once(one: Manager, session: str, tool: str, arguments: Mapping[str, object]) -> None:
+    body = jsonrpc.request(b"1", names.TOOLS_CALL, {"name": tool, "arguments": arguments})
+    with contextlib.suppress(OSError):  # the manager may end first
+        post(one.address(), body, {headers.VERSION: REVISION, headers.SESSION: session})
 
 
 async def take(one: Manager, folder: Path) -> None:
@@ -92,7 +112,9 @@ async def take(one: Manager, folder: Path) -> None:
             if scheme == "light":
                 await page.locator("#projects a", has_text="shop").click()
                 await page.locator("#tools table").wait_for()
+                await page.set_viewport_size(TALL)
                 await _picture(page, folder, DOCS / "page-project.png")
+                await page.set_viewport_size(SIZE)
                 await page.goto(f"{one.address().removesuffix('/mcp')}/page/calls?tool=calc*")
                 await page.locator("#recorded table").wait_for()
                 await _picture(page, folder, DOCS / "page-calls.png")

@@ -23,8 +23,10 @@ from manager.admin.control.services import (
     Status,
 )
 from manager.disk.folder import CwdProblem, CwdProblemKind
+from manager.routing.remote.address import looks_remote
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HeartbeatOutcome
+from manager.routing.workspace.workspace_id import workspace_id
 from manager.startup import replacement
 from manager.startup.port import is_bindable
 from manager.startup.replacement import Unusable
@@ -191,10 +193,10 @@ class ControlPlane:
         Args:
             starts: whether the server is started for it; requests about calls start none.
         """
-        found = await self._found(cwd)
+        is_about_calls = ask in _START_NONE
+        found = (self._elsewhere(cwd) if is_about_calls else None) or await self._found(cwd)
         if isinstance(found, Refusal):
             return found
-        is_about_calls = ask in _START_NONE
         if found.remote is not None:
             return await found.remote.ask(ask, subject, starts=starts and not is_about_calls)
         if is_about_calls or not starts:
@@ -226,6 +228,10 @@ class ControlPlane:
         if isinstance(found, Refusal):
             return found
         return None if found.remote is None else await found.remote.change(target, members)
+
+    def _elsewhere(self, cwd: str) -> Workspace | None:
+        """The project on another host with this root, without asking that host."""
+        return self.workspaces.get(workspace_id(cwd)) if looks_remote(cwd) else None
 
     async def _found(self, cwd: str) -> Workspace | Refusal:
         found = await self.workspaces.find(cwd, ambient=False)

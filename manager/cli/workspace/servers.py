@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from host.command_line import json_option, print_json, say
+from host.command_line import Failure, json_option, print_json, say
 from host.terminal.views import Column, Kind, Table
+from host.text.operand import operand
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
+from manager.cli.output.far_tools import is_elsewhere
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
@@ -72,8 +75,20 @@ def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
 @click.pass_obj
 def login(cwd: Path | None, /, namespace: str, no_browser: bool, **_: bool) -> None:
     """Sign in to a remote server that uses OAuth, in your browser."""
+    if cwd is not None and is_elsewhere(cwd):
+        raise _signed_in_there(cwd, namespace)
     options = ("--no-browser",) if no_browser else ()
     workspace_command.run("login", *options, "--", workspace_command.root_of(cwd), namespace)
+
+
+def _signed_in_there(place: Path, namespace: str) -> Failure:
+    """Logins are kept on the host of the project."""
+    from manager.cli.remote.hosts import place_of  # noqa: PLC0415  most users have no other host
+
+    one, folder = place_of(str(place))
+    command = f"lmtb servers login --cwd {shlex.quote(folder)} {operand(namespace)}"
+    text = f"the login is kept on {one.name}, so it is made at a terminal there"
+    return Failure(text, f"run there: {command}", reason="sign_in_there")
 
 
 def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> None:

@@ -74,7 +74,7 @@ class Link:
         self._dependencies = dependencies
         self._control_path = control_path
         self._open_line = open_line
-        self._attend = attend
+        self.attend = attend
         self._line: NearEnd | None = None
         self._last: NearEnd | None = None  # what was opened last: its keeper alone makes the next one
         self._opening: asyncio.Task[None] | None = None
@@ -229,7 +229,7 @@ class Link:
     async def _keep(self, line: NearEnd) -> None:
         """Measure the line until it ends, then make it again while projects use it."""
         began = self._dependencies.now()
-        beside = [] if self._attend is None else [asyncio.create_task(self._attend(self, line))]
+        beside = [] if self.attend is None else [asyncio.create_task(self.attend(self, line))]
         try:
             while not line.ended.is_set():
                 with contextlib.suppress(TimeoutError):

@@ -265,8 +265,14 @@ async def test_an_answer_that_is_none_is_refused(gateway: Gateway, payload: dict
 
 CHILD = """
 import json, socket, sys
-for method, target in (("POST", "/approvals/answer"), ("POST", "/page/ticket"), ("GET", "/approvals")):
-    body = json.dumps({"id": sys.argv[2], "approve": True}).encode()
+for method, target in (
+    ("POST", "/approvals/answer"), ("POST", "/page/ticket"), ("GET", "/approvals"), ("GET", "/approvals/changes"),
+    ("POST", "/answer_approval"), ("POST", "/stop_call"), ("POST", "/tools/change"),
+):
+    body = json.dumps({
+        "id": sys.argv[2], "approve": True, "cwd": sys.argv[3], "source": sys.argv[2] + ".yes", "tool": "risky",
+        "change": "allow",
+    }).encode()
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(sys.argv[1])
     sock.sendall(b"%s %s HTTP/1.0\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n"
@@ -276,19 +282,19 @@ for method, target in (("POST", "/approvals/answer"), ("POST", "/page/ticket"), 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a peer is known on Linux only")
-async def test_a_program_that_a_server_started_can_neither_answer_nor_read_nor_get_a_ticket(
+async def test_a_program_that_a_server_started_can_neither_decide_nor_read_nor_get_a_ticket(
     project: Project,
 ) -> None:
     call = asyncio.create_task(project.modern.call("risky"))
     (row,) = await waiting(project.gateway)
     socket = str(project.gateway.manager.paths.control_socket)
     child = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", CHILD, socket, row["id"]),
+        *(sys.executable, "-c", CHILD, socket, row["id"], str(project.root)),
         env={**os.environ, names.CHILD_VARIABLE: "i-1.x"},
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await child.communicate()
-    assert output.split() == [b"403", b"403", b"403"]
+    assert output.split() == [b"403"] * 7
     assert runs(project) == 0
     assert (await answer(project.gateway, row["id"], approve=False))["counts"] is True
     await call

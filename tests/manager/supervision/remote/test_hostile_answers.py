@@ -11,12 +11,13 @@ import psutil
 import pytest
 import pytest_asyncio
 
+from manager.approvals.board import ApprovalBoard
 from manager.configuration.settings import Settings
 from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import LineFailure
 from manager.state_file.store import Store
 from manager.supervision.dependencies import Dependencies
-from manager.supervision.remote import far_control
+from manager.supervision.remote import far_approvals, far_control
 from manager.supervision.remote.link import Link
 from manager.tunnel.near_end import NearEnd, open_line
 from manager.upstream.failures import UpstreamFailure
@@ -90,6 +91,25 @@ async def test_an_endless_answer_is_cut(hostile: Hostile, head: bytes) -> None:
     hostile.answer, hostile.is_endless = b"HTTP/1.1 200 OK\r\n" + head, True
     assert await hostile.asked() == "timeout"
     assert psutil.Process().memory_info().rss - before < 3 * far_control.MAX_ANSWER
+    assert hostile.link.is_up
+
+
+@pytest.mark.parametrize("begun", [b"", b'data: {"now":1,"approvals":['], ids=["a line", "an event"])
+async def test_reports_of_calls_without_end_are_given_up(hostile: Hostile, begun: bytes) -> None:
+    hostile.answer, hostile.is_endless = b"HTTP/1.1 200 OK\r\n\r\n" + begun, True
+    before, board = psutil.Process().memory_info().rss, ApprovalBoard()
+
+    async def sleep(seconds: float) -> None:
+        if seconds == far_approvals.RETRY_S:
+            raise asyncio.CancelledError
+
+    line = hostile.link.line
+    assert line is not None
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await far_approvals.FarApprovals(lambda _: None, board, sleep=sleep).hear(hostile.link, line)
+    assert psutil.Process().memory_info().rss - before < 3 * far_control.MAX_ANSWER
+    assert board.waiting() == []
     assert hostile.link.is_up
 
 

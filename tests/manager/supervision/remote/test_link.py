@@ -149,6 +149,31 @@ async def test_nothing_is_dialled_without_a_line(scene: Scene) -> None:
     assert not scene.lines.commands
 
 
+async def test_what_attends_a_line_ends_with_it_and_begins_with_the_next_one(scene: Scene) -> None:
+    attended: list[object] = []
+    ended: list[object] = []
+
+    async def attend(_: Link, line: object) -> None:
+        attended.append(line)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(line)
+
+    scene.link.attend = attend
+    await scene.link.ensure()
+    scene.link.on_change.add(lambda: None)
+    async with asyncio.timeout(10):
+        while not attended:
+            await asyncio.sleep(0)
+        scene.lines.lines[0].close()
+        while len(attended) < 2:
+            await asyncio.sleep(0)
+    assert (attended, ended) == (scene.lines.lines, scene.lines.lines[:1])
+    await scene.link.close()
+    assert ended == scene.lines.lines
+
+
 async def test_status_tells_why_there_is_no_line(scene: Scene) -> None:
     assert scene.link.as_json()["state"] == "idle"
     scene.lines.failure = LineFailure(FailureKind.HOST_KEY_CHANGED, ("the key changed",))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from manager.admin.control.control_plane import ControlPlane
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
 from manager.state_file.store import Store
@@ -17,6 +18,7 @@ from manager.supervision.dependencies import Dependencies
 from manager.supervision.idle_servers import stop_idle
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.remote.link import Link
+from manager.supervision.remote.remote_workspaces import VALID_S
 from manager.supervision.server.instance import Instance
 from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import Workspaces
@@ -52,7 +54,7 @@ class Scene:
         assert found is not None
         return found
 
-    async def ask(self, target: str, payload: Mapping[str, object]) -> tuple[int, bytes]:
+    async def ask(self, target: str, payload: Mapping[str, object], **_: float | None) -> tuple[int, bytes]:
         self.asked.append(target)
         return 200, json.dumps({"match": self.answer}).encode()
 
@@ -197,3 +199,19 @@ async def test_a_handshake_lets_the_manager_there_start_the_server_too(scene: Sc
     scene.lines.lines[0].close()
     await session.supervisor.ready(urgent=True)
     assert scene.asked.count("/ready") == 2
+
+
+async def test_a_question_about_calls_asks_the_host_nothing_else_and_makes_no_line(scene: Scene) -> None:
+    await bound(scene)
+    scene.now += VALID_S + 1
+    scene.asked.clear()
+    control = ControlPlane(
+        1, scene.workspaces, scene.workspaces.registered_servers, lambda *_: None, "foreground"
+    )
+    assert not isinstance(await control.ask_server(URL, "answer_approval", "id.yes"), Refusal)
+    assert scene.asked == ["/answer_approval"]
+    scene.lines.lines[0].close()
+    refused = await control.ask_server(URL, "calls", None)
+    assert isinstance(refused, Refusal)
+    assert refused.message == "there is no line to ssh://build now"
+    assert len(scene.lines.commands) == 1

@@ -90,18 +90,20 @@ class FarApprovals:
 
     async def hear(self, link: Link, line: NearEnd) -> None:
         """Report to the board what waits on a host, until the line ends (then this is cancelled)."""
+        key = f"line {link.name} {id(line)}"  # the next line may be there before this one has ended
         while link.line is line:
             try:
-                if not await self._hear(link):
+                if not await self._hear(link, key):
                     return
             except (UpstreamFailure, sse.EventTooLarge):
                 pass  # the manager there restarts, or says what none does
             finally:
-                link.tells_approvals = False
-                self._board.forget(_key(link))
+                if link.line in {line, None}:
+                    link.tells_approvals = False
+                self._board.forget(key)
             await self._sleep(RETRY_S)
 
-    async def _hear(self, link: Link) -> bool:
+    async def _hear(self, link: Link, key: str) -> bool:
         """Hear one stream to its end; False if the manager there does not tell us."""
         response = await link.control.open(TARGET)
         try:
@@ -116,19 +118,12 @@ class FarApprovals:
                 told = [event.data for event in events.feed(arrived)]
                 report = read_report(told[-1]) if told else report
                 if report is not None:  # again after a quiet while: projects may have become known
-                    self._take(link, report)
+                    calls = projected(report, link, self._known, self._wall())
+                    self._board.report_calls(key, link.name, calls)
                 await self._sleep(max(PAUSE_S, (self._cpu() - began) / MOST_CPU))
             return True
         finally:
             response.abandon()
-
-    def _take(self, link: Link, report: _Report) -> None:
-        calls = projected(report, link, self._known, self._wall())
-        self._board.report_calls(_key(link), link.name, calls)
-
-
-def _key(link: Link) -> str:
-    return f"line {link.name}"
 
 
 def read_report(event: bytes) -> _Report | None:

@@ -206,3 +206,27 @@ async def test_reports_become_rarer_where_they_cost_much() -> None:
     scene = Scene(Stream(sse.encode(event()), sse.encode(event())), cpu=lambda: next(moments))
     await scene.hear()
     assert scene.pauses[:2] == [PAUSE_S, 0.5 / MOST_CPU]
+
+
+async def test_the_end_of_a_line_does_not_forget_what_the_next_one_said() -> None:
+    scene = Scene(Stream(sse.encode(event(call()))), Stream(sse.encode(event(call("b" * 20)))))
+    paused = asyncio.Event()
+
+    async def sleep(_: float) -> None:
+        paused.set()
+        await asyncio.Event().wait()
+
+    far = FarApprovals(known, scene.board, sleep=sleep)
+    tasks = []
+    for line in (scene.line, object()):
+        scene.link.line = cast("Any", line)  # type: ignore[misc]
+        paused.clear()
+        tasks.append(asyncio.create_task(far.hear(scene.link, cast("Any", line))))
+        await paused.wait()
+    tasks[0].cancel()
+    await asyncio.wait(tasks[:1])
+    assert [one.call.id for one in scene.board.waiting()] == [f"build:{'b' * 20}"]
+    assert scene.link.tells_approvals
+    tasks[1].cancel()
+    await asyncio.wait(tasks[1:])
+    assert scene.board.waiting() == []

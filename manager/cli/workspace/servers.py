@@ -83,7 +83,7 @@ def login(cwd: Path | None, /, namespace: str, no_browser: bool, **_: bool) -> N
 
 def _signed_in_there(place: Path, namespace: str) -> Failure:
     """Logins are kept on the host of the project."""
-    from manager.cli.remote.hosts import place_of
+    from manager.cli.remote.hosts import place_of  # most users have no other host
 
     one, folder = place_of(str(place))
     command = f"lmtb servers login --cwd {shlex.quote(folder)} {operand(namespace)}"

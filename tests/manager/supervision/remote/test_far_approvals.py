@@ -219,7 +219,7 @@ async def test_the_end_of_a_line_does_not_forget_what_the_next_one_said() -> Non
     far = FarApprovals(known, scene.board, sleep=sleep)
     tasks = []
     for line in (scene.line, object()):
-        scene.link.line = cast("Any", line)  # type: ignore[misc]
+        scene.link.line = cast("Any", line)
         paused.clear()
         tasks.append(asyncio.create_task(far.hear(scene.link, cast("Any", line))))
         await paused.wait()

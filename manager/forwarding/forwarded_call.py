@@ -139,7 +139,11 @@ class ForwardedCall:
         self.timeout_s = admission.timeouts_s["external"]
         self.deadline: float | None = None
         figures.calls += is_tool_call
-        self._count(1)
+        if is_stream:
+            figures.streams += 1
+        else:
+            figures.in_flight += 1
+            admission.in_flight += 1
 
     @property
     def buffers(self) -> ByteBudget:
@@ -197,14 +201,19 @@ class ForwardedCall:
         if not self._is_open:
             return
         self._is_open = False
-        self._count(-1)
-        self._figures.last_outcome = outcome
+        figures, admission = self._figures, self._admission
+        if self._is_stream:
+            figures.streams -= 1
+        else:
+            figures.in_flight -= 1
+            admission.in_flight -= 1
+        figures.last_outcome = outcome
         now = _monotonic()
         if answered_at is None:
             answered_at = now
         if self._began is not None and self.sent_at is not None:
-            self._figures.timings.record_call(self._began, self.sent_at, answered_at, now)
-        record, origin = self._admission.record, self._origin
+            figures.timings.record_call(self._began, self.sent_at, answered_at, now)
+        record, origin = admission.record, self._origin
         if record is not None and origin is not None:
             word = self.answer_outcome if outcome == "ok" else outcome
             took = self.took
@@ -242,10 +251,3 @@ class ForwardedCall:
         """End the call, and cancel it upstream if its response is incomplete. Idempotent."""
         self.end(outcome)
         self.response.abandon()
-
-    def _count(self, step: int) -> None:
-        if self._is_stream:
-            self._figures.streams += step
-        else:
-            self._figures.in_flight += step
-            self._admission.in_flight += step

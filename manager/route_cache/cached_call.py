@@ -193,14 +193,15 @@ class CachedCall:
     def respond(self) -> UpstreamResponse:
         """Fall back: return the response object that the direct relay will read."""
         self.is_under_way = False
-        bound, connection = self._bound, self._upstream
+        bound, connection, call = self._bound, self._upstream, self._call
         session = bound.session
-        response = self._call.response = UpstreamResponse(connection)
+        call.limit(self._begun_at, bound.route.instance.owner)
+        response = call.response = UpstreamResponse(connection)
         http_request = self._connection.begin(
             bound.route.metadata, None if session is None else session.id, self._body
         )
         patience_s = direct_relay.PATIENCE_S if self._has_patience else 0.0
-        relay = self._cache.fall_back(http_request, bound, self._call, patience_s)
+        relay = self._cache.fall_back(http_request, bound, call, patience_s)
         self._has_patience = True
         if session is not None:
             session.in_flight.add(self._identity, relay.cancel)

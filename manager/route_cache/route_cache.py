@@ -161,11 +161,10 @@ class RouteCache:
             trace, sent = route.trace, len(values[1])
             if len(values) != PLAIN_VALUES and not made_trace:
                 trace = b" ".join(values[PLAIN_VALUES:]).decode()
-            origin = CallOrigin(route.label, session, now, sent, trace, made_trace=made_trace)
+            origin = CallOrigin(route.label, session, now, sent, trace, made_trace)
         call = ForwardedCall(
             self._admission, route.figures, values[0], is_tool_call=True, began=now, origin=origin
         )
-        call.limit(now, route.instance.owner)
         if now - route.recorded_at >= RECORD_INTERVAL_S:
             self._clients.record(route.client, route.record(now))
         return call

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from manager.disk.folder import FolderIdentity
@@ -23,6 +23,7 @@ class Workspace:
         used_at: time of the last use, in monotonic seconds.
         moved_to: where the folder was when it was missing from its place; None if unknown.
         root_check: the root check that runs in the background.
+        remote: what stands for the server of a project on another host; None for one on this machine.
     """
 
     id: str
@@ -33,8 +34,7 @@ class Workspace:
     used_at: float = 0.0
     moved_to: str | None = None
     root_check: asyncio.Task[bool] | None = None
+    remote: RemoteSupervisor | None = field(init=False)
 
-    @property
-    def remote(self) -> RemoteSupervisor | None:
-        """What stands for the server of a project on another host; None for one on this machine."""
-        return None if isinstance(self.supervisor, Supervisor) else self.supervisor
+    def __post_init__(self) -> None:
+        self.remote = None if isinstance(self.supervisor, Supervisor) else self.supervisor

@@ -50,6 +50,6 @@ def origin_of(exchange: Exchange, params: Mapping[str, msgspec.Raw] | None = Non
         exchange.begun or time.monotonic(),
         sent,
         "" if exchange.made_trace else trace_context.given(exchange),
+        exchange.made_trace,
         exchange.asked_s,
-        made_trace=exchange.made_trace,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from manager.answers.exchange import Exchange
@@ -13,6 +14,8 @@ from protocol.trace_context import BITS, NAME
 
 _HEADER: Final = NAME.encode()
 _random_bits: Final = random.Random(os.urandom(32)).getrandbits  # noqa: S311  unique, not secret
+made_number: Final[Callable[[], int]] = partial(_random_bits, BITS)
+"""Draws the number of a new trace context (`trace_context.made`). Should it ever be 0, none is sent."""
 
 
 def given(exchange: Exchange) -> str:
@@ -22,8 +25,3 @@ def given(exchange: Exchange) -> str:
         return jsonrpc.text_of(own) or ""
     sent = (value for name, value in exchange.passed_headers if name.lower() == _HEADER)
     return next(sent, b"").decode("latin-1")
-
-
-def made_number(chance: Callable[[int], int] = _random_bits) -> int:
-    """The number of a new trace context (`trace_context.made`). `chance` returns so many random bits."""
-    return chance(BITS) or 1

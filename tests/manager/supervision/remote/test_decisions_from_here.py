@@ -145,11 +145,19 @@ async def test_an_answer_there_withdraws_the_form_of_a_client_here(scene: Scene)
     assert scene.runs() == before + 1
 
 
+async def test_calls_are_heard_again_after_the_manager_there_was_replaced(scene: Scene) -> None:
+    done = await scene.hosts.far.lmtb("restart")
+    assert done.code == 0, done.err
+    call = scene.calls()
+    (row,) = await waiting(scene.hosts.near)
+    assert (await asked(scene.hosts.near, "/approvals/answer", {"id": row["id"], "approve": False}))["counts"]
+    assert (await call).refusal["reason"] == "approval_denied"
+
+
 async def test_a_host_that_does_not_answer_delays_nobody_and_is_told(scene: Scene) -> None:
     call = scene.calls()
     (row,) = await waiting(scene.hosts.near)
-    (far,) = scene.hosts.far.processes("manager serve")
-    with stopped(far):
+    with stopped((await asked(scene.hosts.far, "/status"))["pid"]):
         began = asyncio.get_running_loop().time()
         assert [one["id"] for one in (await asked(scene.hosts.near, "/approvals"))["approvals"]] == [
             row["id"]

@@ -56,7 +56,7 @@ def trust(
         run("trust", "--list", *flags)
     words = () if path is None else (path, *names)
     if path is not None and looks_remote(path):
-        sys.exit(_trust_there(path, [*flags, *(["--json"] if as_json else [])], names))
+        sys.exit(_run_there("trust", path, [*flags, *(["--json"] if as_json else [])], names))
     has_path = path is not None and _is_path(path)
     root, items = root_of(Path(words[0]) if has_path else None), words[1:] if has_path else words
     if diff or (as_json and not yes):
@@ -68,12 +68,12 @@ def trust(
     sys.exit(status)
 
 
-def _trust_there(address: str, flags: Sequence[str], names: Sequence[str]) -> int:
+def _run_there(verb: str, address: str, flags: Sequence[str], names: Sequence[str] = ()) -> int:
     """Let the program on the other host ask at this terminal: its trust is a decision of its own."""
     from manager.cli.remote.hosts import place_of, run_there  # most users have no other host
 
     one, folder = place_of(address)
-    return run_there(one, ["trust", *flags, "--", folder, *names])
+    return run_there(one, [verb, *flags, "--", folder, *names])
 
 
 def _is_path(word: str) -> bool:
@@ -88,6 +88,8 @@ def _silent(line: str) -> None:
 @click.command()
 @_path
 @json_option
-def untrust(path: Path | None, **_: bool) -> None:
+def untrust(path: Path | None, as_json: bool) -> None:
     """Revoke trust: nothing that this project brings along runs any more."""
+    if path is not None and looks_remote(str(path)):
+        sys.exit(_run_there("untrust", str(path), ["--json"] if as_json else []))
     run("untrust", root_of(path))

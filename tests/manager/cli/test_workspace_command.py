@@ -111,6 +111,18 @@ def test_names_that_look_like_options_are_names_on_another_host_too(
     assert told == [["trust", "--yes", "--json", "--", "/srv/p", "--diff"]]
 
 
+def test_trust_on_another_host_is_revoked_there(
+    run: Any, monkeypatch: pytest.MonkeyPatch, executed: list[list[str]]
+) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr(hosts, "run_there", lambda one, words: told.append([one.name, *words]))
+    run("remote", "add", "box", "ssh://box/")
+    run("untrust", "ssh://box/srv/p")
+    run("untrust", "box:/srv/p", "--json")
+    assert told == [["box", "untrust", "--", "/srv/p"], ["box", "untrust", "--json", "--", "/srv/p"]]
+    assert executed == []
+
+
 @pytest.mark.parametrize("answer", [{"ok": True}, {"ok": True, "path": 7}, {"path": "a\0b"}, b"nonsense"])
 def test_a_manager_that_does_not_say_its_path_is_no_hindrance(
     run: Any, executed: list[list[str]], control: Any, answer: Any

@@ -11,13 +11,19 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
+from workspace_server.sources.builtin.search.files.entries import (
+    Entries,
+    Stamp,
+    in_order,
+    names_in,
+    stamp_of,
+)
 from workspace_server.sources.builtin.search.files.ignore import (
     IGNORE_FILES,
     IgnoreLevel,
@@ -32,8 +38,6 @@ SETTLED_NS: Final = 2_000_000_000
 
 _WITH_RULES: Final = frozenset((*IGNORE_FILES, NEVER_SEARCHED))
 _NEVER: Final = f"/{NEVER_SEARCHED}/"
-Stamp = tuple[int, int, int, int]
-"""Device, inode, times of modification and of change of a directory or an ignore file."""
 IgnoreStamps = tuple[tuple[str, Stamp | None], ...]
 """Ignore files, by path."""
 
@@ -103,60 +107,78 @@ class Directory(msgspec.Struct, frozen=True, gc=False):
 _NO_LINKS: Final[Mapping[str, str]] = {}
 _NO_FILES: Final[IgnoreStamps] = ()
 _NOT_SEEN: Final[tuple[Link, ...]] = ()
-_NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
-def stamp_of(path: str) -> Stamp | None:
-    """The stamp of a path, None if nothing is there."""
-    try:
-        found = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
-
-
-def read_directory(tree: Tree, place: Place) -> Directory:
-    """Read a directory; one that cannot be read is empty."""
-    now = time.time_ns()
-    stamp = stamp_of(place.path)
-    try:
-        files, directories, links = _entries(place.path)
-    except OSError:
+def directory_of(tree: Tree, place: Place, entries: Entries) -> Directory:
+    """A directory with these entries, by the rules of the tree."""
+    if entries is None:
         return Directory(place, None, (), _NO_LINKS, place.level, place.suspects, None, (), ())
+    now, stamp, files, count, inner, links = entries
     level, suspects, ignore_files = place.level, place.suspects, _NO_FILES
-    seen_links, followed = _NOT_SEEN, _NO_LINKS
-    hidden: Set[str] = _NO_NAMES
-    text, inner = _in_order(files), _in_order(directories)
-    if (links or "/." in text or "/." in inner) and tree.rules.use_ignore_files:
-        level, suspects, ignore_files = _rules_inside(place, {*files, *directories, *links})
-    if links and tree.rules.follow_symlinks:
-        seen_links = tuple(Link.at(f"{place.path}/{name}") for name in links)
-        followed = _followed(tree, place, seen_links, files, directories)
-        text, inner = _in_order(files), _in_order(directories)
-    if suspects.is_in(text) or suspects.is_in(inner):
-        hidden = _hidden(tree, place.base, level, suspects.among(files), suspects.among(directories))
-        if hidden:
-            files = [name for name in files if name not in hidden]
-            directories = [name for name in directories if name not in hidden]
-            text = _in_order(files)
-    if _NEVER in text or _NEVER in inner:
-        files = [name for name in files if name != NEVER_SEARCHED]
-        directories = [name for name in directories if name != NEVER_SEARCHED]
-        text = _in_order(files)
+    if (links or "/." in files or "/." in inner) and tree.rules.use_ignore_files:
+        level, suspects, ignore_files = _rules_inside(place, {*names_in(files), *names_in(inner), *links})
     if not _is_certain(stamp, ignore_files, now) or place.above or NEVER_SEARCHED in links:
         stamp = None
-    shown = None
-    if hidden or links:
-        visible = _visible(seen_links, files, directories)
-        shown = Segment(place.base, text, len(files), False, tuple(hidden - {NEVER_SEARCHED}), visible)
-    elif files:
-        shown = Segment(place.base, text, len(files), True)
+    if links or suspects.is_in(files) or suspects.is_in(inner) or _NEVER in files or _NEVER in inner:
+        shown = _visible(tree, place, (names_in(files), names_in(inner), links), (level, suspects))
+    else:
+        segment = Segment(place.base, files, count, True) if count else None
+        shown = _Visible(segment, tuple(names_in(inner)), _NO_LINKS, _NOT_SEEN)
     return Directory(
-        place, shown, tuple(directories), followed, level, suspects, stamp, ignore_files, seen_links
+        place,
+        shown.files,
+        shown.directories,
+        shown.links,
+        level,
+        suspects,
+        stamp,
+        ignore_files,
+        shown.seen_links,
     )
 
 
-def _visible(links: tuple[Link, ...], files: list[str], directories: list[str]) -> tuple[str, ...]:
+class _Visible(NamedTuple):
+    """What is shown of a directory."""
+
+    files: Segment | None
+    directories: tuple[str, ...]
+    links: Mapping[str, str]
+    seen_links: tuple[Link, ...]
+
+
+def _visible(
+    tree: Tree,
+    place: Place,
+    entries: tuple[list[str], list[str], list[str]],
+    rules: tuple[IgnoreLevel | None, NameTest],
+) -> _Visible:
+    """Leave out what is hidden, and follow links."""
+    files, directories, links = entries
+    level, suspects = rules
+    seen_links, followed = _NOT_SEEN, _NO_LINKS
+    if links and tree.rules.follow_symlinks:
+        seen_links = tuple(Link.at(f"{place.path}/{name}") for name in links)
+        followed = _followed(tree, place, seen_links, files, directories)
+    hidden = _hidden(tree, place.base, level, suspects.among(files), suspects.among(directories))
+    left_out = {*hidden, NEVER_SEARCHED}
+    files = [name for name in files if name not in left_out]
+    directories = [name for name in directories if name not in left_out]
+    text = in_order(files)
+    in_order(directories)
+    if not (files or hidden or links):
+        return _Visible(None, tuple(directories), followed, seen_links)
+    segment = Segment(
+        place.base,
+        text,
+        len(files),
+        not (hidden or links),
+        tuple(hidden - {NEVER_SEARCHED}),
+        _visible_links(seen_links, files, directories),
+    )
+    return _Visible(segment, tuple(directories), followed, seen_links)
+
+
+def _visible_links(links: tuple[Link, ...], files: list[str], directories: list[str]) -> tuple[str, ...]:
     """The names of those links that are among the files and directories; the latter end with `/`."""
     if not links:
         return ()
@@ -167,18 +189,6 @@ def _visible(links: tuple[Link, ...], files: list[str], directories: list[str]) 
         for name in names
         if name in as_files or name in as_directories
     )
-
-
-def _in_order(names: list[str]) -> str:
-    """Sort names by their bytes; returns them as one text, with a `/` before and behind each."""
-    if not names:
-        return ""
-    names.sort()
-    text = f"/{'/'.join(names)}/"
-    if not text.isascii():  # characters may have another order than their bytes
-        names.sort(key=os.fsencode)
-        text = f"/{'/'.join(names)}/"
-    return text
 
 
 def _is_certain(stamp: Stamp | None, ignore_files: IgnoreStamps, now: int) -> bool:
@@ -200,19 +210,6 @@ def _hidden(
     if directories:
         hidden.update(name for name in directories if hides(base + name, level, directory=True))
     return hidden
-
-
-def _entries(path: str) -> tuple[list[str], list[str], list[str]]:
-    """The names of regular files, of directories and of links."""
-    with os.scandir(path) as listed:
-        entries = list(listed)
-    files = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
-    if len(files) == len(entries):
-        return files, [], []
-    directories = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    if len(files) + len(directories) == len(entries):
-        return files, directories, []
-    return files, directories, [entry.name for entry in entries if entry.is_symlink()]
 
 
 def _followed(

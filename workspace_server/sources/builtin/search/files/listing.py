@@ -10,6 +10,7 @@ targets of every link are compared with those it was made from. Only what change
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -21,10 +22,11 @@ from workspace_server.sources.builtin.search.files.directory import (
     Link,
     Place,
     above_of_link,
-    read_directory,
-    stamp_of,
+    directory_of,
 )
+from workspace_server.sources.builtin.search.files.entries import stamp_of
 from workspace_server.sources.builtin.search.files.names import NameTest
+from workspace_server.sources.builtin.search.files.read_ahead import ReadAhead
 from workspace_server.sources.builtin.search.files.segments import Segment
 from workspace_server.sources.builtin.search.files.tree import Tree
 
@@ -57,7 +59,8 @@ class Listing:
 
     def segments(self, tree: Tree, stop: Callable[[], bool]) -> Iterator[Segment]:
         """All visible regular files, in walk order, as they are now. Ends early once `stop()` is true."""
-        kept = self._kept if are_local([tree.folder.path]) else None
+        is_local = are_local([tree.folder.path])
+        kept = self._kept if is_local else None
         known: Mapping[str, Directory] = {}
         if kept is not None and kept.tree == tree:
             known, is_same = _unchanged(kept.directories, stop)
@@ -67,7 +70,9 @@ class Listing:
         segments: list[Segment] | None = []
         count = 0
         directories: dict[str, Directory] = {}
-        for segment in _walk(tree, known, directories, stop):
+        # a process that reads a disk that hangs cannot be ended
+        ahead = ReadAhead(is_useful=is_local and not known)
+        for segment in _walk(tree, known, directories, ahead, stop):
             yield segment
             count += segment.count
             if count > MAX_KEPT_FILES:
@@ -125,20 +130,25 @@ def _holds(known: Directory) -> bool:
 
 
 def _walk(
-    tree: Tree, known: Mapping[str, Directory], found: dict[str, Directory], stop: Callable[[], bool]
+    tree: Tree,
+    known: Mapping[str, Directory],
+    found: dict[str, Directory],
+    ahead: ReadAhead,
+    stop: Callable[[], bool],
 ) -> Iterator[Segment]:
     """Walk the tree, read the directories that are not known, and add all to `found`."""
     waiting = [_top(tree)]
-    while waiting and not stop():
-        place = waiting.pop()
-        here = known.get(place.base)
-        if here is None or not _is_same(here.place, place):
-            here = read_directory(tree, place)
-        found[place.base] = here
-        if here.files is not None:
-            yield here.files
-        if here.directories:
-            waiting += [_inside(tree, here, name) for name in reversed(here.directories)]
+    with closing(ahead):
+        while waiting and not stop():
+            place = waiting.pop()
+            here = known.get(place.base)
+            if here is None or not _is_same(here.place, place):
+                here = directory_of(tree, place, ahead.entries(place, waiting))
+            found[place.base] = here
+            if here.files is not None:
+                yield here.files
+            if here.directories:
+                waiting += [_inside(tree, here, name) for name in reversed(here.directories)]
 
 
 def _is_same(old: Place, new: Place) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.files.local_disk import are_local
-from workspace_server.sources.builtin.search.files import directory, listing
+from workspace_server.sources.builtin.search.files import directory, entries, listing, read_ahead
 from workspace_server.sources.builtin.search.files.listing import Listing
 from workspace_server.sources.builtin.search.files.tree import Tree
 
@@ -58,15 +58,15 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def reads(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The directories that were read."""
     bases: list[str] = []
 
-    def noted(tree: Tree, place: directory.Place) -> directory.Directory:
-        bases.append(place.base)
-        return directory.read_directory(tree, place)
+    def noted(path: str) -> entries.Entries:
+        bases.append(f"{Path(path).relative_to(root)}/".removeprefix("./"))
+        return entries.read_entries(path)
 
-    monkeypatch.setattr(listing, "read_directory", noted)
+    monkeypatch.setattr(read_ahead, "read_entries", noted)
     yield bases
 
 

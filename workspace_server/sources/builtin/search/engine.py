@@ -103,9 +103,9 @@ def _list_files(scope: Scope, limit: int, found: Findings[str], stop: threading.
     for segment in scope.listing.segments(scope.tree, stop.is_set):
         room = limit - len(found.items)
         if room > 0:
-            base, names = segment.base, scope.wanted(segment)
-            found.items += [base + name for name in names[:room]]
-            found.total += len(names)
+            if names := scope.wanted(segment):
+                found.items += [segment.base + name for name in names[:room]]
+                found.total += len(names)
         else:
             found.total += scope.wanted.count(segment)
         count += segment.count

@@ -106,7 +106,11 @@ class ReadAhead:
             self.close()
 
     def _is_answered(self) -> bool:
-        return self._process is not None and bool(select.select([self._process.stdout], [], [], 0)[0])
+        if self._process is None or self._process.stdout is None:
+            return False
+        poll = select.poll()
+        poll.register(self._process.stdout, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _take_answer(self) -> None:
         """Wait for the answer to the oldest request."""

@@ -93,7 +93,7 @@ def test_a_walk_that_is_given_up_ends_the_process(
     for _ in range(3):
         next(walk)
     assert processes[0].poll() is None
-    walk.close()  # type: ignore[attr-defined]
+    walk.close()
     assert processes[0].returncode is not None
 
 

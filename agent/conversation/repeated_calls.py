@@ -10,9 +10,9 @@ import msgspec
 from agent.messages import Call, Result
 from protocol.errors import Reason
 
-MOST: Final = 3
-"""Repeats in a turn that end it."""
-PASSING: Final = frozenset(
+MAX_REPEATS: Final = 3
+"""After so many repeats the turn ends."""
+TRANSIENT: Final = frozenset(
     reason.code
     for reason in (
         Reason.WORKSPACE_SERVER_OFFLINE,
@@ -22,11 +22,15 @@ PASSING: Final = frozenset(
         Reason.SOURCE_UNAVAILABLE,
     )
 )
-"""Codes of refusals whose reason passes: such a call may be repeated."""
+"""Codes of refusals for transient reasons: such a call may be repeated."""
 
 
 class RepeatedCalls:
-    """The calls of one turn. Two are equal if tool and arguments are; the order of keys does not matter."""
+    """The calls of one turn. Two are equal if tool and arguments are equal, whatever the order of the keys.
+
+    Args:
+        repeatable: names of tools whose calls may be repeated.
+    """
 
     def __init__(self, repeatable: Collection[str] = ()) -> None:
         self._repeatable = frozenset(repeatable)
@@ -36,7 +40,7 @@ class RepeatedCalls:
     @property
     def too_many(self) -> bool:
         """Whether the turn should end."""
-        return self.count >= MOST
+        return self.count >= MAX_REPEATS
 
     def suppressed(self, call: Call) -> Result | None:
         """The result of a call that is not to run again, None if it may run."""
@@ -52,7 +56,7 @@ class RepeatedCalls:
 
     def ran(self, call: Call, result: Result) -> None:
         """Remember a call with its result, unless it may be repeated."""
-        if call.name not in self._repeatable and not (result.is_error and result.code in PASSING):
+        if call.name not in self._repeatable and not (result.is_error and result.code in TRANSIENT):
             self._results[_signature(call)] = result
 
 

@@ -14,7 +14,7 @@ class DelegatedRequest:
 
     Attributes:
         server: the protocol that serves it.
-        is_chunked: whether the body is chunked, so that its end is known to the protocol alone.
+        is_chunked: whether the body is chunked, so that only the protocol notices its end.
         missing: bytes of the body that have not been received.
     """
 
@@ -41,7 +41,7 @@ class DelegatedRequest:
 
 
 class _LentTransport:
-    """The transport as the protocol sees it; once returned, the protocol cannot close it any more."""
+    """The transport as the protocol sees it. After `dismiss` the protocol can no longer close it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.is_returned = False

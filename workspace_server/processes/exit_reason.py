@@ -1,14 +1,18 @@
-"""Says in a sentence how a child process ended, with its last words."""
+"""Says how a child process ended, with its last words, and kills what still holds its output open."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 from host.text import redaction
 from workspace_server.processes.child_process import ChildProcess
 
 MAX_WORDS: Final = 200
+LAST_WORDS_S: Final = 0.1
+"""Seconds between the end of a process and that of its output, in either order."""
 
 
 def exit_reason(child: ChildProcess, hidden: Iterable[str] = ()) -> str | None:
@@ -26,3 +30,18 @@ def exit_reason(child: ChildProcess, hidden: Iterable[str] = ()) -> str | None:
         return child.ending.words(code)
     shown = redaction.mask(words, hidden)
     return f"{child.ending.words(code)}; its last line on standard error was: {shown}"
+
+
+async def reason_of_end(child: ChildProcess, hidden: Iterable[str] = ()) -> str:
+    """Why the output of a process ended: as `exit_reason` says, or that it closed its output."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_WORDS_S):
+            await child.wait()
+    return exit_reason(child, hidden) or "closed its output"
+
+
+async def kill_after_exit(child: ChildProcess) -> None:
+    """Wait for the end of a process, then kill what it left running: its output would otherwise never end."""
+    await child.wait()
+    await asyncio.sleep(LAST_WORDS_S)
+    await child.kill()

@@ -9,10 +9,10 @@ from agent.providers.dialects.dialect import ReplyError
 
 
 def joined_texts(groups: Iterable[Sequence[ModelEvent]]) -> Iterator[ModelEvent]:
-    """The events of several documents in their order; neighbouring pieces of one kind become one piece.
+    """The events of several documents in order; adjacent pieces of one kind become one piece.
 
     Raises:
-        ReplyError: as the documents do, after the events before it.
+        ReplyError: as raised by `groups`; the text before it is yielded first.
     """
     open_text = _OpenText()
     try:
@@ -30,7 +30,7 @@ def joined_texts(groups: Iterable[Sequence[ModelEvent]]) -> Iterator[ModelEvent]
 
 
 class _OpenText:
-    """Pieces of one kind."""
+    """Collects pieces of one kind until another event comes."""
 
     def __init__(self) -> None:
         self._kind: type[TextPart | ThinkingPart] = TextPart

@@ -30,7 +30,7 @@ _SERVERS: Final = (_ARRAY, ("mcp", "stdio_servers"))
 @click.command()
 @click.argument("offer")
 @click.option("--as", "namespace", help="The prefix of its tools; default: the name of the offer.")
-@click.option("--host", "hosts", multiple=True, help="A host that may get calls; default: all of now.")
+@click.option("--host", "hosts", multiple=True, help="A host that may get calls; default: all present ones.")
 @click.option("--any-host", is_flag=True, help="Also hosts that offer it later may get calls.")
 @click.option("--project", type=click.Path(path_type=Path), help="Only in this project; default: in all.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -44,10 +44,7 @@ def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path
     joined()
     found = _offered(offer)
     entry = _entry_of(offer)
-    prefix = namespace or str(entry.get("namespace", "")) or re.sub(r"[^A-Za-z0-9_]", "_", offer)[:40]
-    if not _NAMESPACE.fullmatch(prefix):
-        step = "use letters, digits and _, at most 40"
-        raise Failure(f"{printable(prefix)!r} cannot be a prefix", step, reason="invalid_name")
+    prefix = _prefix(namespace, entry, offer)
     present = [str(one.get("host")) for one in found.get("hosts", ()) if not one.get("own")]
     accepted = None if any_host else tuple(hosts or present)
     url = f"{mcp_address().removesuffix('/mcp')}/team/{offer}"
@@ -66,9 +63,9 @@ def use(offer: str, namespace: str | None, hosts: tuple[str, ...], project: Path
         _write(prefix, url, folders)
     edited(lambda now: _with(now, Use(offer, prefix, accepted)))
     if as_json:
-        hosts_said = None if accepted is None else list(accepted)
+        shown_hosts = None if accepted is None else list(accepted)
         print_json(
-            {"offer": offer, "namespace": prefix, "hosts": hosts_said, "url": url, "written": not is_there}
+            {"offer": offer, "namespace": prefix, "hosts": shown_hosts, "url": url, "written": not is_there}
         )
     else:
         say(f"{offer} is used as {prefix}; its tools: lmtb tools")
@@ -86,6 +83,15 @@ def unuse(offer: str, as_json: bool) -> None:
         print_json({"unused": offer})
     else:
         say(f"{offer} is no longer used; delete its entry in {_file()}")
+
+
+def _prefix(namespace: str | None, entry: dict[str, Any], offer: str) -> str:
+    """The prefix of the tools: as given, else of the existing entry, else from the name of the offer."""
+    prefix = namespace or str(entry.get("namespace", "")) or re.sub(r"[^A-Za-z0-9_]", "_", offer)[:40]
+    if not _NAMESPACE.fullmatch(prefix):
+        step = "use letters, digits and _, at most 40"
+        raise Failure(f"{printable(prefix)!r} cannot be a prefix", step, reason="invalid_name")
+    return prefix
 
 
 def _file() -> Path:
@@ -114,7 +120,7 @@ def _show(found: dict[str, Any], accepted: tuple[str, ...] | None) -> None:
 
 
 def _check_same(entry: dict[str, Any], wanted: dict[str, Any]) -> None:
-    """An entry of the user is not changed; it has to be what was asked for."""
+    """Refuse if the user's entry differs from what was asked for, since it is not changed here."""
     other = [key for key, value in wanted.items() if entry.get(key) != value]
     if other:
         step = f"change {' and '.join(other)} of its entry in {_file()}, or delete the entry and try again"

@@ -20,39 +20,39 @@ from protocol.errors import Refusal
 
 EVERY_S: Final = 1.0
 QUIET_S: Final = 20.0
-"""Longest time without an item, so that a connection that broke off is noticed."""
+"""Longest time without an item; an empty one then shows whether the connection still works."""
 MOST_PAGES: Final = 32
 """Most pages that are kept up to date at a time."""
 
 MOST_CPU: Final = 0.015
-"""Largest share of a processor that samples may take; they become rarer where that is too little."""
+"""Largest share of a processor that samples may take; if they take more, fewer are taken."""
 MOST_ASKED: Final = 8
 """Most servers that are asked about their calls for one sample."""
 ANSWER_S: Final = 0.5
-"""Seconds that a page waits for an answer. It shows what a server that is late said before."""
+"""Seconds that a page waits for the answer of a server; of a late one it shows the previous answer."""
 _QUESTION_S: Final = 0.001
-"""Processor time that a question to a server costs, about; other work of the loop runs meanwhile."""
+"""Approximate processor time of one question; it cannot be measured, since other tasks run meanwhile."""
 
 Parts = Mapping[str, str]
 
 
 class _Question(NamedTuple):
-    """A server to be asked about its calls; the figures are its process and how many calls it had."""
+    """A server to be asked about its calls, with its pid and number of calls as the status shows them."""
 
     workspace: str
     root: str
-    figures: tuple[object, object]
+    pid_and_calls: tuple[object, object]
 
 
-class _Said(NamedTuple):
-    """What a server said last of its calls: with which process and count of calls, and in which sample."""
+class _LastAnswer(NamedTuple):
+    """What a server last said of its calls, its pid and number of calls then, and the sample's number."""
 
-    figures: tuple[object, object]
+    pid_and_calls: tuple[object, object]
     answer: Mapping[str, Any]
     sample: int
 
 
-_UNKNOWN: Final = _Said((None, None), {}, 0)
+_UNKNOWN: Final = _LastAnswer((None, None), {}, 0)
 
 
 class LivePages:
@@ -89,10 +89,10 @@ class LivePages:
         self._changed = asyncio.Condition()
         self._sampler: asyncio.Task[None] | None = None
         self._samples = 0
-        self._known: dict[str, _Said] = {}
-        """What each server said of its calls."""
+        self._known: dict[str, _LastAnswer] = {}
+        """By workspace."""
         self._asked: dict[str, asyncio.Task[None]] = {}
-        """The questions that wait for an answer, by workspace."""
+        """The questions without an answer so far, by workspace."""
 
     @property
     def is_full(self) -> bool:
@@ -106,30 +106,30 @@ class LivePages:
         return self._view(status)
 
     def _view(self, status: Mapping[str, Any]) -> PageView:
-        calls = {workspace: said.answer for workspace, said in self._known.items()}
+        calls = {workspace: last.answer for workspace, last in self._known.items()}
         percents = self._use.percents(status, self._clock())
         return page_view(status, calls, read_health(status, self._moments()), percents)
 
     def _to_ask(self, status: Mapping[str, Any]) -> list[_Question]:
         """The servers whose calls may have changed: first those with running calls, then by age.
 
-        Servers that have still to answer are left out.
+        Servers that were asked and have not answered yet are left out.
         """
-        there, found = {}, []
+        known, found = {}, []
         for one in objects(status, "instanceDetails"):
-            workspace, figures = str(one.get("workspace")), (one.get("pid"), one.get("calls"))
-            said = self._known.get(workspace, _UNKNOWN)
-            if said.figures[0] != figures[0]:
-                said = _UNKNOWN  # another process said it
-            there[workspace] = said
-            if workspace not in self._asked and (one.get("inFlight") or said.figures != figures):
-                question = _Question(workspace, str(one.get("root")), figures)
-                found.append((not one.get("inFlight"), said.sample, question))
-        self._known = there
+            workspace, pid_and_calls = str(one.get("workspace")), (one.get("pid"), one.get("calls"))
+            last = self._known.get(workspace, _UNKNOWN)
+            if last.pid_and_calls[0] != pid_and_calls[0]:
+                last = _UNKNOWN  # it came from an earlier process
+            known[workspace] = last
+            if workspace not in self._asked and (one.get("inFlight") or last.pid_and_calls != pid_and_calls):
+                question = _Question(workspace, str(one.get("root")), pid_and_calls)
+                found.append((not one.get("inFlight"), last.sample, question))
+        self._known = known
         return [question for _, _, question in sorted(found, key=lambda one: one[:2])]
 
     async def _ask(self, questions: Sequence[_Question]) -> None:
-        """Ask servers, and wait for the answers that come in time; the others count when they come."""
+        """Ask servers, and wait `ANSWER_S` for their answers; later ones are used by the next sample."""
         self._samples += 1
         begun = [self._begin(one, self._samples) for one in questions]
         if begun:
@@ -144,8 +144,8 @@ class LivePages:
         return task
 
     async def _ask_one(self, question: _Question, sample: int) -> None:
-        workspace, root, figures = question
-        self._known[workspace] = _Said(figures, await self._calls(root), sample)
+        answer = await self._calls(question.root)
+        self._known[question.workspace] = _LastAnswer(question.pid_and_calls, answer, sample)
 
     async def changes(self) -> AsyncGenerator[Parts]:
         """Yield the parts that changed since the last item: first all of them, none after a quiet while.

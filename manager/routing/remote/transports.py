@@ -61,11 +61,6 @@ def logout(host: Host, control_path: str) -> list[str] | None:
     return ["ssh", "-O", "exit", "-o", f"ControlPath={control_path}", *_destination(host)]
 
 
-def with_path(host: Host, path: str) -> str:
-    """The address of a path on this host."""
-    return f"{host}{path}"
-
-
 def _found(words: Sequence[str]) -> list[str]:
     return ["sh", "-c", _IN_PATH, "sh", *words]
 

@@ -109,7 +109,7 @@ class Instance:
         """Whether a health answer comes from this instance: it must repeat the nonce.
 
         Raises:
-            UpstreamFailure: it is this instance, which says that it is not well.
+            UpstreamFailure: it is this instance, but it reports that it is not healthy.
         """
         answer = launch.decode_health(body)
         if self.remote_path is not None:  # the line leads to nobody else
@@ -142,8 +142,8 @@ class Instance:
     async def check(self, deadline_s: float, now: float) -> bytes:
         """Request its health on a new connection and keep the answer.
 
-        Our own servers describe themselves only to those who know their secret, which they get after they
-        proved their identity.
+        Our own servers describe themselves only to a caller that sends their secret. It is sent after the
+        server has proved its identity.
 
         Returns:
             The health answer's JSON text.
@@ -159,9 +159,9 @@ class Instance:
         return body
 
     def credentials(self) -> tuple[bytes, bytes]:
-        """The header that every route except health requires, and without which health only identifies.
+        """The header that every route requires. Without it, health tells only the server's identity.
 
-        A manager on another host gets the folder instead: it has to know which project is meant.
+        A manager on another host gets the project's folder instead of a secret.
         """
         if self.remote_path is not None:
             return headers.WORKSPACE_CWD.encode(), headers.encode_value(self.remote_path).encode()

@@ -17,7 +17,7 @@ from protocol import jsonrpc
 from protocol.content_length import ContentLengthSplitter, TooLarge, frame
 from workspace_server import log
 from workspace_server.processes.child_process import ChildProcess, PipeWriteError
-from workspace_server.processes.exit_reason import exit_reason
+from workspace_server.processes.exit_reason import exit_reason, kill_after_exit, reason_of_end
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut, ServerGone
 from workspace_server.sources.language_servers.wire import messages
 from workspace_server.sources.language_servers.wire.messages import Notification, Request, Response
@@ -99,7 +99,7 @@ class Connection:
         self._tasks = [
             asyncio.create_task(self._read(), name=f"read-{name}"),
             asyncio.create_task(self._write_outgoing(), name=f"write-{name}"),
-            asyncio.create_task(self._end_with_process(), name=f"watch-{name}"),
+            asyncio.create_task(kill_after_exit(self._child), name=f"watch-{name}"),
         ]
 
     @property
@@ -176,7 +176,7 @@ class Connection:
             await self._child.write(frame(message), self._write_s)
         except PipeWriteError as failure:
             await asyncio.sleep(0)  # the process may just have ended, which says more
-            self._end(self._exit() or str(failure).removeprefix("it "))
+            self._end(exit_reason(self._child, self._hidden) or str(failure).removeprefix("it "))
             raise ServerGone(f"{self._name} {self.ended}") from None
 
     def _cancel(self, number: int) -> None:
@@ -200,7 +200,7 @@ class Connection:
                     reason = f"sent something that is not LSP: {self._splitter.broken}"
                     break
             else:
-                reason = await self._last_words()
+                reason = await reason_of_end(self._child, self._hidden)
         except Exception as fault:  # noqa: BLE001  whatever goes wrong here, nobody may wait for ever
             log.fault("language_server_reader_failed", fault, server=self._name)
         self._end(reason)
@@ -260,18 +260,3 @@ class Connection:
         for key in tuple(self._waiting):
             self._complete(key, ServerGone(f"{self._name} {reason}"))
         self._on_end(reason)
-
-    async def _end_with_process(self) -> None:
-        """Where it left somebody behind who holds its output, the output would never end."""
-        await self._child.wait()
-        await asyncio.sleep(LAST_WORDS_S)
-        await self._child.kill()
-
-    async def _last_words(self) -> str:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await self._child.wait()
-        return self._exit() or "closed its output"
-
-    def _exit(self) -> str | None:
-        return exit_reason(self._child, self._hidden)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final
 
 from protocol.versions import Era
 from workspace_server.processes.child_process import ChildProcess, PipeWriteError
-from workspace_server.processes.exit_reason import exit_reason
+from workspace_server.processes.exit_reason import exit_reason, kill_after_exit, reason_of_end
 from workspace_server.sources.mcp.failures import TransportEnded
 from workspace_server.sources.mcp.stdio.framing import MAX_LINE, Lines, one_line
 
@@ -44,14 +43,14 @@ class StdioTransport:
         self._term_s = term_s
         self._lines = Lines()
         self._ready: deque[bytes] = deque()
-        self._watch = asyncio.create_task(self._end_with_process(), name=f"watch-{child.pid}")
+        self._watch = asyncio.create_task(kill_after_exit(self._child), name=f"watch-{child.pid}")
 
     async def send(self, message: bytes) -> None:
         """As `Transport.send`; a process that does not read ends the connection after 10 s."""
         try:
             await self._child.write(one_line(message), self._write_s)
         except PipeWriteError as failure:
-            raise TransportEnded(self._exit() or str(failure)) from None
+            raise TransportEnded(exit_reason(self._child, self._hidden) or str(failure)) from None
 
     async def receive(self) -> bytes:
         """The next line, whatever it is."""
@@ -60,7 +59,7 @@ class StdioTransport:
                 raise TransportEnded(f"sent a message of more than {MAX_LINE // 2**20} MiB", too_large=True)
             chunk = await self._child.read()
             if not chunk:
-                raise TransportEnded(await self._last_words())
+                raise TransportEnded(await reason_of_end(self._child, self._hidden))
             self._ready.extend(self._lines.feed(chunk))
         return self._ready.popleft()
 
@@ -74,18 +73,3 @@ class StdioTransport:
             await self._child.stop(polite_s=self._polite_s, term_s=self._term_s)
         finally:
             await asyncio.gather(self._watch, return_exceptions=True)
-
-    async def _end_with_process(self) -> None:
-        """Where it left somebody behind who holds its output, the output would never end."""
-        await self._child.wait()
-        await asyncio.sleep(LAST_WORDS_S)
-        await self._child.kill()
-
-    async def _last_words(self) -> str:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await self._child.wait()
-        return self._exit() or "closed its output"
-
-    def _exit(self) -> str | None:
-        return exit_reason(self._child, self._hidden)

@@ -1,4 +1,4 @@
-"""Reads what clangd says of a symbol: its kind, its signature, its category. Pure."""
+"""Reads the kind, name, signature and category of a symbol from clangd's answers. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from workspace_server.sources.language_servers.tools.schemas import SYMBOL_KINDS
 
 Category = Literal["callable", "valueLike", "typeLike", "namespaceLike", "unknown"]
 KINDS: Final = tuple(kind.replace(" m", "M").replace(" p", "P") for kind in SYMBOL_KINDS)
-"""The names of LSP's symbol kinds, which begin at 1, each as one word: `enumMember`."""
+"""The names of LSP's symbol kinds (the first is number 1), each as one word: `enumMember`."""
 _CALLABLE: Final = frozenset({"method", "constructor", "function", "operator"})
 _VALUES: Final = frozenset({"property", "field", "variable", "constant", "enumMember", "parameter"})
 _TYPES: Final = frozenset({"class", "struct", "enum", "interface", "typeParameter", "typeAlias", "union"})
 _SPACES: Final = frozenset({"namespace", "module", "package", "file"})
 _HOVER_KINDS: Final[Mapping[str, str]] = {
-    **{name: name for name in ("function", "constructor", "field", "variable", "class", "struct", "union")},
-    **{name: name for name in ("enum", "namespace")},
+    **{word: word for word in ("function", "constructor", "field", "variable", "property")},
+    **{word: word for word in ("class", "struct", "union", "enum", "namespace")},
     **dict.fromkeys(("instance-method", "static-method", "destructor", "conversion-function"), "method"),
     **dict.fromkeys(("template-type-param", "template-template-param"), "typeParameter"),
     **dict.fromkeys(("param", "template-non-type-param"), "parameter"),
     "static-property": "property",
-    "property": "property",
     "enumerator": "enumMember",
     "type-alias": "typeAlias",
     "concept": "interface",
     "macro": "constant",
 }
-"""Our word by the one that begins clangd's hover text."""
+"""First word of clangd's hover text -> name of the kind."""
 _HEAD: Final = re.compile(r"\A(?:#+ )?([a-z][a-z-]*) `?([^`\n]*)`?")
 _CODE: Final = re.compile(r"```[a-z+]*\n(.*?)\n?```", re.DOTALL)
 _COMMENT: Final = re.compile(r"\A(?://[^\n]*(?:\n|\Z))+")
@@ -37,8 +36,7 @@ _GENERATED: Final = re.compile(r"\.generated\.h\Z|\.gen\.cpp\Z", re.IGNORECASE)
 
 def kind_name(kind: object) -> str:
     """The word for LSP's `SymbolKind`."""
-    known = isinstance(kind, int) and 1 <= kind <= len(KINDS)
-    return KINDS[kind - 1] if known and isinstance(kind, int) else "unknown"
+    return KINDS[kind - 1] if isinstance(kind, int) and 1 <= kind <= len(KINDS) else "unknown"
 
 
 def category(kind: str) -> Category:
@@ -62,9 +60,9 @@ def hover_text(hover: object) -> str:
 
 def named_in(hover: str) -> tuple[str, str] | None:
     """Kind and name from the first line of a hover text; None if it does not name a symbol."""
-    found = _HEAD.match(hover)
-    kind = _HOVER_KINDS.get(found.group(1)) if found is not None else None
-    return (kind, found.group(2).strip()) if found is not None and kind is not None else None
+    if (found := _HEAD.match(hover)) is None or (kind := _HOVER_KINDS.get(found.group(1))) is None:
+        return None
+    return kind, found.group(2).strip()
 
 
 def signature_in(hover: str) -> str | None:

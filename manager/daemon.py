@@ -161,15 +161,7 @@ class Daemon:
         parts.control.open_tunnel = tunnel.open
         self.own(late_modules.load([one.load for one in (control, runner) if one]), "late modules")
         self._handle_signals()
-        self.own(parts.registered_servers.run(), "registered servers")
-        self.own(parts.upstream_subscriptions.run(), "upstream subscriptions")
-        self.own(parts.fork_server.run(), "fork server")
-        self.own(parts.measures.run(), "measures")
-        self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
-        self.own(parts.installation.run(), "installation")
-        self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")
-        self.own(parts.team.run(), "team")
-        self.own(housekeep(parts, self._settings.workspace_idle_s), "housekeeping")
+        self._start_tasks(parts, status)
         files = OwnFiles(self._paths, lock, parts.store, parts.workspaces, control)
         self.own(files.look_after(), "own files")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
@@ -183,6 +175,18 @@ class Daemon:
         await self._release(parts)
         await tunnel.close()
         await runner.cleanup()
+
+    def _start_tasks(self, parts: Parts, status: Callable[[], dict[str, Any]]) -> None:
+        """Start what runs beside requests until the manager stops."""
+        self.own(parts.registered_servers.run(), "registered servers")
+        self.own(parts.upstream_subscriptions.run(), "upstream subscriptions")
+        self.own(parts.fork_server.run(), "fork server")
+        self.own(parts.measures.run(), "measures")
+        self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
+        self.own(parts.installation.run(), "installation")
+        self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")
+        self.own(parts.team.run(), "team")
+        self.own(housekeep(parts, self._settings.workspace_idle_s), "housekeeping")
 
     async def _restore(self, parts: Parts, stack: AsyncExitStack) -> None:
         """Open the state file and restore workspaces and servers, then sessions."""

@@ -125,22 +125,8 @@ class SessionOpener:
         return await self._open_transport(sdk, "sse", on_end)
 
     async def _open_transport(self, sdk: Any, protocol: str, on_end: Callable[[str], None]) -> Session:
-        dependencies, server = self._dependencies, self._server
-        origin = parse_origin(server.url)
-        own = (origin.host, origin.port)
-        backend = sdk.CheckedBackend(
-            allow_private=server.allow_private,
-            is_literal=lambda other: (other.host, other.port) == own,
-            resolver=dependencies.resolver,
-        )
-
-        def guarded(on_lost: Any) -> Any:
-            headers = {**SHOW_ALL, **server.headers}
-            return sdk.GuardedTransport(
-                origin, self.authorization, headers, backend, on_lost=on_lost, side_s=dependencies.side_s
-            )
-
-        transport = sdk.RemoteTransport(server.url, protocol, guarded, self._schema)
+        dependencies = self._dependencies
+        transport = self._make_transport(sdk, protocol)
         try:
             async with asyncio.timeout(dependencies.handshake_s):
                 await transport.open()
@@ -168,6 +154,25 @@ class SessionOpener:
         except BaseException:
             await transport.close()
             raise
+
+    def _make_transport(self, sdk: Any, protocol: str) -> Any:
+        """A transport that goes to the server's origin only, and to no private address by accident."""
+        dependencies, server = self._dependencies, self._server
+        origin = parse_origin(server.url)
+        own = (origin.host, origin.port)
+        backend = sdk.CheckedBackend(
+            allow_private=server.allow_private,
+            is_literal=lambda other: (other.host, other.port) == own,
+            resolver=dependencies.resolver,
+        )
+
+        def guarded(on_lost: Any) -> Any:
+            headers = {**SHOW_ALL, **server.headers}
+            return sdk.GuardedTransport(
+                origin, self.authorization, headers, backend, on_lost=on_lost, side_s=dependencies.side_s
+            )
+
+        return sdk.RemoteTransport(server.url, protocol, guarded, self._schema)
 
     async def _authorize(self) -> Authorization:
         own = self._dependencies.own_manager(self._server)

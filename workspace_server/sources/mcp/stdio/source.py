@@ -167,41 +167,13 @@ class StdioSource(McpSource):
         return SessionSupervisor(self._start, self._policy, on_state, source=self.id, revive=shared)
 
     async def _start(self, on_end: Callable[[str], None]) -> Session:
-        timeouts = self._timeouts
         self._starts += 1
         self._lacking = []
         env = {**await self._environment(), **self._server.env}
-        cwd = self._server.cwd or self._root
-        try:
-            child = await ChildProcess.start(
-                Command(self._server.command, env, cwd, self._confinement),
-                name=self.id,
-                on_stderr=self._heard,
-            )
-        except ChildStartError as failure:
-            raise SessionFailed(clean_text(str(failure)), final=True) from None
-        self._child = child
+        child = self._child = await self._start_child(env)
         log.info("source_started", source=self.id, pid=child.pid)
-        transport = StdioTransport(
-            child,
-            write_s=timeouts.write_s,
-            polite_s=timeouts.polite_s,
-            term_s=timeouts.term_s,
-            hidden=self._server.env.values(),
-        )
         try:
-            session = await Session.open(
-                transport,
-                source=self.id,
-                root=self._root,
-                timeout_s=timeouts.start_s,
-                on_change=self.list_changed,
-                on_update=self.resource_changed,
-                on_end=on_end,
-                version=self._version,
-                junk=self.junk,
-                hang_check=HangCheck(time.monotonic, timeouts.silent_s, timeouts.ping_s),
-            )
+            session = await self._open_session(child, on_end)
         except SessionFailed as failure:
             raise self._explained(failure, child, env) from None
         try:
@@ -210,6 +182,39 @@ class StdioSource(McpSource):
             await session.close()
             raise
         return session
+
+    async def _start_child(self, env: Mapping[str, str]) -> ChildProcess:
+        cwd = self._server.cwd or self._root
+        try:
+            return await ChildProcess.start(
+                Command(self._server.command, env, cwd, self._confinement),
+                name=self.id,
+                on_stderr=self._heard,
+            )
+        except ChildStartError as failure:
+            raise SessionFailed(clean_text(str(failure)), final=True) from None
+
+    async def _open_session(self, child: ChildProcess, on_end: Callable[[str], None]) -> Session:
+        timeouts = self._timeouts
+        transport = StdioTransport(
+            child,
+            write_s=timeouts.write_s,
+            polite_s=timeouts.polite_s,
+            term_s=timeouts.term_s,
+            hidden=self._server.env.values(),
+        )
+        return await Session.open(
+            transport,
+            source=self.id,
+            root=self._root,
+            timeout_s=timeouts.start_s,
+            on_change=self.list_changed,
+            on_update=self.resource_changed,
+            on_end=on_end,
+            version=self._version,
+            junk=self.junk,
+            hang_check=HangCheck(time.monotonic, timeouts.silent_s, timeouts.ping_s),
+        )
 
     def _explained(
         self, failure: SessionFailed, child: ChildProcess, env: Mapping[str, str]

@@ -10,7 +10,7 @@ from workspace_server.sources.language_servers.clangd.answers.failures import Cl
 from workspace_server.sources.language_servers.clangd.answers.results import Answer
 from workspace_server.sources.language_servers.clangd.answers.summary import Counts, Entry, Section
 from workspace_server.sources.language_servers.clangd.client import ClangdCall
-from workspace_server.sources.language_servers.clangd.tools.call_hierarchy import Call, find_calls
+from workspace_server.sources.language_servers.clangd.tools.call_hierarchy import Call, Calls, find_calls
 from workspace_server.sources.language_servers.clangd.tools.references import implementations, references
 from workspace_server.sources.language_servers.clangd.tools.symbol_info import symbol_info
 from workspace_server.sources.language_servers.clangd.tools.symbol_search import FoundSymbol, find_symbols
@@ -45,6 +45,11 @@ async def symbol_bundle(call: ClangdCall, arguments: Mapping[str, Any]) -> Answe
         arguments.get("callMaxDepth", 2),
         arguments.get("callMaxBreadth", 20),
     )
+    return _bundle(chosen, info, uses, made, calls)
+
+
+def _bundle(chosen: _Chosen, info: Answer, uses: Answer, made: Answer, calls: Calls) -> Answer:
+    """One answer of all of them."""
     label = chosen.label or str(info.structured["symbolName"] or "?")
     entries = [
         *(_tagged("ref", one) for one in uses.entries),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -217,11 +217,10 @@ def _result(  # noqa: PLR0917  the facts about one call
     shown = wanted[: int(arguments.get("maxResults", DEFAULT_MAX_DIAGNOSTICS))]
     capped = len(shown) < len(wanted)
     freshness = [*(part.freshness for part in parts), *sources.editor_freshness]
-    source = _source(sources)
     notes = [*question.notes, *_notes(question, sources, freshness, wanted)]
     files = _by_file(shown)
     structured = {
-        "source": source,
+        "source": _source(sources),
         "scope": question.scope,
         **question.members,
         "severities": chosen,
@@ -230,18 +229,11 @@ def _result(  # noqa: PLR0917  the facts about one call
         "freshness": [one.structured() for one in freshness],
         "unavailable": asking.unavailable_members(sources.unavailable),
         **({"note": " ".join(notes)} if notes else {}),
-        "files": [
-            {
-                "absolutePath": absolute_text(path),
-                "workspacePath": workplace.workspace.workspace_path(path),
-                "diagnostics": [one.structured() for one in items],
-            }
-            for path, items in files
-        ],
+        "files": _file_members(workplace, files),
     }
-    head = [
+    text = [
         "Diagnostics summary",
-        f"source: {source}",
+        f"source: {structured['source']}",
         f"scope: {question.scope}",
         *(f"{name}: {value}" for name, value in question.members.items()),
         f"severities: {', '.join(chosen)}",
@@ -249,13 +241,29 @@ def _result(  # noqa: PLR0917  the facts about one call
         f"diagnostics: {len(shown)}/{len(wanted)}{' (capped)' if capped else ''}",
         *asking.freshness_lines(freshness, sources.unavailable),
         *(f"note: {note}" for note in notes),
+        *_file_lines(workplace, files),
     ]
-    lines = [
-        line
+    return ToolResult(well_formed("\n".join(text)), structured)
+
+
+def _file_lines(workplace: Workplace, files: Sequence[tuple[Path, list[Diagnostic]]]) -> Iterator[str]:
+    for path, items in files:
+        yield "---"
+        yield f"file: {workplace.shown(path)}"
+        yield from (one.text() for one in items)
+
+
+def _file_members(
+    workplace: Workplace, files: Sequence[tuple[Path, list[Diagnostic]]]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "absolutePath": absolute_text(path),
+            "workspacePath": workplace.workspace.workspace_path(path),
+            "diagnostics": [one.structured() for one in items],
+        }
         for path, items in files
-        for line in ("---", f"file: {workplace.shown(path)}", *(one.text() for one in items))
     ]
-    return ToolResult(well_formed("\n".join(head + lines)), structured)
 
 
 def _by_file(shown: Sequence[Diagnostic]) -> list[tuple[Path, list[Diagnostic]]]:

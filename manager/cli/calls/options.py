@@ -15,11 +15,18 @@ from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import CallLog
+from manager.recorder.storage.tables import NewerFile
 
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""
 
-
+_STEPS: Final = {
+    "SQLITE_FULL": "free some space on its disk, then repeat it",
+    "SQLITE_BUSY": "another program is writing to it: repeat it",
+    "SQLITE_NOTADB": "move it away; a running manager does so itself, and begins a new one",
+    "SQLITE_CORRUPT": "move it away; a running manager does so itself, and begins a new one",
+}
+"""Name of an error of the database -> what helps."""
 _OPTIONS: Final[tuple[Callable[[Any], Any], ...]] = (
     click.option(
         "--client",
@@ -82,9 +89,14 @@ def explained() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         path = user_paths().calls_file
-        raise Failure(
-            f"{path} cannot be read: {error}", "check with: lmtb doctor", reason="unreadable"
-        ) from error
+        raise Failure(f"{path} cannot be read: {error}", step_after(error), reason="unreadable") from error
+
+
+def step_after(error: sqlite3.Error) -> str:
+    """What helps after an error of the database."""
+    if isinstance(error, NewerFile):
+        return "use the newer version, or move the file away"
+    return _STEPS.get(getattr(error, "sqlite_errorname", ""), "check with: lmtb doctor")
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError
 from host.terminal.tones import Tone
 from host.terminal.views import Fact, FactList, Note
-from manager.cli.calls.options import open_log
+from manager.cli.calls.options import open_log, step_after
 from manager.cli.calls.parameter_types import Length
 from manager.cli.calls.projects import project_named
 from manager.cli.completion import suggestions
@@ -145,14 +145,13 @@ def _known() -> Iterator[str]:
 def _database() -> Iterator[sqlite3.Connection]:
     """The database, which is made if there is none; a running manager notices changes within a second."""
     path = user_paths().calls_file
-    step = "check with: lmtb doctor"
     try:
         with closing(open_to_write(path)) as database:
             yield database
     except sqlite3.Error as error:
-        raise Failure(f"{path} cannot be used: {error}", step, reason="unusable") from error
+        raise Failure(f"{path} cannot be used: {error}", step_after(error), reason="unusable") from error
     except (OSError, UnsafePathError) as error:
-        raise Failure(worded(error), step, reason="unusable") from error
+        raise Failure(worded(error), "check with: lmtb doctor", reason="unusable") from error
 
 
 def _active(rules: list[ContentRule]) -> list[ContentRule]:

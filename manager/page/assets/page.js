@@ -44,6 +44,13 @@ async function openSession() {
   else say(answer.text);
 }
 
+// a session ends with the manager, and when somebody ends it: what was kept of it says nothing then
+async function checkSession() {
+  if (sessionStorage.getItem(PROOF) === null) return;
+  await send("/page/action", { action: "none" }).catch(() => undefined);
+  enableButtons();
+}
+
 function keyOf(element) {
   return JSON.stringify([element.tagName, element.getAttribute("href"), { ...element.dataset }, element.textContent]);
 }
@@ -61,7 +68,9 @@ function show(parts) {
     const section = document.getElementById(name);
     if (section === null || (shown.get(name) ?? section.innerHTML) === html) continue;
     const key = section.contains(focused) ? keyOf(focused) : undefined;
+    const before = section.querySelectorAll("tr").length;
     section.innerHTML = html;
+    if (name === "browsers" && section.querySelectorAll("tr").length < before) checkSession();
     shown.set(name, html);
     replacedAt.set(section, performance.now());
     enableButtons();
@@ -126,7 +135,11 @@ document.addEventListener("click", async (event) => {
 
 function follow(address) {
   const changes = new EventSource(address);
-  changes.onopen = () => { if (connection.textContent === GONE) say(""); };
+  changes.onopen = () => {
+    if (connection.textContent !== GONE) return;
+    say("");
+    checkSession();
+  };
   changes.onerror = () => {
     say(GONE);
     // a browser tries again by itself, but not after an answer such as that of a manager that is stopping
@@ -145,4 +158,4 @@ if (address === undefined) {
   follow(address);
 }
 
-openSession().finally(enableButtons);
+openSession().finally(enableButtons).then(checkSession);

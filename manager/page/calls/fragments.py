@@ -12,7 +12,7 @@ from host.terminal.tones import Tone
 from host.text.printable import printable
 from manager.page.calls.lookups import FoundCalls, FoundFigures
 from manager.page.calls.query import CALL_PATH, FIGURES_PATH, SLOW_MS, CallQuery, address
-from manager.page.drawing.html import CALLS_PATH, document, link, table, text, toned
+from manager.page.drawing.html import CALLS_PATH, capitalized, document, link, table, text, toned
 from manager.recorder.queries.call_log import Call
 from manager.recorder.queries.statistics import ToolFigures
 
@@ -84,7 +84,7 @@ def _problem(query: CallQuery, found: object) -> str:
 
 
 def _form(path: str, query: CallQuery, names: Mapping[str, Sequence[str]], notice: str | None) -> str:
-    told = f'<p class="state warn" role="note">{text(notice)}</p>' if notice else ""
+    told = f'<p class="state warn" role="note">{text(capitalized(notice))}</p>' if notice else ""
     fields = "".join(
         _field(name, label, example, query.given.get(name, ""), names.get(name, ()))
         for name, (label, example) in _TEXT_FIELDS.items()

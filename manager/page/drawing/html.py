@@ -59,6 +59,7 @@ def document(title: str, sections: Mapping[str, str], *, changes: str | None = N
     """
     body = "".join(f'<section id="{name}">{html}</section>' for name, html in sections.items())
     live = "" if changes is None else f' data-changes="{changes}"'
+    access = _ACCESS if changes or " data-action=" in body else ""
     whole = f"{escape(printable(title))} – {_TITLE}" if title else _TITLE
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{whole}</title>'
@@ -67,8 +68,9 @@ def document(title: str, sections: Mapping[str, str], *, changes: str | None = N
         f'<link rel="stylesheet" href="{ASSET_PATHS["page.css"]}">'
         f'<script src="{ASSET_PATHS["page.js"]}" defer></script></head>'
         f'<body><header><h1><a href="/">{_TITLE}</a></h1>{_SITE}<p id="connection" role="status">'
-        "<noscript>Without scripts this page does not change by itself: reload it.</noscript></p></header>"
-        f"{_ACCESS if changes or ' data-action=' in body else ''}<main{live}>{body}</main></body></html>"
+        "<noscript>Without scripts this page does not change by itself: reload it.</noscript></p>"
+        f"{access}</header>"
+        f"<main{live}>{body}</main></body></html>"
     )
 
 
@@ -116,7 +118,12 @@ def _step(told: str) -> str:
     words, _, command = told.rpartition(": ") if ": lmtb " in told else ("", "", told)
     if not command.startswith("lmtb "):
         return text(told)
-    return f"{text(words)}: {copyable(command)}" if words else copyable(command)
+    return f"{text(capitalized(words))}: {copyable(command)}" if words else copyable(command)
+
+
+def capitalized(sentence: str) -> str:
+    """A sentence that begins with a capital letter."""
+    return sentence[:1].upper() + sentence[1:]
 
 
 def link(path: str, label: object) -> str:

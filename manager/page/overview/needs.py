@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from host.terminal.tones import Tone
-from manager.page.drawing.html import Action, plain_state
+from manager.page.drawing.html import Action, capitalized, plain_state
 from manager.page.drawing.source_button import source_action
 from manager.status_reading.own_servers import running_twice
 from manager.status_reading.responses import objects
@@ -71,7 +71,7 @@ def _of_manager(status: Mapping[str, Any]) -> Iterator[Need]:
     degraded = status.get("degraded")
     for one in degraded if isinstance(degraded, list) else []:
         text = one.get("message") or one.get("reason") if isinstance(one, dict) else one
-        yield Need(Tone.BAD, str(text), "lmtb doctor")
+        yield Need(Tone.BAD, capitalized(str(text)), "lmtb doctor")
     installed = status.get("installation")
     if isinstance(installed, dict) and installed.get("state") in _REPLACED:
         restart = Action("restart-manager", "Restart")

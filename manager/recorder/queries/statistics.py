@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable
 from typing import Final
@@ -77,4 +78,4 @@ def _figures(key: tuple[str, str | None, str | None], group: _Group) -> ToolFigu
 
 def percentile(ordered: list[int], share: float) -> int:
     """The value below which this share of ascending values lies (nearest rank)."""
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0

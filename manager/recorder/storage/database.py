@@ -23,7 +23,12 @@ def open_to_write(path: Path, wait_s: float = BUSY_S) -> sqlite3.Connection:
     """
     make_private(path.parent)
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    os.close(os.open(path, flags, 0o600))
+    file = os.open(path, flags, 0o600)
+    try:
+        if os.name == "posix":
+            os.fchmod(file, 0o600)  # it may be a copy, or from a backup
+    finally:
+        os.close(file)
     database = sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
     try:
         prepare(database)

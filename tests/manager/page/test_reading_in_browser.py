@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from manager.client import Control
 from manager.recorder.writing.recorder import Limits, Recorder
 from support.clients.raw_clients import SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project
@@ -125,3 +127,16 @@ async def test_a_page_follows_again_after_the_manager_refused_it(
         await SessionClient.connect(http, f"{manager.address}?cwd={make_project(tmp_path / 'shop')}")
         await playwright.expect(tab.locator("#projects")).to_contain_text("shop")
     await playwright.expect(tab.locator("#connection")).to_have_text("")
+
+
+async def test_a_page_whose_session_was_ended_says_that_it_can_no_longer_act(
+    manager: RunningManager, browser: Any
+) -> None:
+    tab = await browser.new_page()  # the refusal is an error of its console
+    control = Control(manager.paths.control_socket)
+    link = await asyncio.to_thread(control.post, "/page/ticket", {})
+    await tab.goto(link["url"])
+    await playwright.expect(tab.locator("#access")).to_be_hidden()
+    await playwright.expect(tab.locator("#browsers button:enabled")).to_have_count(1)
+    await asyncio.to_thread(control.post, "/page/revoke", {})
+    await playwright.expect(tab.locator("#access")).to_be_visible()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 
 from host.command_line import Failure
 from manager.cli.calls.projects import project_named
+from manager.cli.calls.record import record
 from manager.cli.calls.verb import calls
 from manager.cli.calls.views import call_facts, call_line, call_row, call_table
 from manager.cli.completion import suggestions
@@ -23,6 +25,8 @@ from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import Call, CallLog
 from manager.recorder.queries.moments import seconds_of
 from manager.recorder.queries.server_output import output_during
+from manager.recorder.storage.database import open_to_write
+from manager.recorder.storage.tables import SCHEMA_VERSION
 from protocol import trace_context
 from support.processes.managers.manager_process import ManagerProcess, running_manager
 from support.recorded_calls import ended, recorder
@@ -210,6 +214,21 @@ def test_what_is_no_id_duration_or_time_is_refused_in_words(words: tuple[str, ..
     done = CliRunner().invoke(calls, words)
     assert done.exit_code == 2
     assert f"'{words[1]}' is n" in done.output
+
+
+@pytest.mark.always
+def test_an_error_of_the_database_comes_with_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LMTB_STATE_DIR", str(tmp_path))
+    file = tmp_path / "calls.sqlite3"
+    file.write_bytes(b"no database" * 500)
+    assert "move it away" in CliRunner().invoke(calls, []).output
+    file.unlink()
+    with closing(open_to_write(file)) as database:
+        database.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+    for verb, words in ((calls, ["stats"]), (record, ["off"])):
+        assert "use the newer version, or move the file away" in CliRunner().invoke(verb, words).output
 
 
 def test_without_records_the_verbs_say_so(tmp_path: Path) -> None:

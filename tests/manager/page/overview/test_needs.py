@@ -35,7 +35,7 @@ def test_nothing_is_needed_where_all_is_well() -> None:
 def test_trouble_of_the_manager_comes_first_with_the_next_step() -> None:
     found = needs({**with_server(sources=[]), "degraded": ["the disk of the state is full"]})
     assert [(one.tone, one.text, one.next_step) for one in found] == [
-        (Tone.BAD, "the disk of the state is full", "lmtb doctor")
+        (Tone.BAD, "The disk of the state is full", "lmtb doctor")
     ]
 
 

@@ -148,10 +148,14 @@ def test_figures_are_grouped_by_tool_and_client(log: CallLog) -> None:
     assert (one.sent, one.received, one.tokens) == (300, 4_000, 1_075)
 
 
-@pytest.mark.parametrize(("share", "value"), [(0.0, 1), (0.5, 51), (0.99, 100), (1.0, 100)])
+@pytest.mark.parametrize(("share", "value"), [(0.0, 1), (0.5, 50), (0.99, 99), (1.0, 100)])
 def test_a_percentile_is_a_value_that_occurred(share: float, value: int) -> None:
     assert percentile(list(range(1, 101)), share) == value
     assert percentile([], share) == 0
+
+
+def test_the_median_of_a_quick_and_a_slow_call_is_the_quick_one() -> None:
+    assert percentile([13, 2_000], 0.5) == 13
 
 
 def test_searches_of_thousands_of_calls_find_the_rare_ones(tmp_path: Path) -> None:

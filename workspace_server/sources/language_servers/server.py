@@ -99,6 +99,9 @@ class LanguageServer(Protocol):
         It is also empty, and kept nowhere, while the server's answers are not complete.
         """
 
+    def aliases(self, path: Path) -> Sequence[Path]:
+        """The other names by which a file of the project may be known to it, over links to folders."""
+
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
         """Send a request, and return its decoded result. Repeats it while the server is busy changing.
 

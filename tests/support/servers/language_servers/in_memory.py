@@ -65,6 +65,7 @@ class InMemoryServer:
     asked: list[tuple[str, Any]] = field(default_factory=list)
     diagnosed: list[Sequence[Path] | None] = field(default_factory=list)
     opened: list[Path] = field(default_factory=list)
+    other_names: dict[Path, Sequence[Path]] = field(default_factory=dict)
     steps: Sequence[tuple[float, float | None, str]] = ()
 
     @property
@@ -80,6 +81,9 @@ class InMemoryServer:
 
     def memo(self, path: Path) -> dict[str, Any]:
         return {}
+
+    def aliases(self, path: Path) -> Sequence[Path]:
+        return self.other_names.get(path, ())
 
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
         self.asked.append((method, params))

@@ -171,6 +171,9 @@ class RecordedSync:
     def memo(self, path: Path) -> dict[str, Any]:
         return {}
 
+    def aliases(self, path: Path) -> Sequence[Path]:
+        return ()
+
     async def ready(self, wait_s: float, progress: Any = None) -> Freshness:
         assert self.peer is not None
         await self.peer.request("ready?")

@@ -81,6 +81,10 @@ class Checker:
         """As `LanguageServer.open`: always refused."""
         raise RequestFailed(_NOT_FOUND, f"{self._name} opens no files")
 
+    def aliases(self, path: Path) -> Sequence[Path]:
+        """None: it names files as it finds them."""
+        return ()
+
     def memo(self, path: Path) -> dict[str, Any]:
         """As `LanguageServer.memo`: it has no open files."""
         return {}

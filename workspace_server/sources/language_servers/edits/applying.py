@@ -63,11 +63,11 @@ def _check_unchanged(change: FileChange) -> None:
     """Refuse if the file is not what the change was made for."""
     if change.before is None:
         if os.path.lexists(change.path):
-            raise Unchangeable(f"{change.path.name} was created meanwhile")
+            raise Unchangeable(f"{change.path} was created meanwhile; call again")
         return
     data, _ = file_content.read_bytes(change.path)
     if data != change.before:
-        raise Unchangeable(f"{change.path.name} changed meanwhile")
+        raise Unchangeable(f"{change.path} changed meanwhile; call again")
 
 
 def _put_in_place(changes: Sequence[FileChange], prepared: dict[Path, Path]) -> None:

@@ -85,6 +85,9 @@ class ProjectSync(Protocol):
     def memo(self, path: Path) -> dict[str, Any]:
         """As `LanguageServer.memo`."""
 
+    def aliases(self, path: Path) -> Sequence[Path]:
+        """As `LanguageServer.aliases`."""
+
     async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
         """As `LanguageServer.ready`."""
 

@@ -126,7 +126,7 @@ def test_a_file_that_changed_since_the_server_was_asked_is_refused(root: Path) -
 def test_a_file_that_changes_between_plan_and_deed_leaves_all_as_they_are(root: Path) -> None:
     changes = plan(root, edit(root / "a.txt", ONE), edit(root / "b.txt", ONE))
     (root / "b.txt").write_text("uno\n")
-    with pytest.raises(ApplyFailed, match=r"b\.txt changed meanwhile\. No file was changed"):
+    with pytest.raises(ApplyFailed, match=r"b\.txt changed meanwhile; call again\. No file was changed"):
         apply_changes(changes)
     assert files(root) == {"a.txt": b"one\ntwo\n", "b.txt": b"uno\n"}
 

@@ -192,6 +192,10 @@ class RunningServer:
         """As `LanguageServer.memo`."""
         return self._sync.memo(path)
 
+    def aliases(self, path: Path) -> Sequence[Path]:
+        """As `LanguageServer.aliases`."""
+        return self._sync.aliases(path)
+
     async def ready(self, wait_s: float, progress: ReportProgress | None = None) -> Freshness:
         """As `LanguageServer.ready`; never fails."""
         try:

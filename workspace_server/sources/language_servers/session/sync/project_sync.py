@@ -237,12 +237,24 @@ class FollowedProject:
         more = await self._documents.changed_on_disk(look.snapshot.files)
         told = set(look.changes.deleted)
         changes = look.changes.with_files(more[0], (path for path in more[1] if path not in told))
+        if self._peer.specification.changes == "watched-files" and (look.snapshot.links or self._links()):
+            changes = changes.with_aliases(self._snapshot or look.snapshot, look.snapshot)
         if changes:
             self._definition.refuse_new(changes)
             await self._definition.look(look.snapshot, changes)
             await self._tell_of(changes)
         self._take(look)
         await self._notice.caught_up(self._take_in_s)
+
+    def _links(self) -> Mapping[str, str]:
+        """The links to folders at the look before."""
+        return {} if self._snapshot is None else self._snapshot.links
+
+    def aliases(self, path: Path) -> Sequence[Path]:
+        """As `LanguageServer.aliases`."""
+        if self._snapshot is None or self._peer.specification.changes != "watched-files":
+            return ()
+        return [Path(alias) for alias in self._snapshot.aliases(str(path))] if self._snapshot.links else ()
 
     async def _tell_of(self, changes: Changes) -> None:
         self._documents.epoch += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from workspace_server.files.file_identity import SETTLES_NS
@@ -30,6 +30,7 @@ class Snapshot:
         digests: of the contents of some files that are not settled, or were not at the look before.
         elsewhere: files that may change without their folder noticing: links, and files with several names.
         generated: folders of which only project files count.
+        links: by their path, with the folder or file in the project that each leads to.
     """
 
     files: Mapping[str, FileState]
@@ -40,6 +41,15 @@ class Snapshot:
     digests: Mapping[str, bytes] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
     generated: frozenset[str] = frozenset()
+    links: Mapping[str, str] = field(default_factory=dict)
+
+    def aliases(self, path: str) -> list[str]:
+        """The other names that a file has because links lead to it, or to folders above it."""
+        return [
+            link + path[len(target) :]
+            for link, target in self.links.items()
+            if path == target or path.startswith(f"{target}/")
+        ]
 
     def unsettled(self) -> set[str]:
         """The files that may have changed since without a new time, because they had changed just before."""
@@ -78,6 +88,14 @@ class Changes:
             self.created, (*self.changed, *changed), (*self.deleted, *deleted), self.same_time, self.is_cut
         )
 
+    def with_aliases(self, before: Snapshot, after: Snapshot) -> Changes:
+        """These changes under all names of the files: most servers know a file by the name that is used."""
+        named = [
+            tuple(sorted({alias for path in paths for alias in (path, *snapshot.aliases(path))}))
+            for paths, snapshot in ((self.created, after), (self.changed, after), (self.deleted, before))
+        ]
+        return replace(self, created=named[0], changed=named[1], deleted=named[2])
+
     def touches(self, names: frozenset[str]) -> bool:
         """Whether a file with one of these names is among them."""
         return any(path.rpartition("/")[2] in names for _, path in self)
@@ -101,7 +119,7 @@ def difference(
         is_gone: tells of a file in a folder that the later look did not reach whether it is gone.
     """
     unsettled = {path for path in before.unsettled() if not _is_same(path, before, after)}
-    if not unsettled and before.files == after.files:
+    if not unsettled and before.files == after.files and before.links == after.links:
         return Changes(is_cut=after.is_cut)
     old = before.files
     created: list[str] = []
@@ -119,9 +137,22 @@ def difference(
         if relevance.includes(path.rpartition("/")[2]) and (_was_listed(path, after) or is_gone(path))
     ]
     same_time = tuple(path for path in changed if old[path][1] == after.files[path][1])
+    created += _only_in(after, before, relevance)
+    deleted += _only_in(before, after, relevance)
     return Changes(
         tuple(sorted(created)), tuple(sorted(changed)), tuple(sorted(deleted)), same_time, after.is_cut
     )
+
+
+def _only_in(one: Snapshot, other: Snapshot, relevance: Relevance) -> list[str]:
+    """The relevant files behind links that only one look found."""
+    links = {link: to for link, to in one.links.items() if other.links.get(link) != to}
+    return [
+        link + path[len(target) :]
+        for link, target in links.items()
+        for path in one.files
+        if path.startswith(f"{target}/") and relevance.includes(path.rpartition("/")[2])
+    ]
 
 
 def _is_same(path: str, before: Snapshot, after: Snapshot) -> bool:

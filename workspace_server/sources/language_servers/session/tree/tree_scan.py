@@ -21,6 +21,7 @@ from workspace_server.sources.language_servers.session.tree.tree_changes import 
 
 MAX_ENTRIES: Final = 200_000
 MAX_DIGESTED: Final = 1024 * 1024
+MAX_LINKS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ def scan(
     """The relevant files below these folders, shallow ones first, of at most `limit` entries.
 
     Folders of dependencies, caches and build trees are not entered; of build trees the project files directly
-    in them count, such as `build/compile_commands.json`. Links to folders are not followed; a link to a file
-    is a file with its own state and that of its target, if the target lies in one of the folders.
+    in them count, such as `build/compile_commands.json`. Links to folders are not followed, but named; a link
+    to a file is a file with its own state and that of its target, if the target lies in one of the folders.
 
     Args:
         folders: absolute and link-free.
@@ -73,6 +74,7 @@ def scan(
         frozenset(look.listed) if look.is_incomplete else None,
         elsewhere=frozenset(look.elsewhere),
         generated=frozenset(look.generated),
+        links=_to_ours(look),
     )
 
 
@@ -121,6 +123,7 @@ class _Look:
         self.listed: list[str] = []
         self.elsewhere: list[str] = []
         self.generated: list[str] = []
+        self.links: list[str] = []
         self.is_cut = False
         self.is_incomplete = False
         self._roots = tuple(dict.fromkeys(str(folder) for folder in folders))
@@ -171,6 +174,8 @@ class _Look:
                         self._changed.add(entry.path)
             elif name[name.rfind(".") :] in suffixes or name in names:
                 files.append(entry)
+            elif entry.is_symlink() and len(self.links) < MAX_LINKS:
+                self.links.append(entry.path)
         self._files(files, held)
 
     def _files(self, entries: Sequence[os.DirEntry[str]], held: Mapping[str, FileState]) -> None:
@@ -186,6 +191,7 @@ class _Look:
                 state = (status.st_ctime_ns, status.st_mtime_ns, status.st_size, status.st_ino)
                 if entry.is_symlink():
                     self.elsewhere.append(path)
+                    self.links.append(path)
                     state = _with_target(path, state, self._roots)
                 elif status.st_nlink > 1:
                     self.elsewhere.append(path)
@@ -208,6 +214,17 @@ def _with_target(path: str, link: FileState, roots: Sequence[str]) -> FileState:
         return link
     later = max(link[0], status.st_ctime_ns)
     return later, status.st_mtime_ns, status.st_size, link[3] ^ status.st_ino
+
+
+def _to_ours(look: _Look) -> Mapping[str, str]:
+    """The links to folders that were listed, and to files that were found; none to a folder above itself."""
+    folders = set(look.listed) if look.links else set()
+    found = {link: os.path.realpath(link) for link in look.links[:MAX_LINKS]}
+    return {
+        link: to
+        for link, to in found.items()
+        if to in look.files or (to in folders and not link.startswith(f"{to}/"))
+    }
 
 
 def _lies_in(path: str, roots: Sequence[str]) -> bool:

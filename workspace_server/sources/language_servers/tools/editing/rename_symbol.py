@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.call_context import CallContext
+from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools.asking import Waiting
 from workspace_server.sources.language_servers.tools.editing import edit_results
@@ -47,6 +49,11 @@ async def call(
             f"it cannot be renamed: {part.freshness.text()}. No file was changed",
             {"freshness": [part.freshness.structured()]},
         )
+    if aliases := target.server.aliases(target.path):
+        reason = f"uses over {workplace.shown(aliases[0])}, another name of this file, are not among them"
+        part = replace(part, freshness=Freshness(target.server.specification.name, "partial", reason))
+        if arguments.get("apply", True):
+            raise ToolError(f"{reason}. No file was changed; apply: false shows what is known")
     about, head = target_members(target, workplace)
     proposal = Proposal(
         "Rename symbol summary",

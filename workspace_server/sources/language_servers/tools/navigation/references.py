@@ -12,10 +12,16 @@ from workspace_server.sources.language_servers.tools import asking, listing
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting
 from workspace_server.sources.language_servers.tools.listing import Entry, Listing
 from workspace_server.sources.language_servers.tools.symbols import uses
-from workspace_server.sources.language_servers.tools.symbols.places import Location, locations_of, place_at
+from workspace_server.sources.language_servers.tools.symbols.places import (
+    Location,
+    locations_of,
+    place_at,
+    really_at,
+)
 from workspace_server.sources.language_servers.tools.symbols.target import Target, find_target
 from workspace_server.sources.language_servers.tools.symbols.texts import Texts
 from workspace_server.sources.language_servers.tools.workplace import Workplace, wait_s
+from workspace_server.sources.language_servers.wire.document_uris import to_uri
 from workspace_server.tool import ToolResult
 
 DEFAULT_LIMIT: Final = 100
@@ -44,7 +50,13 @@ async def call(
         params["context"] = {"includeDeclaration": arguments.get("includeDeclaration", False)}
 
     async def work(server: LanguageServer) -> Any:
-        return await server.request(method, params)
+        found = await server.request(method, params)
+        for alias in server.aliases(target.path):
+            await server.open(alias)
+            other = {**params, "textDocument": {"uri": to_uri(alias)}}
+            more = asking.list_of(await server.request(method, other))
+            found = [*asking.list_of(found), *await asyncio.to_thread(really_at, more)]
+        return found
 
     part = await uses.ask(workplace, target, work, waiting)
     if len(asking.list_of(part.value)) > MANY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from workspace_server.sources.language_servers.tools.asking import list_of
 from workspace_server.sources.language_servers.tools.symbols import spans
 from workspace_server.sources.language_servers.tools.symbols.texts import Texts, cut
 from workspace_server.sources.language_servers.tools.workplace import Workplace
-from workspace_server.sources.language_servers.wire.document_uris import to_path
+from workspace_server.sources.language_servers.wire.document_uris import to_path, to_uri
 from workspace_server.sources.language_servers.wire.positions import Span, order_of, span_from_server
 
 AROUND: Final = 1
@@ -104,6 +105,20 @@ def locations_of(result: Any) -> list[Location]:
         if named is not None and order is not None:
             known[named[1], *order] = Location(named[0], where)
     return [known[order] for order in sorted(known)]
+
+
+def really_at(found: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The locations with the real paths of their files, so that one under two names is there once. Blocks."""
+    real: dict[Any, Any] = {}
+    moved = []
+    for one in found:
+        member = "targetUri" if "targetUri" in one else "uri"
+        uri = one.get(member)
+        if isinstance(uri, str) and uri not in real:
+            path = to_path(uri, Path)
+            real[uri] = uri if path is None else to_uri(Path(os.path.realpath(path)))
+        moved.append({**one, member: real.get(uri, uri)} if isinstance(uri, str) else one)
+    return moved
 
 
 def place_at(location: Location, texts: Texts, encoding: PositionEncoding) -> Place:

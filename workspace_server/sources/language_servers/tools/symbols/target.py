@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -189,21 +190,40 @@ async def _only(
     workplace: Workplace, name: str, found: Findings, texts: Texts
 ) -> tuple[Symbol, LanguageServer]:
     """The one symbol that was found; declaration and definition of one symbol count as one."""
-    if len(found.symbols) == 1:
-        return found.symbols[0]
-    if len(found.symbols) <= MAX_CANDIDATES:
-        asked = (_homes(workplace, symbol, server, texts) for symbol, server in found.symbols)
-        homes = await asyncio.gather(*asked)
+    symbols = await _once(workplace, found.symbols)
+    if len(symbols) == 1:
+        return symbols[0]
+    if len(symbols) <= MAX_CANDIDATES:
+        homes = await asyncio.gather(
+            *(_homes(workplace, symbol, server, texts) for symbol, server in symbols)
+        )
         if _is_one(homes):
-            return found.symbols[0]
-    shown = [f"{one.title()} at {one.place.text(workplace)}" for one, _ in found.symbols[:MAX_CANDIDATES]]
-    rest = len(found.symbols) - len(shown)
+            return symbols[0]
+    shown = [f"{one.title()} at {one.place.text(workplace)}" for one, _ in symbols[:MAX_CANDIDATES]]
+    rest = len(symbols) - len(shown)
     more = f"; and {rest} more" if rest else ""
     raise InvalidArguments(
         "/symbol",
-        f"{len(found.symbols)} symbols have the name {name}: {'; '.join(shown)}{more}. "
+        f"{len(symbols)} symbols have the name {name}: {'; '.join(shown)}{more}. "
         "Give filePath (and line), or a longer name path",
     )
+
+
+async def _once(
+    workplace: Workplace, symbols: Sequence[tuple[Symbol, LanguageServer]]
+) -> list[tuple[Symbol, LanguageServer]]:
+    """Each symbol once, under the real path of its file: over links, a file has several names."""
+    paths = list({symbol.place.path for symbol, _ in symbols})
+    if len(paths) < 2:
+        return list(symbols)
+    real = await workplace.run(paths, lambda: {path: Path(os.path.realpath(path)) for path in paths})
+    known: dict[object, tuple[Symbol, LanguageServer]] = {}
+    for symbol, server in symbols:
+        path = symbol.place.path
+        key = (real[path], symbol.place.span.start)
+        if key not in known or real[path] == path:
+            known[key] = (symbol, server)
+    return list(known.values())
 
 
 def _is_one(homes: Sequence[frozenset[Home]]) -> bool:

@@ -54,6 +54,19 @@ async def test_the_server_is_told_exactly_what_changed(tmp_path: Path) -> None:
         ]
 
 
+async def test_a_change_behind_a_link_to_its_folder_is_told_under_both_names(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "lib").symlink_to("shared")
+    (tmp_path / "shared/a.py").write_text("1")
+    async with following(tmp_path) as followed:
+        assert followed.sync.aliases(tmp_path / "shared/a.py") == [tmp_path / "lib/a.py"]
+        followed.write("shared/a.py", "new text")
+        await followed.sync.tell_changes()
+        [(_, told)] = [one for one in followed.peer.sent if one[0].endswith("WatchedFiles")]
+        found = sorted(one["uri"].removeprefix(tmp_path.as_uri()) for one in told["changes"])
+        assert found == ["/lib/a.py", "/shared/a.py"]
+
+
 async def test_an_open_file_gets_its_new_text_and_a_deleted_one_is_closed(tmp_path: Path) -> None:
     async with following(tmp_path) as followed:
         kept, gone = followed.write("kept.py", "1"), followed.write("gone.py", "2")

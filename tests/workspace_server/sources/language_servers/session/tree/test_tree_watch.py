@@ -297,3 +297,41 @@ def test_folders_inside_others_are_looked_at_once(project: Path) -> None:
     listed: list[str] = []
     scan([project / "pkg", project], PYTHON, before_listing=listed.append)
     assert sorted(names(listed, project)) == [".", "pkg", "pkg/deep"]
+
+
+async def test_a_change_is_told_under_all_names_that_links_to_folders_give(project: Path) -> None:
+    (project / "shared").mkdir()
+    (project / "shared/m.py").write_text("1")
+    (project / "app").mkdir()
+    (project / "app/lib").symlink_to("../shared")
+    (project / "one.py").symlink_to("shared/m.py")
+    watching = TreeWatch([project]).watcher(PYTHON)
+    before = await watching.look()
+    watching.accept(before)
+    (project / "shared/m.py").write_text("new")
+    (project / "shared/n.py").write_text("")
+    after = await watching.look()
+    told = after.changes.with_aliases(before.snapshot, after.snapshot)
+    assert names(told.changed, project) == ["app/lib/m.py", "one.py", "shared/m.py"]
+    assert names(told.created, project) == ["app/lib/n.py", "shared/n.py"]
+
+
+async def test_files_behind_a_new_or_removed_link_to_a_folder_are_told(project: Path) -> None:
+    (project / "shared").mkdir()
+    (project / "shared/m.py").write_text("1")
+    watching = TreeWatch([project]).watcher(PYTHON)
+    watching.accept(await watching.look())
+    (project / "lib").symlink_to("shared")
+    look = await watching.look()
+    watching.accept(look)
+    assert names(look.changes.created, project) == ["lib/m.py"]
+    (project / "lib").unlink()
+    assert names((await watching.look()).changes.deleted, project) == ["lib/m.py"]
+
+
+async def test_links_to_folders_above_and_outside_give_no_names(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (project / "loop").symlink_to(".")
+    (project / "far").symlink_to(tmp_path_factory.mktemp("outside"))
+    assert (await TreeWatch([project]).watcher(PYTHON).look()).snapshot.links == {}

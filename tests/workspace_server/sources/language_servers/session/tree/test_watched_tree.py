@@ -48,6 +48,7 @@ class Watched:
         found, whole = self.tree.look(PYTHON), scan([self.root], PYTHON)
         assert found.files == whole.files
         assert found.elsewhere == whole.elsewhere
+        assert found.links == whole.links
         assert self.is_unchanged()
 
     def check_elsewhere(self) -> None:
@@ -95,11 +96,17 @@ def link(root: Path) -> None:
     (root / "pkg/folder.py").symlink_to(root / "pkg/deep")
 
 
-@pytest.mark.parametrize("edit", [same_size_in_the_same_tick, rename, delete_and_create, link])
+@pytest.mark.parametrize("edit", [same_size_in_the_same_tick, rename, delete_and_create])
 def test_changed_files_are_looked_at_alone(watched: Watched, edit: Callable[[Path], None]) -> None:
     edit(watched.root)
     watched.check()
     assert watched.looks == 1
+
+
+def test_new_links_need_a_look_at_everything_for_where_they_lead(watched: Watched) -> None:
+    link(watched.root)
+    watched.check()
+    assert watched.looks == 2
 
 
 def new_folder(root: Path) -> None:

@@ -146,6 +146,12 @@ async def test_a_pattern_that_cannot_be_used_is_refused(
         await run("lm_findSymbol", root, server, query=query, match="regex")
 
 
+async def test_a_file_with_two_names_has_each_symbol_once(root: Path, server: InMemoryServer) -> None:
+    (root / "again.py").symlink_to("src/a.py")
+    found = await told("lm_references", root, server, symbol="helper", includeDeclaration=True)
+    assert found["symbol"]["location"]["workspacePath"] == "proj/src/a.py"
+
+
 async def test_pages_join_to_the_whole(root: Path, server: InMemoryServer) -> None:
     found, offset = [], 0
     for _ in range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,8 @@ from support.servers.language_servers.python_symbols import python_server
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.tools.editing import rename_symbol
 from workspace_server.sources.language_servers.tools.navigation import references
+from workspace_server.sources.language_servers.wire.document_uris import to_path
+from workspace_server.tool import ToolError
 
 WHY = "without a project file it knows only what it was given"
 
@@ -57,3 +60,29 @@ async def test_a_server_that_knows_its_project_is_given_nothing(root: Path) -> N
     server = server_of(root, Freshness("py", "fresh"))
     await references.call("lm_references", workplace_of(root, server), {"symbol": "old"}, CONTEXT)
     assert root / "b.py" not in server.opened
+
+
+async def test_uses_by_another_name_of_the_file_are_found_and_keep_it_from_a_rename(root: Path) -> None:
+    server = python_server(root)
+    alias = root / "link/a.py"
+    (root / "link").symlink_to(root)
+    server.other_names[root / "a.py"] = [alias]
+    whole = server.answers["textDocument/references"]
+
+    def by_name(params: dict[str, Any]) -> Any:
+        named = to_path(params["textDocument"]["uri"], Path)
+        found = [one for one in whole(params) if ("b.py" in one["uri"]) == (named == alias)]
+        return [{**one, "uri": one["uri"].replace("/proj/", "/proj/link/")} for one in found] + found
+
+    server.answers["textDocument/references"] = by_name
+    found = await references.call("lm_references", workplace_of(root, server), {"symbol": "old"}, CONTEXT)
+    assert found.structured is not None
+    assert {one["workspacePath"] for one in found.structured["references"]} == {"proj/b.py"}
+    asked = {"symbol": "old", "newName": "new"}
+    with pytest.raises(ToolError, match=r"uses over proj/link/a\.py, another name .* No file was changed"):
+        await rename_symbol.call("lm_renameSymbol", workplace_of(root, server), asked, CONTEXT)
+    shown = await rename_symbol.call(
+        "lm_renameSymbol", workplace_of(root, server), {**asked, "apply": False}, CONTEXT
+    )
+    assert shown.structured is not None
+    assert shown.structured["freshness"][0]["state"] == "partial"

@@ -139,7 +139,9 @@ class Workspace:
         if not any((folder.path / head).exists() for folder in self.folders):
             names = ", ".join(folder.name for folder in self.folders)
             raise InvalidArguments(
-                POINTER, f"Folder '{well_formed(head)}' is not in this workspace. Folders: {names}."
+                POINTER,
+                f"Folder '{well_formed(head)}' is not in this workspace. Folders: {names}. "
+                f"None of them has {well_formed(text)}.",
             )
 
 

@@ -1,6 +1,6 @@
 """Measures the language tools beside MCP servers that start a language server for each agent.
 
-These are Serena and cclsp. All use the same `ty` on one generated project. An answer is right if it names
+All use the same `ty` on one generated project. An answer is right if it names
 exactly the files that use a symbol. After each of 200 edits on disk all are asked at once; a wrong answer
 called complete counts.
 """
@@ -8,48 +8,28 @@ called complete counts.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import os
 import random
-import re
 import shutil
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import psutil
-from mcp import ClientSession, StdioServerParameters
-from mcp.client.stdio import stdio_client
 
 from scripts.benchmarks.environment.processes import process_tree
 from scripts.benchmarks.other_proxies.installing import NotInstallable, installed
-from scripts.benchmarks.other_proxies.peer import Peer
 from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.results.table import table
 from scripts.benchmarks.scaling.sharing import pss
 from scripts.benchmarks.section import Section
+from scripts.benchmarks.tools.code_server_peers import OTHERS, Ask, CodeServer
 from scripts.benchmarks.tools.intelligence import AGENTS, COMPLETE_S, Agent
 from scripts.benchmarks.tools.language_cases import FEW, PYTHON
 
-SERENA: Final = Peer("Serena 2.1.0", "pip", "serena-agent==2.1.0", lambda folder, port: [])
-CCLSP: Final = Peer("cclsp 0.7.0", "npm", "cclsp@0.7.0", lambda folder, port: [])
 EDITS: Final = 200
 SEED: Final = 7
-_PLACE: Final = re.compile(r"/(user_\d+\.py):(\d+):\d+")
-Ask = Callable[[], Awaitable[frozenset[str]]]
-"""Asks for the files that use `seldom`."""
-
-
-class CodeServer(Protocol):
-    """An MCP server that others wrote, over one language server an agent."""
-
-    name: str
-
-    def agent(self, root: Path) -> AbstractAsyncContextManager[Ask]:
-        """One agent with a server of its own for this project."""
 
 
 def run(plan: Plan) -> Section:
@@ -59,7 +39,7 @@ def run(plan: Plan) -> Section:
         raise Missing("ty is not on the PATH. Next step: pip install ty, and put its folder on the PATH.")
     made = Project(plan.folder / "proj")
     others: list[CodeServer] = []
-    for peer, make in ((SERENA, Serena), (CCLSP, Cclsp)):
+    for peer, make in OTHERS:
         try:
             plan.say(f"code-servers: installing {peer.name}")
             others.append(make(peer.name, installed(peer), Path(ty), plan.folder))
@@ -99,76 +79,6 @@ class Project:
 
     def _others(self) -> list[str]:
         return sorted(path.name for path in self.root.glob("user_*.py") if path.name not in self.users)
-
-
-class Serena:
-    """Serena as each agent starts it: over standard input, for one project."""
-
-    def __init__(self, name: str, installed: Path, ty: Path, folder: Path) -> None:
-        self.name = name
-        self._program = program = installed / "bin" / "serena"
-        self._home = folder / "serena-home"
-        settings = self._home / ".serena"
-        settings.mkdir(parents=True)
-        [template] = program.parents[1].glob(
-            "lib/python3*/site-packages/serena/resources/serena_config.template.yml"
-        )
-        named = f"ls_specific_settings:\n  python_ty:\n    ls_path: {ty}"
-        text = template.read_text().replace("ls_specific_settings: {}", named)
-        (settings / "serena_config.yml").write_text(text)
-
-    @asynccontextmanager
-    async def agent(self, root: Path) -> AsyncIterator[Ask]:
-        """One agent with its own Serena, which uses its `ty`."""
-        (root / ".serena").mkdir(exist_ok=True)
-        (root / ".serena/project.yml").write_text("project_name: proj\nlanguages: [python_ty]\n")
-        arguments = ["start-mcp-server", "--project", str(root), "--context", "ide"]
-        arguments += ["--agent-interface", "tools", "--enable-web-dashboard", "false"]
-        env = {"HOME": str(self._home), "PATH": os.environ["PATH"]}
-        server = StdioServerParameters(command=str(self._program), args=arguments, env=env)
-        async with _session(server) as session:
-            yield lambda: self._ask(session)
-
-    async def _ask(self, session: ClientSession) -> frozenset[str]:
-        wanted = {"name_path": "seldom", "relative_path": "base.py", "max_answer_chars": 1_000_000}
-        answer = await session.call_tool("find_referencing_symbols", wanted)
-        found: Any = json.loads(answer.content[0].text)  # type: ignore[union-attr]  # it is text
-        # an import is a reference, too, in a file of its own kind
-        return frozenset(name for name, kinds in found.items() if "Variable" in kinds)
-
-
-class Cclsp:
-    """cclsp as each agent starts it: over standard input, in one project."""
-
-    def __init__(self, name: str, installed: Path, ty: Path, folder: Path) -> None:
-        self.name = name
-        self._program = installed / "node_modules/cclsp/dist/index.js"
-        self._configuration = folder / "cclsp.json"
-        server = {"extensions": ["py"], "command": [str(ty), "server"], "rootDir": "."}
-        self._configuration.write_text(json.dumps({"servers": [server]}))
-
-    @asynccontextmanager
-    async def agent(self, root: Path) -> AsyncIterator[Ask]:
-        """One agent with its own cclsp."""
-        env = {name: os.environ[name] for name in ("HOME", "PATH")}
-        env["CCLSP_CONFIG_PATH"] = str(self._configuration)
-        server = StdioServerParameters(command="node", args=[str(self._program)], env=env, cwd=root)
-        async with _session(server) as session:
-            yield lambda: self._ask(session)
-
-    async def _ask(self, session: ClientSession) -> frozenset[str]:
-        wanted = {"file_path": "base.py", "symbol_name": "seldom", "include_declaration": False}
-        answer = await session.call_tool("find_references", wanted)
-        found = _PLACE.findall(answer.content[0].text)  # type: ignore[union-attr]  # it is text
-        return frozenset(name for name, line in found if int(line) > 1)  # the first lines are imports
-
-
-@asynccontextmanager
-async def _session(server: StdioServerParameters) -> AsyncIterator[ClientSession]:
-    with contextlib.closing(await asyncio.to_thread(Path(os.devnull).open, "w")) as nowhere:
-        async with stdio_client(server, errlog=nowhere) as streams, ClientSession(*streams) as session:
-            await session.initialize()
-            yield session
 
 
 async def _ours(agent: Agent) -> tuple[frozenset[str], bool]:

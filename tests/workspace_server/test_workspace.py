@@ -75,7 +75,10 @@ def test_workspace_reached_through_a_link_still_contains_its_files(tmp_path: Pat
         ("proj/out-dir/no-such-file", "outside the workspace"),
         ("C:\\Windows\\win.ini", "outside the workspace"),
         ("\\\\server\\share\\x", "outside the workspace"),
-        ("three/a.ts", "Folder 'three' is not in this workspace. Folders: proj, two. None of them has three/a.ts."),
+        (
+            "three/a.ts",
+            "Folder 'three' is not in this workspace. Folders: proj, two. None of them has three/a.ts.",
+        ),
         ("both.txt", "ambiguous; use one of: proj/both.txt, two/both.txt"),
         ("proj/src/a.ts\0.png", "not a regular file"),
         ("proj/\ud800", "not a regular file"),

@@ -7,11 +7,13 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+import psutil
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
@@ -113,9 +115,19 @@ class AgentLsp:
         env = {"HOME": str(self._home), "PATH": os.environ["PATH"]}
         arguments = [f"python:{self._ty},server"]
         server = StdioServerParameters(command=str(self._program), args=arguments, env=env, cwd=root)
-        async with _session(server) as session:
-            await session.call_tool("start_lsp", {"root_dir": str(root), "language_id": "python"})
-            yield lambda: self._ask(session, root)
+        try:
+            async with _session(server) as session:
+                await session.call_tool("start_lsp", {"root_dir": str(root), "language_id": "python"})
+                yield lambda: self._ask(session, root)
+        finally:
+            await self._stop_broker(root, env)
+
+    async def _stop_broker(self, root: Path, env: dict[str, str]) -> None:
+        """End the process that it leaves behind for later agents in this project."""
+        command = [str(self._program), "daemon-stop", f"--root-dir={root}", "--language=python"]
+        await asyncio.to_thread(
+            subprocess.run, command, env=env, capture_output=True, timeout=20, check=False
+        )
 
     async def _ask(self, session: ClientSession, root: Path) -> frozenset[str]:
         wanted = {"file_path": str(root / "base.py"), "line": 5, "column": 5, "include_declaration": False}
@@ -130,6 +142,16 @@ async def _session(server: StdioServerParameters) -> AsyncIterator[ClientSession
         async with stdio_client(server, errlog=nowhere) as streams, ClientSession(*streams) as session:
             await session.initialize()
             yield session
+
+
+def brokers(root: Path) -> set[int]:
+    """The processes that agent-lsp shares among the agents of a project; nobody's children."""
+    found = set()
+    for one in psutil.process_iter(["cmdline"]):
+        words = one.info["cmdline"] or []
+        if words[1:2] == ["daemon-broker"] and f"--root-dir={root}" in words:
+            found.add(one.pid)
+    return found
 
 
 OTHERS: Final = ((SERENA, Serena), (CCLSP, Cclsp), (AGENT_LSP, AgentLsp))

@@ -24,7 +24,7 @@ from scripts.benchmarks.plan import Missing, Plan
 from scripts.benchmarks.results.table import table
 from scripts.benchmarks.scaling.sharing import pss
 from scripts.benchmarks.section import Section
-from scripts.benchmarks.tools.code_server_peers import OTHERS, Ask, CodeServer
+from scripts.benchmarks.tools.code_server_peers import OTHERS, Ask, CodeServer, brokers
 from scripts.benchmarks.tools.intelligence import AGENTS, COMPLETE_S, Agent
 from scripts.benchmarks.tools.language_cases import FEW, PYTHON
 
@@ -118,10 +118,10 @@ async def _measured(plan: Plan, made: Project, others: Sequence[CodeServer]) -> 
         memory["ours", AGENTS] = _memory([manager])
         asks: dict[str, Ask] = {}
         for one in others:
-            before, began = _children(), time.perf_counter()
+            before, began = _started(made.root), time.perf_counter()
             asks[one.name] = ask = await stack.enter_async_context(one.agent(made.root))
             first[one.name] = await _first(ask, frozenset(made.users), began)
-            memory[one.name, 1] = _memory(_children() - before)
+            memory[one.name, 1] = _memory(_started(made.root) - before)
         plan.say(f"code-servers: {EDITS} edits")
         for _ in range(EDITS):
             made.edit()
@@ -133,16 +133,16 @@ async def _measured(plan: Plan, made: Project, others: Sequence[CodeServer]) -> 
                 wrong[name] += found != made.users
         for one in others:
             plan.say(f"code-servers: {AGENTS} agents of {one.name}")
-            before = _children()
+            before = _started(made.root)
             for _ in range(AGENTS - 1):
                 another_ask = await stack.enter_async_context(one.agent(made.root))
                 await another_ask()
-            memory[one.name, AGENTS] = memory[one.name, 1] + _memory(_children() - before)
+            memory[one.name, AGENTS] = memory[one.name, 1] + _memory(_started(made.root) - before)
     return _section(first, memory, wrong, unsure)
 
 
-def _children() -> set[int]:
-    return {one.pid for one in psutil.Process().children()}
+def _started(root: Path) -> set[int]:
+    return {one.pid for one in psutil.Process().children()} | brokers(root)
 
 
 def _memory(roots: Any) -> int:

@@ -54,6 +54,7 @@ class ServerSpecification:
         without_project_files: what its answers lack if there is none of them, in a sentence.
         joins_open_files: whether it takes open files for parts of the project if there is none of them.
         restarts_for: files that it does not notice for long if they are new, by name.
+        libraries: folders and files that change when libraries are installed or removed, as patterns.
         needs_marker: whether it is for projects with one of the markers only.
         is_optional: whether its absence is not worth a word, as for formats of data.
         options: the `initializationOptions`.
@@ -83,6 +84,7 @@ class ServerSpecification:
     without_project_files: str = ""
     joins_open_files: bool = False
     restarts_for: frozenset[str] = frozenset()
+    libraries: tuple[str, ...] = ()
     needs_marker: bool = False
     is_optional: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)

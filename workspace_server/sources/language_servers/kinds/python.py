@@ -8,6 +8,11 @@ from workspace_server.sources.language_servers.specification import ServerSpecif
 
 _LANGUAGES: Final = {".py": "python", ".pyi": "python"}
 _MARKERS: Final = ("pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+_LIBRARIES: Final = tuple(
+    f"{folder}/{inner}"
+    for folder in (".venv", "venv")
+    for inner in ("pyvenv.cfg", "lib/python3*/site-packages", "Lib/site-packages")
+)
 _INTERPRETER: Final = "the Python of its virtual environment"
 """They run the `.venv/bin/python` of the project, to ask it for its paths. ty, ruff and pyright do not."""
 _WHOLE_PROJECT: Final[dict[str, Any]] = {"analysis": {"diagnosticMode": "workspace"}}
@@ -17,6 +22,7 @@ TY: Final = ServerSpecification(
     languages=_LANGUAGES,
     commands=(("ty", "server"),),
     markers=_MARKERS,
+    libraries=_LIBRARIES,
     options={"diagnosticMode": "workspace"},
     settings={"ty": {"diagnosticMode": "workspace"}},
     ready="first-answer",
@@ -28,6 +34,7 @@ BASEDPYRIGHT: Final = ServerSpecification(
     languages=_LANGUAGES,
     commands=(("basedpyright-langserver", "--stdio"),),
     markers=_MARKERS,
+    libraries=_LIBRARIES,
     settings={"basedpyright": _WHOLE_PROJECT, "python": _WHOLE_PROJECT},
     ready="log-message",
     ready_title="Found ",
@@ -40,6 +47,7 @@ PYRIGHT: Final = ServerSpecification(
     languages=_LANGUAGES,
     commands=(("pyright-langserver", "--stdio"),),
     markers=_MARKERS,
+    libraries=_LIBRARIES,
     settings={"python": _WHOLE_PROJECT},
     ready="log-message",
     ready_title="Found ",
@@ -53,6 +61,7 @@ PYREFLY: Final = ServerSpecification(
     # its references stay those of the files as they were
     roles=frozenset({"diagnostics"}),
     markers=_MARKERS,
+    libraries=_LIBRARIES,
     options={"pyrefly": {"displayTypeErrors": "force-on"}},
     settings={"python": {"pyrefly": {"displayTypeErrors": "force-on"}}},
     ready="settled",

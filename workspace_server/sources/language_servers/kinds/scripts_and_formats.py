@@ -11,6 +11,10 @@ _SCRIPTS: Final = {
     ".js": "javascript", ".mjs": "javascript", ".cjs": "javascript", ".jsx": "javascriptreact",
 }  # fmt: skip
 _MARKERS: Final = ("tsconfig.json", "jsconfig.json", "package.json")
+_LIBRARIES: Final = (
+    *("node_modules", "node_modules/@types", "node_modules/.package-lock.json", "node_modules/.modules.yaml"),
+    *("node_modules/.yarn-state.yml", ".pnp.cjs"),
+)
 _PROJECT: Final = ("tsconfig.json", "jsconfig.json")
 _NO_PROJECT: Final = (
     "without tsconfig.json or jsconfig.json it knows only files that it was given and what they import; "
@@ -27,6 +31,7 @@ TYPESCRIPT: Final = ServerSpecification(
     project_files=_PROJECT,
     without_project_files=_NO_PROJECT,
     joins_open_files=True,
+    libraries=_LIBRARIES,
     ready="first-answer",
     install="npm install --global typescript@7",
 )
@@ -39,6 +44,7 @@ TYPESCRIPT_LANGUAGE_SERVER: Final = ServerSpecification(
     project_files=_PROJECT,
     without_project_files=_NO_PROJECT,
     joins_open_files=True,
+    libraries=_LIBRARIES,
     options={"disableAutomaticTypingAcquisition": True, "plugins": []},
     ready="progress",
     ready_title="Initializing JS/TS language features",
@@ -54,6 +60,7 @@ VTSLS: Final = ServerSpecification(
     project_files=_PROJECT,
     without_project_files=_NO_PROJECT,
     joins_open_files=True,
+    libraries=_LIBRARIES,
     ready="progress",
     ready_title="Initializing '",
     grace_s=1.3,

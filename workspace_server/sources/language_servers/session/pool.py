@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.checkers.checker import Checker
@@ -25,6 +26,9 @@ from workspace_server.sources.language_servers.session.server_process.server_sup
 )
 from workspace_server.sources.language_servers.session.tree.tree_watch import TreeWatch
 from workspace_server.sources.language_servers.specification import Check, Role, ServerSpecification
+
+MAX_REPLACED: Final = 3
+"""So often one call lets a server be replaced, e.g. while libraries are being installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +176,16 @@ class ServerPool:
     @staticmethod
     async def _told(supervisor: ServerSupervisor, launch: Launch) -> LanguageServer:
         """The server, told of all changes; another one if it cannot take them in."""
-        server = await supervisor.get(launch)
-        try:
-            await server.tell_changes()
-        except ServerOutdated:
-            if supervisor.server is server:  # else another caller has begun to replace it
-                supervisor.stop()
+        for _ in range(MAX_REPLACED):
             server = await supervisor.get(launch)
-            await server.tell_changes()
-        return server
+            try:
+                await server.tell_changes()
+                return server
+            except ServerOutdated as reason:
+                outdated = reason
+                if supervisor.server is server:  # else another caller has begun to replace it
+                    supervisor.stop()
+        raise outdated
 
     async def _checker(self, check: Check, launch: Launch) -> Checker:
         """The checker of this launch; one that was made for another, e.g. another version, ends."""

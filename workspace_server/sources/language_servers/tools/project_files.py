@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from workspace_server.sources.builtin.search.engine import Where, find_files
 from workspace_server.sources.builtin.search.query import SearchSettings
+from workspace_server.sources.language_servers.session.tree.relevant_files import SKIPPED_FOLDERS
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.workspace import Workspace
+
+MAX_LISTED: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,24 @@ def where(kind: ServerSpecification) -> Where:
 
 
 async def files_of(workspace: Workspace, kind: ServerSpecification, limit: int) -> ProjectFiles:
-    """The first files of a kind's languages."""
-    found = await find_files(workspace, where(kind), limit, SearchSettings())
-    return ProjectFiles(found.items, found.capped)
+    """The first files of a kind's languages, without those of installed libraries."""
+    found = await find_files(workspace, where(kind), MAX_LISTED, SearchSettings())
+    own = await asyncio.to_thread(without_libraries, workspace, found.items)
+    return ProjectFiles(tuple(own[:limit]), found.capped or len(own) > limit)
+
+
+def without_libraries(workspace: Workspace, paths: Iterable[Path]) -> list[Path]:
+    """Those of the project itself: where nothing is ignored, `.venv` is listed, too. Blocks."""
+    roots = {folder.path for folder in workspace.folders}
+    known: dict[Path, bool] = dict.fromkeys(roots, False)
+
+    def is_library(folder: Path) -> bool:
+        if folder not in known:
+            known[folder] = (
+                folder.name in SKIPPED_FOLDERS
+                or (folder != folder.parent and is_library(folder.parent))
+                or (folder / "pyvenv.cfg").exists()
+            )
+        return known[folder]
+
+    return [path for path in paths if not is_library(path.parent)]

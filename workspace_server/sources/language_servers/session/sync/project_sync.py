@@ -22,6 +22,7 @@ from workspace_server.sources.language_servers.session.sync.change_notice import
     ChangeNotice,
     WatchedFilesNotice,
 )
+from workspace_server.sources.language_servers.session.sync.installed_libraries import InstalledLibraries
 from workspace_server.sources.language_servers.session.sync.open_documents_notice import (
     REREAD_S,
     OpenDocumentsNotice,
@@ -57,6 +58,7 @@ class FollowedProject:
         self._documents = OpenDocuments(peer, lambda: self._publications.last_number)
         self._readiness = Readiness(peer.specification, self._loop.time())
         self._definition = ProjectDefinition(peer.specification)
+        self._libraries = InstalledLibraries(peer.specification, peer.folders, self._loop.time())
         self._notice = self._make_notice()
         self._files = DiagnosticsOfFiles(peer, self._documents, self._publications)
         self._project = DiagnosticsOfProject(peer, self._documents, self._publications, self._files)
@@ -103,6 +105,9 @@ class FollowedProject:
 
     async def tell_changes(self) -> None:
         """As `ProjectSync.tell_changes`. Callers at the same time share a run that begins after they call."""
+        if pause := await self._libraries.look(self._loop.time()):
+            await asyncio.sleep(pause)
+            await self._libraries.look(self._loop.time())
         if not self._is_told():
             await self._telling.get()
 
@@ -200,6 +205,7 @@ class FollowedProject:
         return await self._documents.open(path)
 
     async def _look_first(self) -> None:
+        await self._libraries.look(self._loop.time())
         with suppress(OSError):
             look = await self._watcher.look()
             await self._definition.look(look.snapshot, None)

@@ -6,6 +6,7 @@ import. So the files with the symbol's name are opened, and the server is asked 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import suppress
 from typing import Final, TypeVar
@@ -15,7 +16,7 @@ from workspace_server.sources.builtin.search.query import EngineUnavailable, Sea
 from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting, Work
-from workspace_server.sources.language_servers.tools.project_files import where
+from workspace_server.sources.language_servers.tools.project_files import where, without_libraries
 from workspace_server.sources.language_servers.tools.symbols.target import Target
 from workspace_server.sources.language_servers.tools.workplace import Workplace
 
@@ -44,6 +45,8 @@ async def _give_files_with(workplace: Workplace, server: LanguageServer, name: s
         )
     except EngineUnavailable:
         return
-    for path in list(dict.fromkeys(match.path for match in found.items))[:MAX_GIVEN]:
+    paths = dict.fromkeys(match.path for match in found.items)
+    own = await asyncio.to_thread(without_libraries, workplace.workspace, paths)
+    for path in own[:MAX_GIVEN]:
         with suppress(OSError):
             await server.open(path)

@@ -331,3 +331,18 @@ async def test_the_editor_is_asked_for_the_files_of_the_question(root: Path, ts:
         replace(workplace_of(root, ts), editor=editor_showing(shown=other)), filePath="src/a.ts"
     )
     assert [file["workspacePath"] for file in told["files"]] == ["proj/src/a.ts"]
+
+
+async def test_files_of_installed_libraries_are_no_files_of_the_project(
+    root: Path, py: InMemoryServer
+) -> None:
+    for name in (".venv/lib/x.py", "env/lib/y.py", "node_modules/z/z.py"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("")
+    (root / "env/pyvenv.cfg").write_text("")
+    py.state = Freshness("py", "partial", "it checked open files only")
+    await ask(workplace_of(root, py))
+    checked = py.diagnosed[-1]
+    assert checked is not None
+    assert {path.parent.name for path in checked}.isdisjoint({"lib", "z"})
+    assert checked

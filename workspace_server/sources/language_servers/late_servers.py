@@ -52,6 +52,11 @@ class LateServers:
         """As `LanguageServers.named`."""
         return await (await self._loaded()).named(name)
 
+    def restart(self) -> None:
+        """As `LanguageServers.restart`."""
+        if self._made is not None:
+            self._made.restart()
+
     async def close(self) -> None:
         """As `LanguageServers.close`."""
         if self._made is not None:

@@ -185,5 +185,8 @@ class LanguageServers(Protocol):
     async def named(self, name: str) -> LanguageServer | Unavailable | None:
         """The server of this kind; None if the kind is unknown."""
 
+    def restart(self) -> None:
+        """Stop all servers in the background; each starts at its next use, whatever failed before."""
+
     async def close(self) -> None:
         """End all servers, in bounded time. Idempotent."""

@@ -103,7 +103,8 @@ class LanguageServerSource(Source):
         return result
 
     async def refresh(self) -> None:
-        """Look at the languages again."""
+        """Look at the languages again, and let each server start anew at its next use."""
+        self._servers.restart()
         self._look_at, self._pause_s = 0.0, LOOK_AGAIN_S
         self._begin_look()
         await super().refresh()

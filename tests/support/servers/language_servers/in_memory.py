@@ -123,6 +123,7 @@ class InMemoryServers:
     looks: int = 0
     obtained: list[Path | None] = field(default_factory=list)
     closed: bool = False
+    restarts: int = 0
 
     def known(self) -> Sequence[ServerSpecification]:
         return [one.specification for one in (*self.running, *self.absent)]
@@ -158,6 +159,9 @@ class InMemoryServers:
     async def named(self, name: str) -> LanguageServer | Unavailable | None:
         found = [one for one in (*self.running, *self.absent) if one.specification.name == name]
         return found[0] if found else None
+
+    def restart(self) -> None:
+        self.restarts += 1
 
     async def close(self) -> None:
         self.closed = True

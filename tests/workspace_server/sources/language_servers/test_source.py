@@ -109,6 +109,12 @@ async def test_the_login_shell_is_asked_only_if_a_server_is_missing(tmp_path: Pa
         assert listed == (list(MODULES) if there.running else DIAGNOSTICS)
 
 
+async def test_refreshing_restarts_the_servers(tmp_path: Path) -> None:
+    servers = InMemoryServers([InMemoryServer(kind("ty", ".py"))])
+    await source_of(tmp_path, servers).refresh()
+    assert servers.restarts == 1
+
+
 async def test_listing_again_does_not_look_again_until_it_is_refreshed(tmp_path: Path) -> None:
     servers = InMemoryServers()
     source = source_of(tmp_path, servers)

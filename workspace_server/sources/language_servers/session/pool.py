@@ -110,6 +110,12 @@ class ServerPool:
         environment = await self._context.environment()
         return await self._obtain(kind, await asyncio.to_thread(self._kinds.find, kind), environment)
 
+    def restart(self) -> None:
+        """As `LanguageServers.restart`."""
+        for supervisor in self._supervisors.values():
+            supervisor.forget_failures()
+            supervisor.stop()
+
     async def close(self) -> None:
         """As `LanguageServers.close`."""
         self._closed = True

@@ -110,6 +110,21 @@ async def test_a_server_that_cannot_take_in_a_change_is_replaced_for_all(tmp_pat
         await until(lambda: not alive(first.pid))
 
 
+async def test_a_restart_starts_all_anew_whatever_failed_before(tmp_path: Path) -> None:
+    async with pooled({"good": PID, "bad": "sys.exit('no library')"}, tmp_path) as made:
+        good = next(
+            one for one in await made.pool.for_file(FILE, "symbols") if isinstance(one, RunningServer)
+        )
+        for _ in range(4):
+            found = await made.pool.named("bad")
+        assert "it is started again in 4 s" in str(found)
+        made.pool.restart()
+        again = await made.pool.named("bad")
+        assert "it is started again in" not in str(again)
+        assert (await made.pool.named("good")) != good
+        await until(lambda: not alive(good.pid))
+
+
 async def test_an_idle_server_is_stopped_and_started_when_needed(tmp_path: Path) -> None:
     async with pooled(PID, tmp_path, replace(LIMITS, idle_s=0.2)) as made:
         first = await server_of(made)

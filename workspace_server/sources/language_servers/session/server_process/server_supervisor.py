@@ -123,6 +123,10 @@ class ServerSupervisor:
             self._release(self.server)
             self.state = "stopped"
 
+    def forget_failures(self) -> None:
+        """Let the next caller start it at once, however often it ended: somebody may have mended it."""
+        self._restarts = ServerRestarts()
+
     def status(self) -> ServerStatus:
         """Where it stands."""
         server = self.server

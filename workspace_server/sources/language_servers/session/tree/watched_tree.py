@@ -118,7 +118,7 @@ class WatchedTree:
                 known.relevance.includes(name) and path.rpartition("/")[0] not in known.generated
             ):
                 self._touched.add(path)
-            if path in known.links or os.path.islink(path):  # noqa: PTH114
+            if path in known.links or os.path.islink(path):
                 self._changed.add(path.rpartition("/")[0])
         for path in known.elsewhere:
             if state_of(path, self._folders)[0] != known.files.get(path):

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,7 +43,6 @@ def run(plan: Plan) -> Section:
 
 
 async def _run(plan: Plan) -> Section:
-    rows: list[tuple[str, object, object]] = []
     figures: dict[str, float] = {}
     async with ssh_hosts(plan.folder / "hosts", forks=True) as hosts:
         bench = _Bench(hosts, hosts.project("first"))
@@ -67,6 +66,15 @@ async def _run(plan: Plan) -> Section:
             figures[f"remote added{name} ms"] = latency.added
             columns.append((latency, rate))
         await hosts.far.close()
+    return _section(columns, firsts, login, figures)
+
+
+def _section(
+    columns: Sequence[tuple[_Latency, int]],
+    firsts: tuple[float, float],
+    login: float,
+    figures: dict[str, float],
+) -> Section:
     (plain, plain_rate), (slow, slow_rate) = columns
     rows = [
         ("the line itself, a byte there and back, p50", _ms(plain.line), _ms(slow.line)),

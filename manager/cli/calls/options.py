@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from host.command_line import Command, Failure
 from manager.cli.calls.parameter_types import Milliseconds, Moment
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
+from manager.configuration.loading import load_settings
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import CallLog
 from manager.recorder.storage.tables import NewerFile
@@ -20,6 +22,7 @@ from manager.recorder.storage.tables import NewerFile
 SLOW_MS: Final = 1000.0
 """Milliseconds from which a call is slow, unless the option says otherwise."""
 
+OFF: Final = "the setting record_calls is off"
 _STEPS: Final = {
     "SQLITE_FULL": "free some space on its disk, then repeat it",
     "SQLITE_BUSY": "another program is writing to it: repeat it",
@@ -80,6 +83,11 @@ def filter_of(given: Mapping[str, Any]) -> Filter:
         slower_than_us=None if slow_ms is None else round(slow_ms * 1000),
         since_ms=given["since"],
     )
+
+
+def are_recorded() -> bool:
+    """Whether a manager that starts now would record calls, as far as this environment tells."""
+    return load_settings(user_paths().config_file, os.environ, {}).record_calls
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError
 from host.terminal.tones import Tone
 from host.terminal.views import Fact, FactList, Note
-from manager.cli.calls.options import open_log, step_after
+from manager.cli.calls.options import OFF, are_recorded, open_log, step_after
 from manager.cli.calls.parameter_types import Length
 from manager.cli.calls.projects import project_named
 from manager.cli.completion import suggestions
@@ -50,6 +50,12 @@ def record() -> None:
 @json_option
 def on(contents: bool, project: str | None, length: float | None, as_json: bool) -> None:
     """Begin to record arguments and results. Secrets that are recognised are hidden."""
+    if not are_recorded():
+        raise Failure(
+            f"nothing would be recorded: {OFF}",
+            "set record_calls = true in config.toml, then run: lmtb restart",
+            reason="recording_off",
+        )
     project = None if project is None else project_named(project, _known())
     made = round(time.time() * 1000)
     until = None if length is None else made + round(length * 1000)

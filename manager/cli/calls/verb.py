@@ -14,7 +14,14 @@ import msgspec
 from host.command_line import Failure, json_option, print_json, print_line, say
 from host.terminal.views import Note
 from manager.cli.calls import views
-from manager.cli.calls.options import explained, filter_of, filter_options, open_log
+from manager.cli.calls.options import (
+    OFF,
+    are_recorded,
+    explained,
+    filter_of,
+    filter_options,
+    open_log,
+)
 from manager.cli.calls.parameter_types import CallNumber
 from manager.cli.output.manager_access import user_paths
 from manager.recorder.queries.call_filter import Filter
@@ -55,7 +62,11 @@ def calls(ctx: click.Context, /, *, lines: int, follow: bool, as_json: bool, **g
     elif found:
         say(views.call_table(found, time.time() * 1000))
     else:
-        say(_NONE if not last else _NO_MATCH)
+        say(_none() if not last else _NO_MATCH)
+
+
+def _none() -> str:
+    return _NONE if are_recorded() else f"no calls yet: {OFF}"
 
 
 def _follow(wanted: Filter, found: list[Call], last: int, *, as_json: bool) -> None:
@@ -130,7 +141,7 @@ def stats(*, as_json: bool, **given: Any) -> None:
     elif figures:
         say(views.figure_table(figures))
     else:
-        say(_NO_MATCH if has_any else _NONE)
+        say(_NO_MATCH if has_any else _none())
 
 
 @calls.command()

@@ -17,6 +17,7 @@ from manager.recorder.queries.call_log import Call
 from manager.recorder.queries.statistics import ToolFigures
 
 _EMPTY: Final = "No call is recorded yet: each appears half a second after it has ended."
+_NONE_KEPT: Final = "No call is recorded."
 _NO_MATCH: Final = "No recorded call matches."
 _NOTE: Final = (
     "<p>Names may contain <code>*</code> and <code>?</code>. At a terminal: <code>lmtb calls</code>, "
@@ -52,7 +53,8 @@ def calls_page(
     names = {} if isinstance(found, str) else found.names
     sections = {
         "filters": _form(CALLS_PATH, query, names, notice),
-        "recorded": _problem(query, found) or _calls(query, found, now_ms, zone),
+        "recorded": _problem(query, found)
+        or _calls(query, found, now_ms, zone, _EMPTY if notice is None else _NONE_KEPT),
     }
     return document("Calls", sections)
 
@@ -114,12 +116,14 @@ def _attribute(value: str) -> str:
     return escape(printable(value))
 
 
-def _calls(query: CallQuery, found: FoundCalls | str, now_ms: float, zone: tzinfo | None) -> str:
+def _calls(
+    query: CallQuery, found: FoundCalls | str, now_ms: float, zone: tzinfo | None, none_yet: str
+) -> str:
     if isinstance(found, str):
         return ""
     heads = ("Call", "Time", "Tool", "Client", "Project", "Took", "Bytes", "Outcome")
     rows = (_row(call, now_ms, zone) for call in found.calls)
-    empty = _NO_MATCH if found.has_any else _EMPTY
+    empty = _NO_MATCH if found.has_any else none_yet
     pages = []
     if query.wanted.before is not None:
         pages.append(link(address(CALLS_PATH, query.given), "Newest"))

@@ -13,7 +13,10 @@ from manager.page.calls.lookups import CallLookups, FoundCalls, FoundFigures
 from manager.page.calls.query import CALL_PATH, FIGURES_PATH, CallQuery, call_number, read_query
 from manager.page.drawing.html import CALLS_PATH
 
-_OFF: Final = "Calls are not recorded: the setting record_calls is off."
+_OFF: Final = (
+    "Calls are not recorded: the setting record_calls is off. To record them, set record_calls = true in "
+    "config.toml, then run: lmtb restart"
+)
 
 
 class CallPages:

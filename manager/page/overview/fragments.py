@@ -191,7 +191,10 @@ def _stop(row: Mapping[str, Any]) -> Action:
 def _clients(rows: Sequence[Mapping[str, Any]]) -> str:
     heads = ("Client", "State", "Project", "Found by", "Last call")
     return table(
-        "Clients", heads, map(_client, rows), "None was seen lately. To connect one: lmtb client add"
+        "Clients",
+        heads,
+        map(_client, rows),
+        f"None was seen lately. To connect one: {copyable('lmtb client add')}",
     )
 
 

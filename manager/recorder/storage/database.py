@@ -46,9 +46,32 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
     """
     if not path.exists():
         return None
-    address = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        return _opened(path, "mode=ro")
+    except sqlite3.OperationalError as error:
+        code = getattr(error, "sqlite_errorcode", None)  # our own errors have none
+        if code != sqlite3.SQLITE_CANTOPEN or _has_changes_beside(path):
+            raise
+        return _opened(
+            path, "immutable=1"
+        )  # in a folder where nothing can be written, nothing changes it either
+
+
+def _has_changes_beside(path: Path) -> bool:
+    """Whether calls are in SQLite's log of changes only, which cannot be read without writing beside it."""
+    try:
+        return path.with_name(f"{path.name}-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def _opened(path: Path, how: str) -> sqlite3.Connection | None:
     database = sqlite3.connect(
-        address, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?{how}",
+        uri=True,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         if check_version(database) == 0:

@@ -27,10 +27,11 @@ playwright = pytest.importorskip(
     "playwright.async_api", reason="playwright is not installed: scripts/test --browser"
 )
 playwright.expect.set_options(timeout=20_000)
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 LONG = "a_name_without_any_space_" * 8
 SERVER = """
 import json, sys
-TOOL = {"name": "%s", "description": "%s", "inputSchema": {"type": "object"}}
+TOOL = {"name": %s, "description": %s, "inputSchema": {"type": "object"}}
 for line in sys.stdin:
     message = json.loads(line)
     if "id" in message:
@@ -51,24 +52,25 @@ class LongNamed(SessionClient):
 async def of_long_names(manager: RunningManager, tmp_path: Path, http: aiohttp.ClientSession) -> None:
     """A project, a client, a tool, a source and a recorded call whose names are long words."""
     program = tmp_path / "server.py"
-    program.write_text(SERVER % (LONG[:60], LONG))
+    program.write_text(SERVER % (json.dumps(HOSTILE + LONG[:60]), json.dumps(HOSTILE + LONG)))
     config = tmp_path / "manager" / "config"
     config.mkdir(parents=True, exist_ok=True)
     command = json.dumps([sys.executable, "-I", str(program)])
     (config / "workspace.toml").write_text(
         f'[[mcp.stdio_servers]]\nnamespace = "{LONG[:40]}"\ncommand = {command}\n'
-        f'[[mcp.stdio_servers]]\nnamespace = "down"\ncommand = ["sh", "-c", "echo {LONG} >&2; exit 3"]\n'
+        f'[[mcp.stdio_servers]]\nnamespace = "down"\ncommand = ["sh", "-c", "echo \'<b>{LONG}</b>\' >&2; exit 3"]\n'
     )
     project = make_project(tmp_path / LONG[:120])
     client = await LongNamed.connect(http, f"{manager.address}?cwd={project}")
     await client.ask("tools/list", {})
     writer = Recorder(manager.paths.calls_file, Limits(10**8, 1e6, 1e6))
     call = ended(LONG, client=json.dumps({"name": LONG, "version": LONG}).encode(), workspace=f"{LONG}-1")
+
     writer.record(call)
     writer.flush()
 
 
-async def test_no_page_is_wider_than_its_window(
+async def test_no_page_is_wider_than_its_window_or_runs_what_servers_say(
     manager: RunningManager, browser: Any, tmp_path: Path
 ) -> None:
     async with aiohttp.ClientSession() as http:
@@ -80,6 +82,8 @@ async def test_no_page_is_wider_than_its_window(
         wide = {}
         for path in ("/", project, "/page/calls", "/page/calls/figures", "/page/call?id=1"):
             await page.goto(manager.base + path)
+            assert await page.locator("main img, main b").count() == 0, path
+            assert "owned" not in await page.title()
             for width in (360, 800, 1100):
                 await page.set_viewport_size({"width": width, "height": 800})
                 shown = await page.evaluate("document.documentElement.scrollWidth")

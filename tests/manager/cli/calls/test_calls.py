@@ -231,6 +231,20 @@ def test_an_error_of_the_database_comes_with_what_helps(
         assert "use the newer version, or move the file away" in CliRunner().invoke(verb, words).output
 
 
+@pytest.mark.always
+def test_where_calls_are_not_recorded_the_verbs_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LMTB_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("LMTB_RECORD_CALLS", "false")
+    for words in ([], ["stats"]):
+        assert "no calls yet: the setting record_calls is off" in CliRunner().invoke(calls, words).output
+    refused = CliRunner().invoke(record, ["on", "--contents"])
+    assert refused.exit_code == 1
+    assert "nothing would be recorded" in refused.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_records_the_verbs_say_so(tmp_path: Path) -> None:
     from support.processes.managers.manager_process import environment, lmtb
 

@@ -26,7 +26,7 @@ MOST_ENDED: Final = 128
 """Calls that no longer wait and of which is still known how that came, of each host."""
 MAX_NAME: Final = 200
 """Longest name of a tool or client that is shown, in characters."""
-UNKNOWN_END: Final = "it no longer waits: its client answered, or its call ended"
+UNKNOWN_END: Final = "no such call waits, or no longer: its client answered, or it ended"
 
 
 _reports: Final = msgspec.json.Decoder(dict[str, list[ReportedApproval]])

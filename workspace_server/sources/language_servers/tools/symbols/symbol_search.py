@@ -53,11 +53,12 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found, nearest first, by which server, and how complete it is."""
+    """What was found, nearest first, by which server, how complete it is, and whether any server answered."""
 
     symbols: Sequence[tuple[Symbol, LanguageServer]]
     freshness: Sequence[Freshness]
     unavailable: Sequence[Unavailable]
+    has_answers: bool = True
 
 
 async def search(
@@ -92,7 +93,8 @@ async def search(
 
     parts = await asking.ask_all(servers, work, waiting)
     symbols = _ordered(workplace, parts)
-    return Findings(symbols, [_limited(part) for part in parts], unavailable)
+    has_answers = any(part.value is not None for part in parts)
+    return Findings(symbols, [_limited(part) for part in parts], unavailable, has_answers)
 
 
 def _limited(part: Part[_Found]) -> Freshness:

@@ -259,10 +259,13 @@ async def _homes(
 
 def _unknown(name: str, found: Findings) -> ToolError:
     told = "; ".join(one.text() for one in found.freshness if one.state != "fresh")
-    return ToolError(
-        f"no symbol has the name {name}" + (f" so far ({told})" if told else "") + ". See lm_findSymbol",
-        {"freshness": [one.structured() for one in found.freshness]},
-    )
+    members = {"freshness": [one.structured() for one in found.freshness]}
+    if not found.has_answers:
+        return ToolError(
+            f"nothing is known about {name}, because nobody answered ({told}). Call again", members
+        )
+    so_far = f" so far ({told})" if told else ""
+    return ToolError(f"no symbol has the name {name}{so_far}. See lm_findSymbol", members)
 
 
 def freshness_members(parts: Sequence[Freshness], unavailable: Sequence[Unavailable]) -> dict[str, Any]:

@@ -20,7 +20,11 @@ from support.servers.language_servers.in_memory import (
 )
 from support.servers.language_servers.python_symbols import python_server, word_at
 from workspace_server.sources.language_servers.freshness import Freshness
-from workspace_server.sources.language_servers.server import ServerGone, Unavailable
+from workspace_server.sources.language_servers.server import (
+    RequestTimedOut,
+    ServerGone,
+    Unavailable,
+)
 from workspace_server.sources.language_servers.tools.definitions import MODULES
 from workspace_server.sources.language_servers.tools.navigation import references
 from workspace_server.sources.language_servers.wire.document_uris import to_uri
@@ -383,6 +387,14 @@ async def test_a_server_that_ends_is_told_as_such(root: Path, server: InMemorySe
     found = await told("lm_references", root, server, filePath="src/a.py", line=2)
     assert found["freshness"] == [{"provider": "py", "state": "crashed", "reason": "it ended with signal 9"}]
     assert "note" in found
+
+
+async def test_a_server_that_does_not_answer_is_no_proof_that_a_symbol_is_missing(
+    root: Path, server: InMemoryServer
+) -> None:
+    server.fault = RequestTimedOut("py did not answer workspace/symbol within 30 s")
+    with pytest.raises(ToolError, match=r"nothing is known about push, .* did not answer .* Call again"):
+        await run("lm_references", root, server, symbol="push")
 
 
 async def test_without_a_server_the_answer_says_what_to_install(root: Path) -> None:

@@ -53,7 +53,11 @@ class ProjectDefinition:
             raise ServerOutdated(f"{self._specification.name} is started again, because {new} is new")
 
     async def look(self, snapshot: Snapshot, changes: Changes | None) -> None:
-        """Read those that are new or changed; after the first look (`changes` is None) all of them."""
+        """Read those that are new or changed; after the first look (`changes` is None) all of them.
+
+        Raises:
+            ServerOutdated: one that could not be read can be now, which clangd does not notice for long.
+        """
         names = self._names | self._specification.restarts_for
         if not names or (changes is not None and not changes.touches(names)):
             return
@@ -61,7 +65,9 @@ class ProjectDefinition:
         self._are_there = bool(found)
         self._are_flags_there = any(_name(path) in names for path in snapshot.files)
         if DATABASE in self._names:
-            self.broken = await asyncio.to_thread(_broken, found)
+            was_broken, self.broken = self.broken, await asyncio.to_thread(_broken, found)
+            if was_broken and not self.broken and changes is not None:
+                raise ServerOutdated(f"{self._specification.name} is started again: {DATABASE} was mended")
 
     def missing(self) -> str:
         """What answers about the project lack because there is none; empty if nothing."""

@@ -24,6 +24,7 @@ from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.secrets.store import LayeredSecretStore, open_store
+from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
@@ -89,13 +90,14 @@ class Parts:
 def assemble(launch: LaunchInstructions, environ: Mapping[str, str]) -> Parts:
     """Build a workspace server. Without the user's folders it has only its built-in tools."""
     workspace = Workspace.of(Path(launch.root))
-    builtin = BuiltinSource(workspace)
+    searches = KeptSearches()
+    builtin = BuiltinSource(workspace, searches)
     if launch.folders is None:
         return Parts(Calls(Toolset(Registry([builtin]))))
     dependencies = _dependencies(launch, launch.folders, workspace, environ)
     secrets = open_store(dependencies.state_dir, environ)
     registry = Registry()
-    sources = ActiveSources(registry, dependencies, [builtin], SourceFactory(dependencies, secrets))
+    sources = ActiveSources(registry, dependencies, [builtin], SourceFactory(dependencies, secrets, searches))
     states = RequestStates(dependencies.workspace, dependencies.state_dir)
     pending = PendingApprovals()
     wait_s = float(launch.settings.get(APPROVAL_WAIT, 0.0))

@@ -16,6 +16,7 @@ from workspace_server.config.model import (
     StdioServer,
 )
 from workspace_server.source import Source
+from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.inactive import InactiveSource
 from workspace_server.trust.item import Verdict
@@ -48,11 +49,15 @@ class SourceFactory:
     Args:
         dependencies: the workspace's world.
         secrets: the user's secrets, which servers refer to by name.
+        searches: what all searches in the workspace share.
     """
 
-    def __init__(self, dependencies: Dependencies, secrets: LayeredSecretStore) -> None:
+    def __init__(
+        self, dependencies: Dependencies, secrets: LayeredSecretStore, searches: KeptSearches
+    ) -> None:
         self._dependencies = dependencies
         self._secrets = secrets
+        self._searches = searches
         self._slots: Slots | None = None
         self._cache: ListCache | None = None
         self._servers: LanguageServers | None = None
@@ -115,8 +120,14 @@ class SourceFactory:
             return make_servers(folders, self._dependencies, trust, entries)
 
         self._servers = LateServers(make)
-        environment = self._dependencies.server_environment
-        return LanguageServerSource(workspace, self._servers, environment, self._editor_problems, warm=warm)
+        return LanguageServerSource(
+            workspace,
+            self._servers,
+            self._dependencies.server_environment,
+            self._editor_problems,
+            searches=self._searches,
+            warm=warm,
+        )
 
     def editor(self, settings: EditorSettings) -> Source:
         """The window of VS Code that has the project open, whenever there is one."""

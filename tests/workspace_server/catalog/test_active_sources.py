@@ -17,6 +17,7 @@ from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust.items import all_items
 from workspace_server.config.model import RemoteServer, ScriptSettings, StdioServer
 from workspace_server.source import Source
+from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
 from workspace_server.trust.store import TrustStore
@@ -27,6 +28,7 @@ class FakeSourceFactory(SourceFactory):
 
     def __init__(self, dependencies: Dependencies) -> None:
         self._dependencies = dependencies
+        self._searches = KeptSearches()
         self.made: list[str] = []
 
     def script(self, identity: str, scripts: ScriptSettings, trust: Any) -> Source:

@@ -18,6 +18,7 @@ from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust.items import all_items
 from workspace_server.files.change_detection import SNAPSHOT_INTERVAL_S, ChangeDetector
 from workspace_server.files.file_identity import SETTLES_NS
+from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.dependencies import Dependencies
 from workspace_server.sources.factory import SourceFactory
 from workspace_server.trust.store import TrustStore
@@ -47,7 +48,7 @@ class Place:
         )
         steps = itertools.count()
         self.change_detector = ChangeDetector(clock=lambda: next(steps) * SNAPSHOT_INTERVAL_S)
-        making = SourceFactory(dependencies, open_store(self.state, self.environ))
+        making = SourceFactory(dependencies, open_store(self.state, self.environ), KeptSearches())
         self.sources = ActiveSources(Registry(), dependencies, [], making, self.change_detector)
 
     def servers(self, entries: object) -> None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from workspace_server.call_context import CallContext
 from workspace_server.source import Source, SourceKind
+from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.tool import CallOutcome, Tool, ToolResult
 from workspace_server.workspace import Workspace
-
-if TYPE_CHECKING:
-    from workspace_server.sources.builtin.search.query import SearchSettings
 
 _PACKAGE: Final = "workspace_server.sources.builtin.tools"
 _IN_WORKSPACE: Final = ("find_files", "find_text", "list_directory", "read_file")
 _INDEPENDENT: Final = ("calculator", "date_time")
 _SEARCHES: Final = frozenset({"lm_findFiles", "lm_findTextInFiles", "lm_readFile"})
-
-KEPT_S: Final = 900.0
-"""Seconds for which lists of files are kept after the last search."""
 
 
 class BuiltinSource(Source):
@@ -33,9 +27,12 @@ class BuiltinSource(Source):
     kind: SourceKind = "builtin"
     nowait_tools = frozenset({"calculator"})
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, searches: KeptSearches | None = None) -> None:
+        """Args:
+        searches: what its searches share with those of other sources; it is closed with this source.
+        """
         self._workspace = workspace
-        self._idle: asyncio.TimerHandle | None = None
+        self._searches = searches or KeptSearches()
 
     async def list_tools(self) -> Sequence[Tool]:
         """Return all built-in tools; always the same object."""
@@ -50,10 +47,7 @@ class BuiltinSource(Source):
         module, needs_workspace = self._modules[name]
         result: ToolResult
         if name in _SEARCHES:
-            try:
-                result = await module.call(self._workspace, arguments, settings=self._searches)
-            finally:
-                self._forget_later()
+            result = await module.call(self._workspace, arguments, settings=self._searches.settings())
         elif needs_workspace:
             result = await module.call(self._workspace, arguments)
         else:
@@ -67,21 +61,7 @@ class BuiltinSource(Source):
 
     async def close(self) -> None:
         """Forget the lists of files."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._searches.listings.forget()
-
-    def _forget_later(self) -> None:
-        """Free the lists of files when no search used them for a while."""
-        if self._idle is not None:
-            self._idle.cancel()
-        self._idle = asyncio.get_running_loop().call_later(KEPT_S, self._searches.listings.forget)
-
-    @cached_property
-    def _searches(self) -> SearchSettings:
-        from workspace_server.sources.builtin.search.query import SearchSettings  # noqa: PLC0415  as `_modules`
-
-        return SearchSettings()
+        self._searches.close()
 
     @cached_property
     def _modules(self) -> Mapping[str, tuple[ModuleType, bool]]:

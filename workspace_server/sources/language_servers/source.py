@@ -17,6 +17,7 @@ from protocol.issues import Issue
 from workspace_server import log
 from workspace_server.call_context import CallContext
 from workspace_server.source import Source, SourceKind
+from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.language_servers.server import LanguageServers, ServerStatus, Unavailable
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.sources.language_servers.tools import definitions
@@ -58,15 +59,19 @@ class LanguageServerSource(Source):
         environment: Environment,
         editor: AskEditor = no_editor,
         *,
+        searches: KeptSearches | None = None,
         warm: bool = False,
     ) -> None:
         """Args:
+        searches: what its searches share with those of other sources.
         warm: whether the servers for symbols start after the first look, without a call.
         """
         self._servers = servers
         self._is_cold = warm
         self._warming: asyncio.Task[None] | None = None
-        self._workplace = Workplace(workspace, servers, time.time(), environment, editor)
+        self._workplace = Workplace(
+            workspace, servers, time.time(), environment, editor, searches or KeptSearches()
+        )
         self._tools: tuple[Tool, ...] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._look_at, self._pause_s = 0.0, LOOK_AGAIN_S

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.builtin.search.engine import Where, find_files
-from workspace_server.sources.builtin.search.query import SearchSettings
 from workspace_server.sources.language_servers.session.tree.relevant_files import SKIPPED_FOLDERS
 from workspace_server.sources.language_servers.specification import ServerSpecification
 from workspace_server.workspace import Workspace
@@ -31,9 +31,11 @@ def where(kind: ServerSpecification) -> Where:
     return Where(f"**/{{{','.join(names)}}}" if len(names) > 1 else f"**/{names[0]}", "/filePath")
 
 
-async def files_of(workspace: Workspace, kind: ServerSpecification, limit: int) -> ProjectFiles:
+async def files_of(
+    workspace: Workspace, searches: KeptSearches, kind: ServerSpecification, limit: int
+) -> ProjectFiles:
     """The first files of a kind's languages, without those of installed libraries."""
-    found = await find_files(workspace, where(kind), MAX_LISTED, SearchSettings())
+    found = await find_files(workspace, where(kind), MAX_LISTED, searches.settings())
     own = await asyncio.to_thread(without_libraries, workspace, found.items)
     return ProjectFiles(tuple(own[:limit]), found.capped or len(own) > limit)
 

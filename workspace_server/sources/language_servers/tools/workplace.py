@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from workspace_server.files.local_disk import LocalFiles
 from workspace_server.results import well_formed
+from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.language_servers.server import LanguageServers
 from workspace_server.sources.language_servers.tools.schemas import DEFAULT_WAIT_S
 from workspace_server.tool import ToolError
@@ -42,6 +43,7 @@ class Workplace:
         opened_at: when its server started, in seconds since 1970.
         environment: see `Environment`.
         editor: asks the editor that has the project open for its problems.
+        searches: what its searches share.
         disk: runs short file operations.
     """
 
@@ -50,6 +52,7 @@ class Workplace:
     opened_at: float
     environment: Environment
     editor: AskEditor = no_editor
+    searches: KeptSearches = field(default_factory=KeptSearches)
     disk: LocalFiles = field(init=False, compare=False)
     _names: dict[str, tuple[str, str | None]] = field(init=False, compare=False, default_factory=dict)
     _known: set[str] = field(init=False, compare=False, default_factory=set)

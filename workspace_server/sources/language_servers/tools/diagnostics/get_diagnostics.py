@@ -194,7 +194,7 @@ async def _file_by_file(
     """The diagnostics of the project from a server that knows those of open files only."""
     kind = server.specification
     limit = MAX_BUILT if kind.changes == "open-documents" else MAX_CHECKED
-    files = await files_of(workplace.workspace, kind, limit)
+    files = await files_of(workplace.workspace, workplace.searches, kind, limit)
     answer = await server.diagnostics(files.paths, left)
     asked, freshness = frozenset(files.paths), answer.freshness
     if files.partial and freshness.state == "fresh":

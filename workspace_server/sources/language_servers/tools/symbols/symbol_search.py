@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.sources.builtin.search.engine import find_text
-from workspace_server.sources.builtin.search.query import EngineUnavailable, SearchSettings, TextQuery
+from workspace_server.sources.builtin.search.query import EngineUnavailable, TextQuery
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import (
     LanguageServer,
@@ -172,7 +172,7 @@ async def _files_with(
     """
     word = wanted.literal
     if not word or wanted.match == "fuzzy":
-        listed = await files_of(workplace.workspace, server.specification, _TEXT_HITS)
+        listed = await files_of(workplace.workspace, workplace.searches, server.specification, _TEXT_HITS)
         return list(listed.paths), listed.partial
     exact = wanted.match == "exact"
     name = re.escape(word if exact else word.lower())
@@ -182,7 +182,11 @@ async def _files_with(
         query = TextQuery(text, regex=True, case_sensitive=exact)
         try:
             lines = await find_text(
-                workplace.workspace, query, where(server.specification), _TEXT_HITS, SearchSettings()
+                workplace.workspace,
+                query,
+                where(server.specification),
+                _TEXT_HITS,
+                workplace.searches.settings(),
             )
         except EngineUnavailable:
             return [], False

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from workspace_server.sources.builtin.search.engine import find_text
-from workspace_server.sources.builtin.search.query import EngineUnavailable, SearchSettings, TextQuery
+from workspace_server.sources.builtin.search.query import EngineUnavailable, TextQuery
 from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking
 from workspace_server.sources.language_servers.tools.asking import Part, Waiting, Work
@@ -41,7 +41,11 @@ async def _give_files_with(workplace: Workplace, server: LanguageServer, name: s
     query = TextQuery(re.escape(name), regex=True, case_sensitive=True)
     try:
         found = await find_text(
-            workplace.workspace, query, where(server.specification), _MAX_LINES, SearchSettings()
+            workplace.workspace,
+            query,
+            where(server.specification),
+            _MAX_LINES,
+            workplace.searches.settings(),
         )
     except EngineUnavailable:
         return

@@ -35,13 +35,15 @@ async function send(path, message) {
   return answer;
 }
 
+// whether a link opened a session just now
 async function openSession() {
   const ticket = new URLSearchParams(location.hash.slice(1)).get("ticket");
-  if (ticket === null) return;
+  if (ticket === null) return false;
   history.replaceState(null, "", location.pathname);
   const answer = await send("/page/session", { ticket });
   if (answer.ok) sessionStorage.setItem(PROOF, answer.proof);
   else say(answer.text);
+  return answer.ok;
 }
 
 // a session ends with the manager, and when somebody ends it: what was kept of it says nothing then
@@ -158,4 +160,4 @@ if (address === undefined) {
   follow(address);
 }
 
-openSession().finally(enableButtons).then(checkSession);
+openSession().finally(enableButtons).then((isNew) => isNew || checkSession());

@@ -88,6 +88,11 @@ class OpenDocuments:
         self._lock = asyncio.Lock()
         self.epoch = 0
         """Grows with each batch of changes on disk; what was checked before it grew must be checked again."""
+        self.recompiled: set[Path] = set()
+        """Open files whose compile command may have changed, and that were not checked with the new one yet.
+
+        clangd publishes their next version with the old command, is idle, and publishes it with the new one.
+        """
 
     def __len__(self) -> int:
         return len(self._open)
@@ -172,6 +177,7 @@ class OpenDocuments:
             await self._close(path)
 
     async def _close(self, path: Path) -> None:
+        self.recompiled.discard(path)
         document = self._open.pop(path, None)
         if document is not None:
             await self._peer.notify("textDocument/didClose", {"textDocument": {"uri": document.uri}})

@@ -106,6 +106,35 @@ async def test_what_is_published_while_headers_are_read_is_not_the_last_word(pus
     assert await found(pushing, path) == ([["new"]], "fresh", "")
 
 
+async def test_after_a_new_compile_command_the_first_publication_is_not_the_last_word(
+    pushing: Followed,
+) -> None:
+    paths = [pushing.write(name, "int x;") for name in ("a.cpp", "b.cpp")]
+    pushing.publish_each_version()
+    pushing.write("compile_commands.json", "[]")
+    await pushing.sync.tell_changes()
+    await found(pushing, *paths)
+
+    def opened(method: str, params: Any) -> None:
+        document = params.get("textDocument", {})
+        if "version" not in document:
+            return
+        uri, version = document["uri"], document["version"]
+
+        def status(state: str) -> None:
+            pushing.sync.notified("textDocument/clangd.fileStatus", {"uri": uri, "state": state})
+
+        pushing.publish(uri, "old command", version=version)
+        status("idle")
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.02, lambda: pushing.publish(uri, "new command", version=version))
+
+    pushing.peer.on_sent = opened
+    pushing.write("compile_commands.json", "[ ]")
+    await pushing.sync.tell_changes()
+    assert await found(pushing, *paths) == ([["new command"], ["new command"]], "fresh", "")
+
+
 async def test_after_changes_of_other_files_an_open_file_is_checked_again(pushing: Followed) -> None:
     path = pushing.write("a.cpp", "int x;")
     pushing.publish_each_version(wrong_if_bad)

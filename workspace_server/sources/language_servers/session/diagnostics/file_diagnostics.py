@@ -32,7 +32,7 @@ from workspace_server.sources.language_servers.session.tree import disk_text
 
 PULL: Final = "textDocument/diagnostic"
 SETTLES_S: Final = 0.5
-"""A server that publishes without versions has published its last word if it says no more for so long."""
+"""Where a version may be published more than once, the last word was said if no more is said for so long."""
 POLL_S: Final = 0.05
 MAX_RESULTS: Final = 500
 _ATTEMPTS: Final = 4
@@ -184,23 +184,26 @@ class DiagnosticsOfFiles:
         found = await self._publications.wait(path, is_wanted, left)
         if found is None:
             return self._late(document)
-        if found.version is not None:
+        if found.version is not None and path not in self._documents.recompiled:
             return found.diagnostics, Freshness(self._name, "fresh")
-        return await self._settled(document.path, found, deadline)
+        last = await self._settled(path, found, deadline)
+        if last is None:
+            return self._late(document)
+        self._documents.recompiled.discard(path)
+        if last.version is not None:
+            return last.diagnostics, Freshness(self._name, "fresh")
+        reason = "it does not say which version of the file its diagnostics are about"
+        return last.diagnostics, Freshness(self._name, "unknown", reason)
 
-    async def _settled(
-        self, path: Path, found: Publication, deadline: float
-    ) -> tuple[Sequence[Mapping[str, Any]], Freshness]:
-        """The last of the publications that follow each other quickly."""
+    async def _settled(self, path: Path, found: Publication, deadline: float) -> Publication | None:
+        """The last of the publications that follow each other quickly; None if more may follow."""
         loop = asyncio.get_running_loop()
         while loop.time() < deadline:
-            pause = min(SETTLES_S, deadline - loop.time())
-            later = await self._publications.wait(path, partial(_is_after, found.number), pause)
-            if later is None:
-                break
-            found = later
-        reason = "it does not say which version of the file its diagnostics are about"
-        return found.diagnostics, Freshness(self._name, "unknown", reason)
+            later = await self._publications.wait(path, partial(_is_after, found.number), SETTLES_S)
+            if later is None and not self._publications.is_busy([path]):
+                return found
+            found = later or found
+        return None
 
     def _late(
         self, document: Document, said: str | None = None

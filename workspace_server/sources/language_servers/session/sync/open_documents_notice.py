@@ -178,6 +178,7 @@ class OpenDocumentsNotice:
             with suppress(OSError):
                 await self._published(await self._documents.open(path, is_again=True))
         self._documents.epoch += 1
+        self._documents.recompiled.update(self._documents.paths())
         if self._reread_at == at:
             self._reread_at = None
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from host.text.missing_variables import passing_on
-from manager.routing.remote.address import RemoteAddress, looks_remote, parse_address
 from manager.status_reading.responses import TRUST_PENDING, issue_text, objects, pending
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
@@ -89,7 +88,10 @@ def source_step(source: Mapping[str, Any], root: str) -> str:
 
 def _login_step(source: str, root: str) -> str:
     """How to sign in: on the project's own host, which keeps the login."""
-    address = parse_address(root, {}) if looks_remote(root) else None
+    # loaded here: `lmtb status` is quick because it loads so little
+    from manager.routing.remote.address import RemoteAddress, parse_address  # noqa: PLC0415  see above
+
+    address = parse_address(root, {})
     entry = shlex.quote(source.partition(":")[2])
     if isinstance(address, RemoteAddress):
         there = f"lmtb servers login {entry} --cwd {shlex.quote(address.path)}"

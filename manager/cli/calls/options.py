@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from host.command_line import Command, Failure
 from manager.cli.calls.parameter_types import Milliseconds, Moment
 from manager.cli.completion import suggestions
 from manager.cli.output.manager_access import user_paths
-from manager.configuration.loading import load_settings
+from manager.cli.output.user_settings import user_settings
 from manager.recorder.queries.call_filter import Filter
 from manager.recorder.queries.call_log import CallLog
 from manager.recorder.storage.tables import NewerFile
@@ -86,8 +85,12 @@ def filter_of(given: Mapping[str, Any]) -> Filter:
 
 
 def are_recorded() -> bool:
-    """Whether a manager that starts now would record calls, as far as this environment tells."""
-    return load_settings(user_paths().config_file, os.environ, {}).record_calls
+    """Whether a manager that starts now would record calls, as far as this environment tells.
+
+    Raises:
+        Failure: the configuration cannot be used.
+    """
+    return user_settings().record_calls
 
 
 @contextmanager

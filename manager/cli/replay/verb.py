@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -20,9 +19,9 @@ from manager.cli.calls.options import open_log
 from manager.cli.calls.parameter_types import CallNumber
 from manager.cli.calls.verb import existing
 from manager.cli.output.manager_access import mcp_address, user_paths
+from manager.cli.output.user_settings import user_settings
 from manager.cli.replay.recording import CONTENTS_STEP, RecordedCall, read_file, recorded_call
 from manager.cli.replay.sender import Plan, Replayed, renamed, send
-from manager.configuration.loading import load_settings
 from manager.recorder.contents.redaction import hidden_keys
 
 _COLUMNS: Final = (
@@ -150,7 +149,7 @@ def _replayed(
     ignored: Sequence[str],
 ) -> list[Replayed]:
     paths = user_paths()
-    keys = hidden_keys(load_settings(paths.config_file, os.environ, {}).record_hidden_keys)
+    keys = hidden_keys(user_settings().record_hidden_keys)
     done = []
     for project, of_project in groupby(calls, key=lambda call: call.project):
         target = address or _project_address(project)

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from host.command_line import Failure
+from manager import exit_codes
 from manager.cli.calls.projects import project_named
 from manager.cli.calls.record import record
 from manager.cli.calls.verb import calls
@@ -243,6 +244,20 @@ def test_where_calls_are_not_recorded_the_verbs_say_so(
     assert refused.exit_code == 1
     assert "nothing would be recorded" in refused.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.always
+def test_a_configuration_that_cannot_be_used_is_told_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LMTB_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("LMTB_CONFIG_DIR", str(tmp_path))
+    (tmp_path / "config.toml").write_text('record_calls = "maybe"\n')
+    for verb, words in ((calls, []), (calls, ["stats"]), (record, ["on", "--contents"])):
+        done = CliRunner().invoke(verb, words)
+        assert done.exit_code == exit_codes.HOPELESS
+        assert "config.toml, line 1" in done.output
+        assert "correct it" in done.output
 
 
 def test_without_records_the_verbs_say_so(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from host.command_line import is_json, print_json, say
+from host.command_line import Failure, is_json, print_json, say
 from host.text.printable import printable
 from manager.cli.output.manager_access import ask_about
 from manager.routing.remote.address import looks_remote
@@ -14,6 +15,8 @@ from manager.status_reading.tool_rows import EFFECTS, LISTED
 
 TARGET = "/tools/change"
 _OWN = frozenset({"ok", "reason"})
+_BECAME = {"not_changed": "was not changed", "change_unknown": "may have been changed"}
+"""Reason of the manager -> what became of the tool or source."""
 
 
 def is_elsewhere(place: Path | None) -> bool:
@@ -27,7 +30,7 @@ def change_tool(place: Path | str, tool: str, change: str) -> dict[str, Any]:
     Raises:
         Failure: nothing was changed, or it is unknown.
     """
-    return ask_about(TARGET, place, tool=tool, change=change)
+    return _changed(place, tool, tool=tool, change=change)
 
 
 def change_visibility(place: Path, name: str, visibility: str, *, of_source: bool) -> dict[str, Any]:
@@ -36,7 +39,18 @@ def change_visibility(place: Path, name: str, visibility: str, *, of_source: boo
     Raises:
         Failure: nothing was changed, or it is unknown.
     """
-    return ask_about(TARGET, place, name=name, visibility=visibility, ofSource=of_source)
+    return _changed(place, name, name=name, visibility=visibility, ofSource=of_source)
+
+
+def _changed(place: Path | str, what: str, **members: str | bool) -> dict[str, Any]:
+    try:
+        return ask_about(TARGET, place, **members)
+    except Failure as failure:
+        became = _BECAME.get(failure.reason or "")
+        if became is None:
+            raise
+        step = f"see what holds now with: lmtb tools --cwd {shlex.quote(str(place))}"
+        raise Failure(f"{printable(what)} {became}: {failure}", step, reason=failure.reason) from failure
 
 
 def print_change(name: str, change: str, done: Mapping[str, Any]) -> None:

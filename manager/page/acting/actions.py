@@ -12,7 +12,7 @@ from manager.disk.folder import CwdProblem
 from manager.page.acting.access import Access
 from manager.page.acting.command import CHANGES
 from manager.page.acting.sign_in import SignInPage, SignIns
-from manager.page.acting.tool_changes import ToolChanges
+from manager.page.acting.tool_changes import NotChanged, ToolChanges
 from manager.routing.remote.address import looks_remote
 from manager.startup.replacement import Unusable
 from manager.status_reading.responses import json_object, objects
@@ -107,8 +107,8 @@ async def _set_tool(means: Means, members: Mapping[str, str]) -> ActionResult:
     if problem := await _missing(means, root, "tools", "name", tool):
         return problem
     found = await means.changes.change_tool(root, tool, change)
-    if isinstance(found, str):
-        return ActionResult(False, f"{tool} was not changed: {found}")
+    if isinstance(found, NotChanged):
+        return ActionResult(False, found.of(tool))
     return ActionResult(True, f"{tool} {EFFECTS[change]}, written to {_file(found)}.{_wait(found)}")
 
 
@@ -122,8 +122,8 @@ async def _set_visibility(means: Means, members: Mapping[str, str]) -> ActionRes
         return problem
     found = await means.changes.change_visibility(root, name, visibility, of_source=tool is None)
     who = name if tool else f"What {name} offers"
-    if isinstance(found, str):
-        return ActionResult(False, f"{who} was not changed: {found}")
+    if isinstance(found, NotChanged):
+        return ActionResult(False, found.of(who))
     return ActionResult(True, f"{who} {LISTED[visibility]}, written to {_file(found)}.")
 
 
@@ -179,10 +179,9 @@ async def _answer_approval(means: Means, members: Mapping[str, str]) -> ActionRe
         return ActionResult(said.ok, said.text)
     tool = said.call.call.tool
     written = await means.changes.change_tool(said.call.root, tool, "allow")
-    if isinstance(written, str):
-        return ActionResult(
-            False, f"{said.text} But it will ask again, its policy was not changed: {written}"
-        )
+    if isinstance(written, NotChanged):
+        asks = "may ask" if written.is_unknown else "will ask"
+        return ActionResult(False, f"{said.text} But it {asks} again: {written.of('its policy')}")
     where = "in every project" if said.call.host is None else f"in every project on {said.call.host}"
     return ActionResult(True, f"{said.text} {tool} {EFFECTS['allow']} from now on, {where}.")
 

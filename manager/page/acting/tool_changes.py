@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from host.text.printable import printable
 from manager.admin.control.control_messages import read_object, refusal, refuse_own_child, success
@@ -25,8 +25,20 @@ TARGET: Final = "/tools/change"
 MAX_PATH: Final = 1000
 """Longest path of another host that is shown, in characters."""
 
-Changed = Mapping[str, Any] | str
-"""What was changed, as the command prints it, with `host` if that is another one; or why nothing was."""
+
+class NotChanged(NamedTuple):
+    """Why nothing was changed, or why that is unknown."""
+
+    why: str
+    is_unknown: bool = False
+
+    def of(self, what: str) -> str:
+        """What became of a tool or a source, in a sentence without its stop."""
+        return f"{what} {'may have been' if self.is_unknown else 'was not'} changed: {self.why}"
+
+
+Changed = Mapping[str, Any] | NotChanged
+"""What was changed, as the command prints it, with `host` if that is another one."""
 
 
 class ToolChanges:
@@ -40,7 +52,7 @@ class ToolChanges:
         """Enable or disable a tool in a project, or allow, ask or deny it in all: one of `CHANGES`."""
         there = await self._services.ask_host(root, TARGET, {"tool": tool, "change": change})
         if there is None:
-            return await self._command.change_tool(root, tool, change)
+            return _here(await self._command.change_tool(root, tool, change))
         return changed_there(there, root, {"tool": tool})
 
     async def change_visibility(self, root: str, name: str, visibility: str, *, of_source: bool) -> Changed:
@@ -48,7 +60,7 @@ class ToolChanges:
         members = {"name": name, "visibility": visibility, "ofSource": of_source}
         there = await self._services.ask_host(root, TARGET, members)
         if there is None:
-            return await self._command.change_visibility(root, name, visibility, of_source=of_source)
+            return _here(await self._command.change_visibility(root, name, visibility, of_source=of_source))
         return changed_there(there, root, {"source" if of_source else "tool": name})
 
     def routes(self) -> list[web.RouteDef]:
@@ -67,7 +79,9 @@ class ToolChanges:
         done = await self._asked(root, message)
         if done is None:
             return refusal(400, "invalid_change")
-        return refusal(409, "not_changed", message=done) if isinstance(done, str) else success(**done)
+        if isinstance(done, NotChanged):
+            return refusal(504 if done.is_unknown else 409, _REASONS[done.is_unknown], message=done.why)
+        return success(**done)
 
     async def _root(self, cwd: object) -> str | None:
         found = await self._services.resolve(cwd) if isinstance(cwd, str) else None
@@ -84,6 +98,10 @@ class ToolChanges:
         return None
 
 
+def _here(found: Mapping[str, Any] | str) -> Changed:
+    return NotChanged(found) if isinstance(found, str) else found
+
+
 def changed_there(answer: bytes | Refusal, root: str, about: Mapping[str, object]) -> Changed:
     """What the manager on another host says that it changed. Nothing in it is a command to run.
 
@@ -92,10 +110,10 @@ def changed_there(answer: bytes | Refusal, root: str, about: Mapping[str, object
         about: the tool or source that is meant.
     """
     if isinstance(answer, Refusal):
-        return answer.message
+        return NotChanged(answer.message, answer.delivered == "unknown")
     said, address = json_object(answer), parse_address(root, {})
     if said is None or said.get("ok") is not True or not isinstance(address, RemoteAddress):
-        return "its host gave no answer that can be read"
+        return NotChanged("its host gave no answer that can be read", True)
     found: dict[str, Any] = {**about, "root": root, "host": str(address.host)}
     for key, allowed in _MEMBERS.items():
         if key in said and said[key] in allowed:
@@ -106,6 +124,7 @@ def changed_there(answer: bytes | Refusal, root: str, about: Mapping[str, object
     return found
 
 
+_REASONS: Final = {False: "not_changed", True: "change_unknown"}
 _MEMBERS: Final[Mapping[str, tuple[object, ...]]] = {
     "enabled": (True, False),
     "approval": ("allow", "ask", "deny"),

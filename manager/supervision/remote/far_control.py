@@ -55,7 +55,7 @@ class FarControl:
                 response = await self._pool.request(b"POST", target.encode(), fields, body)
                 return response.head.status, await response.read(MAX_ANSWER)
         except (ResponseTooLarge, TimeoutError) as error:
-            raise UpstreamFailure(Blame.NOT_DELIVERED, "timeout") from error
+            raise UpstreamFailure(Blame.MAYBE_DELIVERED, "timeout") from error
 
     async def open(self, target: str) -> UpstreamResponse:
         """GET a path; the caller reads the answer as it comes.

@@ -24,7 +24,7 @@ from manager.supervision.remote.far_control import HOST_FIELD
 from manager.supervision.remote.far_manager import line_refusal, make_ready, resolve
 from manager.supervision.remote.link import Link
 from manager.supervision.server.instance import Figures, Instance
-from manager.upstream.failures import UpstreamFailure
+from manager.upstream.failures import Blame, UpstreamFailure
 from protocol.errors import Reason, Refusal
 
 if TYPE_CHECKING:
@@ -166,10 +166,13 @@ class RemoteSupervisor:
         try:
             status, body = await self.link.ask(target, {"cwd": self.address.path, **members}, limit_s=limit_s)
         except UpstreamFailure as failure:
-            if failure.cause == "timeout":
-                text = f"{host} did not answer in time"
-                return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="unknown")
-            return line_refusal(self.link, LineFailure(FailureKind.CUT), cause=failure.cause)
+            if failure.blame is Blame.NOT_DELIVERED:
+                return line_refusal(self.link, LineFailure(FailureKind.CUT), cause=failure.cause)
+            what = (
+                "did not answer in time" if failure.cause == "timeout" else "was lost before it answered"
+            )
+            text, details = f"{host} {what}", {"host": str(host), "cause": failure.cause}
+            return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="unknown", details=details)
         if status == 200:
             return body
         said = (json_object(body) or {}).get("message")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from manager.page.acting.tool_changes import MAX_PATH, changed_there
+from manager.page.acting.tool_changes import MAX_PATH, NotChanged, changed_there
 from protocol.errors import Reason, Refusal
 
 ROOT = "ssh://build/srv/my app"
@@ -43,10 +43,20 @@ def test_a_path_is_cut_and_shown_and_not_obeyed() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'{"ok":"yes"}', b"[" * 100_000])
-def test_an_answer_that_is_none_changed_nothing(answer: bytes) -> None:
-    assert changed_there(answer, ROOT, ABOUT) == "its host gave no answer that can be read"
+def test_after_an_answer_that_is_none_it_is_unknown_what_changed(answer: bytes) -> None:
+    became = changed_there(answer, ROOT, ABOUT)
+    assert became == NotChanged("its host gave no answer that can be read", is_unknown=True)
 
 
 def test_a_refusal_is_told() -> None:
     refused = Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "ssh://build says: no")
-    assert changed_there(refused, ROOT, ABOUT) == "ssh://build says: no"
+    became = changed_there(refused, ROOT, ABOUT)
+    assert isinstance(became, NotChanged)
+    assert became.of("run") == "run was not changed: ssh://build says: no"
+
+
+def test_a_change_without_an_answer_is_never_called_undone() -> None:
+    late = Refusal(Reason.WORKSPACE_SERVER_OFFLINE, "ssh://build did not answer in time", delivered="unknown")
+    became = changed_there(late, ROOT, ABOUT)
+    assert isinstance(became, NotChanged)
+    assert became.of("run") == "run may have been changed: ssh://build did not answer in time"

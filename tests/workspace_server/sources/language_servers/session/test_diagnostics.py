@@ -135,6 +135,19 @@ async def test_after_a_new_compile_command_the_first_publication_is_not_the_last
     assert await found(pushing, *paths) == ([["new command"], ["new command"]], "fresh", "")
 
 
+async def test_without_the_last_word_on_a_new_compile_command_an_answer_is_stale(pushing: Followed) -> None:
+    path = pushing.write("a.cpp", "int x;")
+    pushing.publish_each_version()
+    pushing.write("compile_commands.json", "[]")
+    await pushing.sync.tell_changes()
+    await found(pushing, path)
+    pushing.publish_each_version(lambda text: ["old command"])
+    pushing.write("compile_commands.json", "[ ]")
+    await pushing.sync.tell_changes()
+    await pushing.sync.ready(ANSWER_S)
+    assert (await found(pushing, path, wait_s=0.2))[1] == "stale"
+
+
 async def test_after_changes_of_other_files_an_open_file_is_checked_again(pushing: Followed) -> None:
     path = pushing.write("a.cpp", "int x;")
     pushing.publish_each_version(wrong_if_bad)

@@ -186,24 +186,26 @@ class DiagnosticsOfFiles:
             return self._late(document)
         if found.version is not None and path not in self._documents.recompiled:
             return found.diagnostics, Freshness(self._name, "fresh")
-        last = await self._settled(path, found, deadline)
-        if last is None:
+        last, is_last = await self._settled(path, found, deadline)
+        if last.version is None:
+            reason = "it does not say which version of the file its diagnostics are about"
+            return last.diagnostics, Freshness(self._name, "unknown", reason)
+        if not is_last:
             return self._late(document)
         self._documents.recompiled.discard(path)
-        if last.version is not None:
-            return last.diagnostics, Freshness(self._name, "fresh")
-        reason = "it does not say which version of the file its diagnostics are about"
-        return last.diagnostics, Freshness(self._name, "unknown", reason)
+        return last.diagnostics, Freshness(self._name, "fresh")
 
-    async def _settled(self, path: Path, found: Publication, deadline: float) -> Publication | None:
-        """The last of the publications that follow each other quickly; None if more may follow."""
+    async def _settled(self, path: Path, found: Publication, deadline: float) -> tuple[Publication, bool]:
+        """The last of the publications that follow each other quickly, and whether no more will follow."""
         loop = asyncio.get_running_loop()
-        while loop.time() < deadline:
-            later = await self._publications.wait(path, partial(_is_after, found.number), SETTLES_S)
-            if later is None and not self._publications.is_busy([path]):
-                return found
+        while (left := deadline - loop.time()) > 0:
+            later = await self._publications.wait(
+                path, partial(_is_after, found.number), min(SETTLES_S, left)
+            )
+            if later is None and left >= SETTLES_S and not self._publications.is_busy([path]):
+                return found, True
             found = later or found
-        return None
+        return found, False
 
     def _late(
         self, document: Document, said: str | None = None

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from workspace_server.sources.builtin.search.files.entries import (
+    IGNORE_FILES,
     Entries,
     Stamp,
     in_order,
@@ -25,7 +26,6 @@ from workspace_server.sources.builtin.search.files.entries import (
     stamp_of,
 )
 from workspace_server.sources.builtin.search.files.ignore import (
-    IGNORE_FILES,
     IgnoreLevel,
     read_ignore_file,
 )

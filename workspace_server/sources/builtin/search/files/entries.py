@@ -14,7 +14,8 @@ import sys
 import time
 
 LENGTH_BYTES = 8
-IGNORE_FILES = frozenset((".rgignore", ".ignore", ".gitignore"))
+IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
+"""The names of ignore files; the rules of an earlier one win."""
 Stamp = tuple[int, int, int, int]
 """Device, inode, times of modification and of change of a directory or an ignore file."""
 Entries = tuple[int, Stamp | None, str, int, str, list[str]] | None
@@ -84,7 +85,7 @@ def read_below(path: str, unsure: list[str] | None, most: int) -> list[tuple[str
         if entries is None or not entries[4] or unsure is None:
             continue
         _, _, files, _, directories, links = entries
-        if not IGNORE_FILES.isdisjoint(links) or any(f"/{name}/" in files for name in IGNORE_FILES):
+        if any(name in links or f"/{name}/" in files for name in IGNORE_FILES):
             continue
         names = names_in(directories)
         if any(pattern.search(directories) for pattern in patterns):

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.sources.builtin.search.files.editor_settings import SearchRules, read_small_file
+from workspace_server.sources.builtin.search.files.entries import IGNORE_FILES
 from workspace_server.sources.builtin.search.files.names import NameTest
 from workspace_server.sources.builtin.search.files.patterns import MAX_LENGTH, BadGlob, glob_regex
 
-IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
 MAX_LINES: Final = 10_000
 """Number of lines that are read from one ignore file."""
 

@@ -1,4 +1,4 @@
-"""Writes a name as the last word of a command that a person is told to run."""
+"""Quotes a name as an operand of a shell command: behind `--` if it begins with a hyphen."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import shlex
 
 
 def operand(name: str) -> str:
-    """`name` for a shell, behind `--` if it begins with a dash: no option is meant."""
+    """`name` for a shell, which no command takes for an option."""
     quoted = shlex.quote(name)
     return f"-- {quoted}" if name.startswith("-") else quoted

@@ -1,4 +1,4 @@
-"""Loads the settings of the manager from their sources, and says all that does not fit at once.
+"""Loads the settings of the manager from their sources, and reports all invalid values at once.
 
 Sources, lowest priority first: defaults, the user's `config.toml`, environment variables `LMTB_…`, command
 line options.

@@ -28,7 +28,7 @@ class AnswerFacts(NamedTuple):
 
 def has_tool_error(data: bytes) -> bool:
     """Whether a response, with or without its head, seems to be a tool's error. Not for large ones."""
-    # `in` takes bytes for a number first, and drops an exception that costs more than the search
+    # not `in`: it tries the bytes as a number first, and that exception costs more than the search
     return len(data) <= SEARCHED and data.find(_IS_ERROR) >= 0 and _ERROR.search(data) is not None
 
 

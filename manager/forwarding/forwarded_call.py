@@ -139,7 +139,7 @@ class ForwardedCall:
         self.timeout_s = admission.timeouts_s["external"]
         self.deadline: float | None = None
         figures.calls += is_tool_call
-        if is_stream:
+        if is_stream:  # counted here and in `end` without a function of its own: every call comes by
             figures.streams += 1
         else:
             figures.in_flight += 1

@@ -114,9 +114,7 @@ def contents_views(contents: Contents | None) -> list[View]:
     for head, text in (("Arguments", contents.arguments), ("Result", contents.result)):
         if text is not None:
             views += ["", Note(f"{head}:"), *_indented(text)]
-    notes = [f"{_values(contents.hidden)} hidden as secrets"] if contents.hidden else []
-    notes += ["what is too long was cut when it was recorded"] if contents.is_cut else []
-    return [*views, *([Note(""), Note("; ".join(notes))] if notes else [])]
+    return [*views, *([Note(""), Note(contents.notes)] if contents.notes else [])]
 
 
 def figure_table(figures: Sequence[ToolFigures]) -> Table:
@@ -147,10 +145,6 @@ def _times(call: Call) -> str:
     )
     told = ", ".join(f"{name} {latency(us / 1000)}" for name, us in parts if us is not None)
     return f"{latency(call.took / 1000)}{f' ({told})' if told else ''}"
-
-
-def _values(count: int) -> str:
-    return "1 value is" if count == 1 else f"{count:,} values are"
 
 
 def _others(call: Call) -> str:

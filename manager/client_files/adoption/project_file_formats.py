@@ -1,4 +1,4 @@
-"""Describes files whose servers a client starts itself, and what their strings mean; those of projects. Pure.
+"""Describes the files of projects whose servers a client starts itself, and what their strings mean. Pure.
 
 `workspace_server/config/formats/variables.py` has the rules for placeholders.
 """

@@ -1,4 +1,4 @@
-"""Describes the users' files whose servers a client starts itself, and restates their entries. Pure.
+"""Describes the files of users whose servers a client starts itself, and restates their entries. Pure.
 
 Each client has its own names for the same things. An entry is restated with the keys and variables of
 `.mcp.json`, for which `project_entry.py` knows what `workspace.toml` has.

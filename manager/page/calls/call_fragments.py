@@ -97,10 +97,7 @@ def _contents(contents: Contents | None) -> str:
         for head, value in (("Arguments", contents.arguments), ("Result", contents.result))
         if value is not None
     )
-    values = "1 value is" if contents.hidden == 1 else f"{contents.hidden:,} values are"
-    notes = [f"{values} hidden as secrets."] if contents.hidden else []
-    notes += ["What is too long was cut when it was recorded."] if contents.is_cut else []
-    told = f"<p>{text(' '.join(notes))}</p>" if notes else ""
+    told = f"<p>{text(contents.notes)}</p>" if contents.notes else ""
     return f"<h2>Arguments and result</h2>{shown}{told}"
 
 

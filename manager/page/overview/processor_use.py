@@ -1,4 +1,4 @@
-"""Tells how much of a processor each server used lately, from two looks at its processor time. Pure."""
+"""Computes the share of a processor that each server uses, from two samples of its processor time. Pure."""
 
 from __future__ import annotations
 

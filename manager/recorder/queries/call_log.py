@@ -84,6 +84,14 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     hidden: int
     is_cut: bool
 
+    @property
+    def notes(self) -> str:
+        """What the texts lack, in sentences; empty if nothing."""
+        values = "1 value is" if self.hidden == 1 else f"{self.hidden:,} values are"
+        told = [f"{values} hidden as secrets."] if self.hidden else []
+        told += ["What is too long was cut when it was recorded."] if self.is_cut else []
+        return " ".join(told)
+
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What the database holds; times in ms since 1970, None if it is empty."""

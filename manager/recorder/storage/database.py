@@ -52,9 +52,8 @@ def open_to_read(path: Path) -> sqlite3.Connection | None:
         code = getattr(error, "sqlite_errorcode", None)  # our own errors have none
         if code != sqlite3.SQLITE_CANTOPEN or _has_changes_beside(path):
             raise
-        return _opened(
-            path, "immutable=1"
-        )  # in a folder where nothing can be written, nothing changes it either
+        # in a folder where nothing can be written, nothing changes it either
+        return _opened(path, "immutable=1")
 
 
 def _has_changes_beside(path: Path) -> bool:

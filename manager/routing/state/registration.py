@@ -1,4 +1,4 @@
-"""One registered server (started by a user): its record, its states, and what leads from one to the next.
+"""Defines the record of a registered server (started by a user), its states and their transitions.
 
 A heartbeat proves that a process runs. Only a health answer with its nonce proves that this process listens
 on the port. A server serves requests only after such an answer. Silence, a new address or another server's

@@ -1,4 +1,4 @@
-"""Hears from the manager on another host which calls wait for a person there, as long as there is a line.
+"""Receives the calls that wait for a person on another host, as the manager there reports them over the line.
 
 It tells each change by itself, so a host that is slow or asleep delays nobody here. What it says is bounded
 in number, size and frequency, and counts for projects on that host only.

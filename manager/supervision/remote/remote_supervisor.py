@@ -168,9 +168,7 @@ class RemoteSupervisor:
         except UpstreamFailure as failure:
             if failure.blame is Blame.NOT_DELIVERED:
                 return line_refusal(self.link, LineFailure(FailureKind.CUT), cause=failure.cause)
-            what = (
-                "did not answer in time" if failure.cause == "timeout" else "was lost before it answered"
-            )
+            what = "did not answer in time" if failure.cause == "timeout" else "was lost before it answered"
             text, details = f"{host} {what}", {"host": str(host), "cause": failure.cause}
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="unknown", details=details)
         if status == 200:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.servers.language_servers.lsp_types import assert_is_lsp
 from workspace_server.call_context import CallContext
 from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import (
@@ -86,6 +87,7 @@ class InMemoryServer:
         return self.other_names.get(path, ())
 
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
+        assert_is_lsp(method, params)
         self.asked.append((method, params))
         if method not in self.answers:
             raise RequestFailed(-32601, f"no {method}")

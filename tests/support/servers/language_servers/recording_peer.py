@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from support.servers.language_servers.lsp_types import assert_is_lsp
 from workspace_server.sources.language_servers.server import PositionEncoding, RequestFailed
 from workspace_server.sources.language_servers.session.diagnostics.publications import Publications
 from workspace_server.sources.language_servers.session.sync.project_sync import FollowedProject
@@ -62,6 +63,7 @@ class RecordingPeer:
         return self.registered
 
     async def request(self, method: str, params: Any = None, *, timeout_s: float | None = None) -> Any:
+        assert_is_lsp(method, params)
         self.asked.append((method, params))
         await asyncio.sleep(0)
         if method not in self.answers:
@@ -70,6 +72,7 @@ class RecordingPeer:
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def notify(self, method: str, params: Any = None) -> None:
+        assert_is_lsp(method, params)
         self.sent.append((method, params))
         await asyncio.sleep(0)
         self.on_sent(method, params)

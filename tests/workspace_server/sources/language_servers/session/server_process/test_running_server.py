@@ -13,6 +13,7 @@ import pytest
 
 from support.processes.child_processes import alive, until
 from support.processes.timeouts import GUARD_S
+from support.servers.language_servers.lsp_types import assert_is_lsp
 from support.servers.language_servers.scripted_language_server import QUICK, RecordedSync, launch, running
 from workspace_server.processes.child_process import Command
 from workspace_server.sources.language_servers.server import RequestFailed, RequestTimedOut, ServerGone
@@ -43,6 +44,8 @@ async def test_it_is_initialized_as_lsp_says(tmp_path: Path) -> None:
         "workspace/didChangeConfiguration",
         "received",
     ]
+    for message in received:
+        assert_is_lsp(message["method"], message.get("params"))
     params = received[0]["params"]
     folder = f"file://{tmp_path}"
     assert (params["processId"], params["rootUri"], params["initializationOptions"]) == (

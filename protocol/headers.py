@@ -41,6 +41,11 @@ OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
 """Tells a workspace server which configuration files of the project the client reads itself, separated by
 commas. It starts their servers, so their tools would be in its list twice."""
 
+FOLDER: Final = "Lm-Tools-Bridge-Folder"
+"""Tells a workspace server in which folder of the project the agent works: relative to the root, separated by
+`/`, encoded with `encode_value`. Absent when the agent works in the root. Relative paths in arguments are
+read from this folder first."""
+
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
 """Headers that choose the tool mode of a request, each with the query parameter it overrides."""
 

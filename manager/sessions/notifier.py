@@ -63,6 +63,11 @@ class Notifier:
                 if names.TOOLS_CHANGED in changed:
                     self._note_change(session)
 
+    def note_missed_changes(self, session: Session) -> None:
+        """Note that a client which may have listed tools has to list them again: changes may be missed."""
+        session.has_listed = True
+        self._note_change(session)
+
     def _note_change(self, session: Session) -> None:
         """Note that a client which listed tools, and can hear of changes, has to list them again."""
         session.tools_changed = True

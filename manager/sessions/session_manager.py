@@ -84,7 +84,9 @@ class SessionManager:
         """Restore the sessions that an earlier manager saved; none of them is expired.
 
         The wall clock may have jumped and the machine may have been off, so at most half of a session's
-        lifetime counts as elapsed. Sessions are told that anything may have changed meanwhile.
+        lifetime counts as elapsed. Sessions are told that anything may have changed meanwhile: on their next
+        stream, and in front of their next answer, because not every client opens a stream again. That goes
+        for unused ones, too: a manager that was killed may not have saved the use.
         """
         for row in rows:
             longest = self._settings.session_idle_s if row.used else self._settings.session_unused_s
@@ -92,12 +94,13 @@ class SessionManager:
             session = Session(
                 row.id, row.revision, row.client_name, row.client_version, row.capabilities,
                 self._now() - age, used=row.used, workspace=row.workspace, cwd=row.cwd,
-                unannounced=row.used, log_level=row.log_level,
+                unannounced=True, log_level=row.log_level,
                 subscriptions=_subscriptions(row.subscriptions),
                 mode=tuple(parse_qsl(row.mode, keep_blank_values=True)),
                 source=row.source, last_workspace=row.last_workspace,
             )  # fmt: skip
             self.sessions.add(session)
+            self.notifier.note_missed_changes(session)
             if session.subscriptions:
                 self.notifier.notify_all_changed(session)
 

@@ -105,6 +105,22 @@ async def test_an_answer_waits_until_its_client_has_listed_again(
                     break
 
 
+@pytest.mark.parametrize("name", ["gemini-cli-mcp-client", "opencode"])
+async def test_the_first_answer_after_an_outage_announces_what_may_have_changed(
+    tmp_path: Path, name: str
+) -> None:
+    """These clients do not open their stream again after some seconds without a manager."""
+    async with running_gateway(tmp_path) as gateway:
+        client = await client_of(gateway, name)
+        port = gateway.manager.port
+    async with running_gateway(tmp_path, http_port=port) as gateway:
+        gateway.user_tool("meanwhile")
+        client.http = gateway.http
+        answer = await client.ask(names.TOOLS_CALL, CALL)
+        assert [message.get("method") for message in answer.messages] == [names.TOOLS_CHANGED, None]
+        assert "meanwhile" in await listed(client)
+
+
 async def test_a_list_before_the_call_leaves_nothing_to_announce(tmp_path: Path) -> None:
     async with running_gateway(tmp_path) as gateway:
         client = await client_of(gateway, "opencode")

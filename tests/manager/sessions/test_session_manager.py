@@ -21,6 +21,8 @@ from support.http.event_sinks import Recorder
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
 CLIENT = b'{"name":"codex","version":"0.169.0","title":7}'
+HEARS = b'{"name":"opencode","version":"1.18.33"}'
+"""A client that lists again when it is told to; the other one never does."""
 
 
 @dataclass
@@ -58,8 +60,8 @@ class Setup:
         )
         self.session_manager.restore(loaded.sessions)
 
-    async def open(self, identity: str | None = None) -> Session:
-        session = await self.session_manager.open("2025-11-25", CLIENT, b'{"roots":{}}', identity)
+    async def open(self, identity: str | None = None, client: bytes = CLIENT) -> Session:
+        session = await self.session_manager.open("2025-11-25", client, b'{"roots":{}}', identity)
         assert session is not None
         return session
 
@@ -267,13 +269,21 @@ async def test_log_level_and_subscriptions_survive_a_restart(setup: Setup) -> No
 
 
 async def test_after_a_restart_lists_are_announced_as_changed(setup: Setup) -> None:
-    """To sessions that may have seen a list."""
-    used, unused = await setup.open(), await setup.open()
-    setup.session_manager.get(used.id)
-    await setup.session_manager.bind(used, "w", "/")
+    """On the next stream and in front of the next answer. A killed manager may not have saved the use."""
+    saved, unsaved = await setup.open(client=HEARS), await setup.open(client=HEARS)
+    for session in (saved, unsaved):
+        setup.session_manager.get(session.id)
+    await setup.session_manager.bind(saved, "w", "/")
     await setup.restart()
-    announced = {one.id: one.unannounced for one in setup.session_manager.sessions}
-    assert announced == {used.id: True, unused.id: False}
+    announced = {one.id: (one.unannounced, one.list_due) for one in setup.session_manager.sessions}
+    assert announced == {saved.id: (True, True), unsaved.id: (True, True)}
+
+
+async def test_after_a_restart_a_client_that_never_lists_again_has_nothing_due(setup: Setup) -> None:
+    session = await setup.open()
+    await setup.restart()
+    (restored,) = setup.session_manager.sessions
+    assert (restored.id, restored.list_due) == (session.id, False)
 
 
 async def test_after_a_restart_subscribed_resources_are_announced(setup: Setup) -> None:

@@ -64,6 +64,8 @@ class CallContext(msgspec.Struct, frozen=True):
         caller: identifies the caller where that is known: the same text for all calls of one session.
         client: name of the calling program, from its `clientInfo`; may be empty.
         capabilities: what the calling client declared.
+        folder: the folder of the project in which the caller works, relative to the root, not checked; empty
+            for the root.
         trace: the W3C trace context outside its `_meta`; empty for none.
         toolbox: the tools a script may call; None at the maximum nesting depth.
     """
@@ -76,6 +78,7 @@ class CallContext(msgspec.Struct, frozen=True):
     caller: str = ""
     client: str = ""
     capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    folder: str = ""
     trace: str = ""
     toolbox: Toolbox | None = None
 

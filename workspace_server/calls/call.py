@@ -52,6 +52,11 @@ class Call(msgspec.Struct, frozen=True):
         """What of its result the client shows to its model; empty if the result is not for a model."""
         return "" if self.depth else self.request.header.get(headers.MODEL_SEES, "")
 
+    @property
+    def folder(self) -> str:
+        """The folder of the project in which the agent works; empty for the root, where scripts run, too."""
+        return "" if self.depth else headers.decode_value(self.request.header.get(headers.FOLDER, "")) or ""
+
     def wrapped(self, name: str, arguments: msgspec.Raw) -> Call:
         """The call inside this call of `execute_tool`."""
         way = Way.WRAPPED if self.way is Way.AWAITED else self.way
@@ -103,6 +108,7 @@ class Call(msgspec.Struct, frozen=True):
             caller=self.request.header.get(headers.CALLER, ""),
             client=name if isinstance(name, str) else "",
             capabilities=_decoded(meta.get(names.META_CAPABILITIES)),
+            folder=self.folder,
             trace=self.request.trace or self.request.header.get(trace_context.NAME, ""),
         )
 

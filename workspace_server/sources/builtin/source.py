@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -18,6 +19,12 @@ _PACKAGE: Final = "workspace_server.sources.builtin.tools"
 _IN_WORKSPACE: Final = ("find_files", "find_text", "list_directory", "read_file")
 _INDEPENDENT: Final = ("calculator", "date_time")
 _SEARCHES: Final = frozenset({"lm_findFiles", "lm_findTextInFiles", "lm_readFile"})
+
+_GLOBS: Final[Mapping[str, tuple[str, ...]]] = {
+    "lm_findFiles": ("query",),
+    "lm_findTextInFiles": ("includePattern",),
+}
+"""The arguments that hold a glob."""
 
 
 class BuiltinSource(Source):
@@ -44,6 +51,17 @@ class BuiltinSource(Source):
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run a tool (see `Source.call_tool`)."""
+        _, needs_workspace = self._modules[name]
+        if context.folder and needs_workspace:
+            from workspace_server.sources import agent_folder  # noqa: PLC0415  most agents work in the root
+
+            reading = await asyncio.to_thread(
+                agent_folder.read_arguments, self._workspace, context.folder, arguments, _GLOBS.get(name, ())
+            )
+            return reading.noted(await self._run(name, reading.arguments))
+        return await self._run(name, arguments)
+
+    async def _run(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         module, needs_workspace = self._modules[name]
         result: ToolResult
         if name in _SEARCHES:

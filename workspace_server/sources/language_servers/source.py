@@ -93,6 +93,17 @@ class LanguageServerSource(Source):
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run a tool (see `Source.call_tool`)."""
+        if context.folder:
+            from workspace_server.sources import agent_folder  # noqa: PLC0415  most agents work in the root
+
+            reading = await asyncio.to_thread(
+                agent_folder.read_arguments, self._workplace.workspace, context.folder, arguments
+            )
+            outcome = await self._run(name, reading.arguments, context)
+            return reading.noted(outcome) if isinstance(outcome, ToolResult) else outcome
+        return await self._run(name, arguments, context)
+
+    async def _run(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         # loaded here: most servers are never asked
         module = importlib.import_module(f"{_PACKAGE}.{definitions.MODULES[name]}")
         second_try = importlib.import_module(f"{_PACKAGE}.second_try")

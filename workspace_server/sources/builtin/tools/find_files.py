@@ -31,11 +31,12 @@ TOOL = Tool(
         "title": "Find files",
         "description": (
             "Find files of the workspace by a glob on their paths. A pattern without a slash matches at "
-            "any depth (`*.ts`); one with a slash starts at a workspace folder's root (`src/*`, "
-            "`src/**/*.test.ts`) or at a folder's name (`Folder/src/**`). `{a,b}` means either. Absolute "
-            "patterns work too. Files that the project ignores or excludes are left out, and `.git` always"
-            " is. Results come folder by folder; `capped` says that there are more; `offset` gets the next "
-            "page. To search inside files use lm_findTextInFiles."
+            "any depth (`*.ts`); one with a slash starts at your own folder if that has its first name, "
+            "else at the workspace's root (`src/*`, `src/**/*.test.ts`), or at a folder's name "
+            "(`Folder/src/**`). `{a,b}` means either. Absolute patterns work too. Files that the project "
+            "ignores or excludes are left out, and `.git` always is. Results come folder by folder; "
+            "`capped` says that there are more; `offset` gets the next page. To search inside files use "
+            "lm_findTextInFiles."
         ),
         "inputSchema": {
             "type": "object",

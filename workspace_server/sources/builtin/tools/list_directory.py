@@ -61,8 +61,8 @@ TOOL = Tool(
                 "filePath": {
                     "type": "string",
                     "description": (
-                        "The directory: `Folder/path`, absolute, or relative to a workspace folder. "
-                        "Default: the root of the workspace."
+                        "The directory: `Folder/path`, absolute, or relative: to your own folder, else to "
+                        "the workspace. Default: the root of the workspace."
                     ),
                 },
                 "depth": {

@@ -32,7 +32,7 @@ MEMBER_SCHEMAS: Final = {
         "description": "`offset` of the next page, if there is one.",
     },
 }
-NOTE_SCHEMA: Final = {"note": {"type": "string", "description": "What to do about an empty result."}}
+NOTE_SCHEMA: Final = {"note": {"type": "string", "description": "What to know about the result."}}
 
 
 @dataclass(frozen=True, slots=True)

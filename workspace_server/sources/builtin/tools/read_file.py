@@ -21,7 +21,7 @@ from workspace_server.results import clean_text, well_formed
 from workspace_server.sources.builtin.search.query import SearchSettings
 from workspace_server.sources.builtin.tools.line_range import LineCollector, LineRange
 from workspace_server.sources.builtin.tools.neighbours import neighbours
-from workspace_server.sources.builtin.tools.pages import PAGE_CHARACTERS, shown_path
+from workspace_server.sources.builtin.tools.pages import NOTE_SCHEMA, PAGE_CHARACTERS, shown_path
 from workspace_server.tool import InvalidArguments, Tool, ToolError, ToolResult
 from workspace_server.workspace import NOT_REGULAR, PathNotFound, Workspace, absolute_text
 
@@ -52,7 +52,9 @@ TOOL = Tool(
             "properties": {
                 "filePath": {
                     "type": "string",
-                    "description": "`Folder/path`, an absolute path, or one relative to a workspace folder.",
+                    "description": (
+                        "`Folder/path`, absolute, or relative: to your own folder, else to the workspace."
+                    ),
                 },
                 "startLine": {
                     "type": "integer",
@@ -97,6 +99,7 @@ TOOL = Tool(
                     "const": True,
                     "description": "The last line is longer than `maxBytes`, so its end is missing.",
                 },
+                **NOTE_SCHEMA,
             },
             "required": [
                 *("absolutePath", "workspacePath", "startLine", "endLine", "totalLines", "sizeBytes"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,7 +11,7 @@ from workspace_server.call_context import CallContext
 from workspace_server.config.model import ClangdSettings
 from workspace_server.source import Default, Source, SourceKind
 from workspace_server.sources.language_servers.server import LanguageServers
-from workspace_server.tool import CallOutcome, Tool
+from workspace_server.tool import CallOutcome, Tool, ToolResult
 from workspace_server.workspace import Workspace
 
 ID: Final = "clangd"
@@ -49,6 +50,17 @@ class ClangdSource(Source):
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run a tool (see `Source.call_tool`)."""
+        if context.folder:
+            from workspace_server.sources import agent_folder  # noqa: PLC0415  most agents work in the root
+
+            reading = await asyncio.to_thread(
+                agent_folder.read_arguments, self._workspace, context.folder, arguments
+            )
+            outcome = await self._run(name, reading.arguments)
+            return reading.noted(outcome) if isinstance(outcome, ToolResult) else outcome
+        return await self._run(name, arguments)
+
+    async def _run(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
         # loaded here: few projects use these tools
         calls = importlib.import_module(f"{_PACKAGE}.calls")
         outcome: CallOutcome = await calls.run(

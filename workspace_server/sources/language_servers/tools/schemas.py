@@ -44,7 +44,7 @@ def choice(description: str, values: Sequence[str], default: str | None = None) 
     return {"type": "string", "enum": list(values), **given, "description": description}
 
 
-FILE: Final = text("`Folder/path`, an absolute path, or one relative to a workspace folder.")
+FILE: Final = text("`Folder/path`, absolute, or relative: to your own folder, else to the workspace.")
 WAIT: Final[Mapping[str, Schema]] = {
     "waitS": number(
         "Seconds to wait for servers that still read the project. 0: answer with what is known.",

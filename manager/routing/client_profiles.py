@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from manager.configuration.client_overrides import EVERY, Hears, Sees
 
+RootsChange = Literal["never", "told", "silently"]
+"""Whether a client's roots change within a session, and whether it tells so."""
 LATER_LIST_S: Final = 2.0
 """Seconds that a list may wait for sources once the client has had its first list."""
 MIN_LIST_S: Final = 0.1
@@ -38,6 +40,12 @@ class ClientProfile(NamedTuple):
         name_prefix: What it puts before tool names; `{}` is the name of the server in its configuration.
         reads_all_pages: Whether it follows `nextCursor`.
         own_files: Files of a project whose MCP servers it starts itself.
+        defers_tools: Whether its first model request lacks the tools: a search of the client finds them.
+        own_tool_search: Whether the client itself has a tool named `tool_search`.
+        separator: What stands between a namespace and a tool's name; some clients refuse names with `__`.
+        plain_names: Whether it passes names unchanged to model APIs, which allow `[A-Za-z0-9_-]` only.
+        drops_links: Whether a bare resource link reaches the model as nothing.
+        roots_change: Whether its roots change in a session; `never` also if it has none.
     """
 
     title: str
@@ -53,23 +61,31 @@ class ClientProfile(NamedTuple):
     name_prefix: str = "mcp__{}__"
     reads_all_pages: bool = True
     own_files: tuple[str, ...] = ()
+    defers_tools: bool = False
+    own_tool_search: bool = False
+    separator: Literal["__", "_"] = "__"
+    plain_names: bool = False
+    drops_links: bool = False
+    roots_change: RootsChange = "told"
 
 
 PROFILES: Final = (
     ClientProfile(
         "Claude Code",
         ("claude-code",),
-        "2.1.328, 2.1.330",
+        "2.1.328, 2.1.330, 2.1.332",
         first_list_s=1.8,
         silent_stream_s=300,
         model_sees="structured",
         longest_name=128,
         own_files=(".mcp.json",),
+        defers_tools=True,
+        roots_change="silently",
     ),
     ClientProfile(
         "Codex",
         ("codex-mcp-client", "codex*"),
-        "0.169.0",
+        "0.169.0, 0.171.0",
         first_list_s=0.9,
         hears_list_changed="never",
         silent_call_s=300,
@@ -78,6 +94,9 @@ PROFILES: Final = (
         model_sees="structured",
         longest_name=128,
         own_files=(".codex/config.toml",),
+        defers_tools=True,
+        own_tool_search=True,
+        roots_change="never",
     ),
     ClientProfile(
         "Gemini CLI",
@@ -99,6 +118,62 @@ PROFILES: Final = (
         longest_name=None,
         name_prefix="{}_",
         own_files=("opencode.json", "opencode.jsonc"),
+        drops_links=True,
+    ),
+    ClientProfile(
+        "Copilot CLI",
+        ("copilot-cli*",),
+        "1.0.102",
+        first_list_s=18,
+        silent_call_s=90,
+        silent_stream_s=90,
+        model_sees="both",
+        name_prefix="{}-",
+        drops_links=True,
+        roots_change="never",
+    ),
+    ClientProfile(
+        "Qwen Code",
+        ("qwen-cli-mcp-client-*",),
+        "0.15.10, 0.24.4",
+        longest_name=63,
+        own_files=(".qwen/settings.json",),
+        defers_tools=True,
+        own_tool_search=True,
+    ),
+    ClientProfile(
+        "Kilo",
+        ("kilo",),
+        "7.7.7",
+        first_list_s=25,
+        longest_name=None,
+        name_prefix="{}_",
+        own_files=("kilo.json",),
+        drops_links=True,
+    ),
+    ClientProfile(
+        "Cline",
+        ("@cline/core*",),
+        "3.0.65",
+        model_sees="both",
+        name_prefix="{}__",
+        roots_change="never",
+    ),
+    ClientProfile(
+        "Continue",
+        ("continue-cli-client*",),
+        "1.5.47",
+        name_prefix="",
+        plain_names=True,
+        roots_change="never",
+    ),
+    ClientProfile(
+        "Grok Build",
+        ("grok-shell-*",),
+        "1.0.41",
+        name_prefix="{}__",
+        separator="_",
+        roots_change="never",
     ),
     ClientProfile(
         "VS Code", ("visual studio code*", "vscode*"), first_list_s=8, own_files=(".vscode/mcp.json",)
@@ -117,10 +192,16 @@ def profile_of(name: str | None, version: str | None = None) -> ClientProfile:
 
 
 def _matches(pattern: str, name: str | None, version: str | None) -> bool:
-    of_name, _, of_version = pattern.partition(_VERSION)
+    of_name, of_version = _split_pattern(pattern)
     return fnmatchcase((name or "").lower(), of_name) and (
         not of_version or fnmatchcase((version or "").lower(), of_version)
     )
+
+
+def _split_pattern(pattern: str) -> tuple[str, str]:
+    """The name and the version of a pattern; names of npm packages begin with the sign, too."""
+    name, _, version = pattern.rpartition(_VERSION)
+    return (name, version) if name else (pattern, "")
 
 
 class ClientProfiles:
@@ -151,7 +232,7 @@ def _own(values: Mapping[str, Any], name: str | None, version: str | None) -> An
     """The user's value for a client; None without one. A name with a version counts first, `*` last."""
     fitting = [one for one in values if one != EVERY and _matches(one, name, version)]
     exact = (name or "").lower()
-    fitting.sort(key=lambda one: (_VERSION not in one, one.partition(_VERSION)[0] != exact))
+    fitting.sort(key=lambda pattern: (not _split_pattern(pattern)[1], _split_pattern(pattern)[0] != exact))
     return values.get(fitting[0] if fitting else EVERY)
 
 

@@ -37,16 +37,32 @@ def as_row(profile: ClientProfile) -> str:
         "yes" if profile.is_extended_by_progress else "no",
         profile.model_sees,
         "none" if profile.longest_name is None else str(profile.longest_name),
-        f"`{profile.name_prefix}`",
+        f"`{profile.name_prefix}`" if profile.name_prefix else "none",
         "yes" if profile.reads_all_pages else "first only",
         ", ".join(f"`{file}`" for file in profile.own_files) or "none",
     )
     return f"| {' | '.join(cells)} |"
 
 
+def as_second_row(profile: ClientProfile) -> str:
+    """The row of a client in the documentation's second table."""
+    cells = (
+        profile.title,
+        "behind a search" if profile.defers_tools else "at once",
+        "yes" if profile.own_tool_search else "no",
+        f"`{profile.separator}`",
+        "unchanged" if profile.plain_names else "made valid",
+        "dropped" if profile.drops_links else "shown",
+        profile.roots_change,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
 @pytest.mark.parametrize("profile", [*PROFILES, OTHER], ids=lambda profile: profile.title)
-def test_the_page_of_the_profiles_shows_this_table(profile: ClientProfile) -> None:
-    assert as_row(profile) in PAGE.read_text("utf-8")
+def test_the_page_of_the_profiles_shows_both_tables(profile: ClientProfile) -> None:
+    lines = PAGE.read_text("utf-8").splitlines()
+    assert as_row(profile) in lines
+    assert as_second_row(profile) in lines
 
 
 @pytest.mark.parametrize(
@@ -58,6 +74,12 @@ def test_the_page_of_the_profiles_shows_this_table(profile: ClientProfile) -> No
         ("opencode", "opencode"),
         ("Visual Studio Code - Insiders", "VS Code"),
         ("cursor-vscode", "Cursor"),
+        ("copilot-cli", "Copilot CLI"),
+        ("qwen-cli-mcp-client-lm-tools-bridge", "Qwen Code"),
+        ("kilo", "Kilo"),
+        ("@cline/core", "Cline"),
+        ("continue-cli-client", "Continue"),
+        ("grok-shell-lm-tools-bridge", "Grok Build"),
         ("somebody", "other clients"),
         (None, "other clients"),
     ],
@@ -85,7 +107,14 @@ def test_a_user_can_set_it_for_some_versions_only() -> None:
     assert [profiles.of(*one).first_list_s for one in asked] == [3, 2, 2, 1, 4]
 
 
-def test_every_value_that_decides_something_can_be_set() -> None:
+def test_a_name_may_begin_with_the_sign_in_front_of_versions() -> None:
+    own = {"@own/agent": 2.0, "@own/agent@2.*": 3.0, "*": 4.0}
+    profiles = ClientProfiles({"first_list_s": own})
+    asked = [("@own/agent", "2.1"), ("@own/agent", "3.0"), ("own/agent", "2.1")]
+    assert [profiles.of(*client).first_list_s for client in asked] == [3, 2, 4]
+
+
+def test_every_value_that_a_user_may_set_counts() -> None:
     settings = Settings(
         first_list_s="a=3",
         model_sees="a=both",

@@ -67,6 +67,13 @@ class McpRequest(msgspec.Struct, frozen=True):
             return None
         return max(0.0, self.arrived + int(given) / 1000 - time.monotonic())
 
+    @property
+    def client(self) -> str:
+        """The name of the client program; empty if it does not say."""
+        about = self.inbound.meta.get(names.META_CLIENT)
+        name = None if about is None else jsonrpc.members_of(about).get("name")
+        return "" if name is None else jsonrpc.text_of(name) or ""
+
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.
 

@@ -8,4 +8,8 @@ from protocol.internal.client_traits import ClientTraits
 
 def client_traits(profile: ClientProfile) -> ClientTraits:
     """What is special about a client with this profile."""
-    return ClientTraits(lists_once=profile.hears_list_changed != "always")
+    return ClientTraits(
+        lists_once=profile.hears_list_changed != "always",
+        own_tool_search=profile.own_tool_search,
+        repeats_instructions=profile.repeats_instructions,
+    )

@@ -81,14 +81,20 @@ async def test_a_client_that_goes_on_gets_what_is_known_and_a_way_to_the_rest(sl
     async with asyncio.timeout(5):
         shown = await listed(client)
     assert "lm_readFile" in shown
-    assert shown.keys() >= META_TOOLS
-    assert "slow__echo" not in shown
+    assert shown.keys() >= {"search_project_tools", "execute_tool"}
+    assert not {"tool_search", "slow__echo"} & shown.keys(), "Codex has a tool_search of its own"
     asked = asyncio.create_task(client.call("execute_tool", {"name": "slow__echo", "arguments": {"n": 1}}))
-    searched = asyncio.create_task(client.call("tool_search", {"query": "echo"}))
+    searched = [
+        asyncio.create_task(client.call(name, {"query": "echo"}))
+        for name in ("tool_search", "search_project_tools")
+    ]
     slow.open()
     async with asyncio.timeout(20):
         assert '"n": 1' in (await asked).result["content"][0]["text"]
-        assert "slow__echo" in (await searched).result["content"][0]["text"]
+        for search in searched:
+            assert "slow__echo" in (await search).result["content"][0]["text"]
+    unknown = await client.call("execute_tool", {"name": "nobody"})
+    assert "Use search_project_tools to discover" in unknown.result["content"][0]["text"]
 
 
 @pytest.mark.parametrize(("name", "sees"), [("claude-code", set()), ("somebody", {"slow__echo"})])

@@ -34,8 +34,14 @@ LIST_WAIT: Final = "Lm-Tools-Bridge-List-Wait"
 """Tells a workspace server how many milliseconds a request may wait for sources without a known list."""
 
 MODEL_SEES: Final = "Lm-Tools-Bridge-Model-Sees"
-"""Tells a workspace server what of a tool's result the client shows to its model: `text` or `structured`.
-Without it, results of other servers are passed on unchanged."""
+"""Tells a workspace server what of a tool's result the client shows to its model: `text`, `structured` or
+`both`, and `no-links` if it shows no resource links; separated by blanks. There is none for clients that
+nobody measured: results for them are passed on unchanged."""
+NO_LINKS: Final = "no-links"
+"""The word of `MODEL_SEES` for a client whose model does not see resource links."""
+
+TOOL_NAMES: Final = "Lm-Tools-Bridge-Tool-Names"
+"""Tells a workspace server what the client needs of the names of tools (`internal/name_rules.py`)."""
 
 OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
 """Tells a workspace server which configuration files of the project the client reads itself, separated by
@@ -45,9 +51,6 @@ FOLDER: Final = "Lm-Tools-Bridge-Folder"
 """Tells a workspace server in which folder of the project the agent works: relative to the root, separated by
 `/`, encoded with `encode_value`. Absent when the agent works in the root. Relative paths in arguments are
 read from this folder first."""
-
-CLIENT_TRAITS: Final = "Lm-Tools-Bridge-Client-Traits"
-"""Tells a workspace server what is special about the client (`internal/client_traits.py`)."""
 
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
 """Headers that choose the tool mode of a request, each with the query parameter it overrides."""

@@ -90,8 +90,10 @@ CALL_TOOL_BARE: Final = "callTool"
 BIND_WORKSPACE: Final = "lmToolsBridge.bindWorkspace"
 CALL_BRIDGED_TOOL: Final = "lmToolsBridge.callBridgedTool"
 """The names of both in the extension LM Tools Bridge from version 1.0.119 on: accepted, not listed."""
-HANDSHAKE_NAMES: Final = frozenset({HANDSHAKE, HANDSHAKE_BARE, BIND_WORKSPACE})
-CALL_TOOL_NAMES: Final = frozenset({CALL_TOOL, CALL_TOOL_BARE, CALL_BRIDGED_TOOL})
+PLAIN: Final = {name: name.replace(".", "_") for name in (HANDSHAKE, CALL_TOOL)}
+"""Their names for clients that pass names on to model APIs, which allow letters, digits, `_` and `-` only."""
+HANDSHAKE_NAMES: Final = frozenset({HANDSHAKE, HANDSHAKE_BARE, BIND_WORKSPACE, PLAIN[HANDSHAKE]})
+CALL_TOOL_NAMES: Final = frozenset({CALL_TOOL, CALL_TOOL_BARE, CALL_BRIDGED_TOOL, PLAIN[CALL_TOOL]})
 MANAGER_TOOL_NAMES: Final = HANDSHAKE_NAMES | CALL_TOOL_NAMES
 
 COMMAND_LINE: Final = "lmtb"

@@ -27,10 +27,10 @@ SCRIPT_SOURCES: Final = ("script", "script_user", "script_system")
 BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin", "language_servers")
 """Ids of the sources whose tools have no namespace, by precedence. An id is also the prefix of aliases."""
 RESERVED_NAMESPACES: Final = frozenset(BARE_RANK)
-RESERVED_NAMES: Final = frozenset({"tool_search", "search_project_tools", "execute_tool", "execute_code"})
+RESERVED_NAMES: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
 RESERVED_PREFIXES: Final = ("lm_", "lmToolsBridge")
 INTERNAL_PREFIX: Final = "openllm_"
-_OWN_KINDS: Final = frozenset({"builtin", "language-server"})
+OWN_KINDS: Final = frozenset({"builtin", "language-server"})
 """Kinds of sources that may use reserved names, because this program defines their tools."""
 _OWN_PREFIX: Final = "lm_"
 """Windows of VS Code name their tools like this, because ours have these names from them."""
@@ -156,7 +156,7 @@ def _bare(
 
 def _is_same_tool(keeper: Named[T], other: Named[T]) -> bool:
     """Whether an editor offers what we offer under this name; one of them is enough."""
-    return keeper.source.kind in _OWN_KINDS and other.source.kind == "editor"
+    return keeper.source.kind in OWN_KINDS and other.source.kind == "editor"
 
 
 def _alias(entry: Named[T], taken: Mapping[str, Named[T]]) -> Named[T]:
@@ -172,11 +172,12 @@ def _rank(pair: SourceItems[T]) -> tuple[int, str]:
 
 def _is_refused(source: Source, name: str, internal_prefix: str | None) -> bool:
     """Whether a source without namespace may not use this name."""
-    is_allowed = source.kind in _OWN_KINDS or (source.kind == "editor" and name.startswith(_OWN_PREFIX))
-    return not is_allowed and _is_reserved(name, internal_prefix)
+    is_allowed = source.kind in OWN_KINDS or (source.kind == "editor" and name.startswith(_OWN_PREFIX))
+    return not is_allowed and is_reserved(name, internal_prefix)
 
 
-def _is_reserved(name: str, internal_prefix: str | None) -> bool:
+def is_reserved(name: str, internal_prefix: str | None = INTERNAL_PREFIX) -> bool:
+    """Whether only tools of this program may have the name; none is reserved without an internal prefix."""
     if internal_prefix is None:
         return False
     return name in RESERVED_NAMES or name.startswith((*RESERVED_PREFIXES, internal_prefix))

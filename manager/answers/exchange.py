@@ -65,6 +65,7 @@ class Exchange:
         headers: Response headers, added while it is answered.
         is_as_is: Whether a workspace with a single MCP server is passed through unchanged, because the URL
             names the workspace.
+        has_plain_names: Whether the client takes no names of tools with a dot.
         is_pure: Whether the URL or a header addresses the workspace alone (`Located.is_pure`).
         seen: Its record in the table of clients.
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
@@ -84,6 +85,7 @@ class Exchange:
     session: Session | None = None
     headers: dict[str, str] = field(default_factory=dict)
     is_as_is: bool = False
+    has_plain_names: bool = False
     is_pure: bool = False
     seen: RequestRecord | None = None
     begun: float | None = None

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 _Value = TypeVar("_Value")
 
-Sees = Literal["structured", "text", "both"]
-"""What of a tool result a client shows to its model."""
+Sees = Literal["structured", "text", "both", "unknown"]
+"""What of a tool result a client shows to its model; `unknown` for clients that nobody measured."""
 Hears = Literal["always", "until stream lost", "never"]
 """Whether a client lists its tools again when it is told that they changed."""
 EVERY: Final = "*"

@@ -35,17 +35,18 @@ class ClientProfile(NamedTuple):
         silent_call_s: How long a call may be silent before the response begins.
         silent_stream_s: How long a call's event stream may be silent.
         is_extended_by_progress: Whether progress notifications extend these limits.
-        model_sees: What of a result with text and structured content reaches the model.
+        model_sees: What of a result with text and structured content reaches the model. Where that is
+            unknown, results are not changed.
         longest_name: Longest tool name including its prefix.
         name_prefix: What it puts before tool names; `{}` is the name of the server in its configuration.
         reads_all_pages: Whether it follows `nextCursor`.
         own_files: Files of a project whose MCP servers it starts itself.
         defers_tools: Whether its first model request lacks the tools: a search of the client finds them.
         own_tool_search: Whether the client itself has a tool named `tool_search`.
-        repeats_instructions: Whether its model reads a server's instructions again with each of its tools.
         separator: What stands between a namespace and a tool's name; some clients refuse names with `__`.
         plain_names: Whether it passes names unchanged to model APIs, which allow `[A-Za-z0-9_-]` only.
         drops_links: Whether a bare resource link reaches the model as nothing.
+        has_code_mode: Whether some of its models write code, which gets the text and the structured content.
         roots_change: Whether its roots change in a session; `never` also if it has none.
     """
 
@@ -57,17 +58,17 @@ class ClientProfile(NamedTuple):
     silent_call_s: float | None = 60
     silent_stream_s: float | None = 60
     is_extended_by_progress: bool = True
-    model_sees: Sees = "text"
+    model_sees: Sees = "unknown"
     longest_name: int | None = 64
     name_prefix: str = "mcp__{}__"
     reads_all_pages: bool = True
     own_files: tuple[str, ...] = ()
     defers_tools: bool = False
     own_tool_search: bool = False
-    repeats_instructions: bool = False
     separator: Literal["__", "_"] = "__"
     plain_names: bool = False
     drops_links: bool = False
+    has_code_mode: bool = False
     roots_change: RootsChange = "told"
 
 
@@ -98,7 +99,7 @@ PROFILES: Final = (
         own_files=(".codex/config.toml",),
         defers_tools=True,
         own_tool_search=True,
-        repeats_instructions=True,
+        has_code_mode=True,
         roots_change="never",
     ),
     ClientProfile(
@@ -108,6 +109,7 @@ PROFILES: Final = (
         first_list_s=50,
         hears_list_changed="until stream lost",
         silent_stream_s=300,
+        model_sees="text",
         longest_name=63,
         name_prefix="mcp_{}_",
         reads_all_pages=False,
@@ -118,6 +120,7 @@ PROFILES: Final = (
         ("opencode",),
         "1.18.33",
         first_list_s=25,
+        model_sees="text",
         longest_name=None,
         name_prefix="{}_",
         own_files=("opencode.json", "opencode.jsonc"),
@@ -149,6 +152,7 @@ PROFILES: Final = (
         ("kilo",),
         "7.7.7",
         first_list_s=25,
+        model_sees="text",
         longest_name=None,
         name_prefix="{}_",
         own_files=("kilo.json",),
@@ -166,6 +170,7 @@ PROFILES: Final = (
         "Continue",
         ("continue-cli-client*",),
         "1.5.47",
+        model_sees="text",
         name_prefix="",
         plain_names=True,
         roots_change="never",

@@ -59,12 +59,12 @@ def test_named_parameters_are_those_of_the_specification() -> None:
 def test_the_bare_name_of_a_manager_tool_is_its_last_part(full: str) -> None:
     prefix, _, bare = full.partition(".")
     assert prefix == "lmToolsBridge"
-    assert {full, bare} <= names.MANAGER_TOOL_NAMES
+    assert {full, bare, f"{prefix}_{bare}"} <= names.MANAGER_TOOL_NAMES
 
 
 def test_handshake_and_call_tool_have_distinct_names() -> None:
     assert not names.HANDSHAKE_NAMES & names.CALL_TOOL_NAMES
-    assert len(names.MANAGER_TOOL_NAMES) == 6
+    assert len(names.MANAGER_TOOL_NAMES) == 8
 
 
 def test_templates_extend_the_uris_of_their_resources() -> None:

@@ -9,15 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol import headers, jsonrpc, names, trace_context
+from protocol.errors import Reason, Refusal
 from protocol.inbound import Rejection
-from protocol.internal.client_traits import ClientTraits
 from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_suspended, refuse_request
 from workspace_server.calls.request import McpRequest
 from workspace_server.calls.ways import RULES, Rules, Way
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 from workspace_server.tool import Tool
-from workspace_server.tool_search.definitions import search_name
 
 _OWN_MEMBERS: Final = frozenset({"name", "arguments"})
 _ANSWERS: Final = frozenset({"inputResponses", "requestState"})
@@ -52,17 +51,12 @@ class Call(msgspec.Struct, frozen=True):
     @property
     def model_sees(self) -> str:
         """What of its result the client shows to its model; empty if the result is not for a model."""
-        return "" if self.depth else self.request.header.get(headers.MODEL_SEES, "")
+        return "" if self.depth else self.request.model_sees
 
     @property
     def folder(self) -> str:
         """The folder of the project in which the agent works; empty for the root, where scripts run, too."""
         return "" if self.depth else headers.decode_value(self.request.header.get(headers.FOLDER, "")) or ""
-
-    @property
-    def search_name(self) -> str:
-        """The name of `tool_search` for its client."""
-        return search_name(ClientTraits.decode(self.request.header.get(headers.CLIENT_TRAITS, "")))
 
     def wrapped(self, name: str, arguments: msgspec.Raw) -> Call:
         """The call inside this call of `execute_tool`."""
@@ -125,7 +119,21 @@ def call_of(request: McpRequest, view: View, way: Way = Way.AWAITED) -> Call | R
     arguments = request.inbound.params.get("arguments", NO_ARGUMENTS)
     if jsonrpc.bytes_of(arguments)[:1] != b"{":
         return request.invalid("params.arguments must be an object")
-    return Call(request, view, request.inbound.name or "", arguments, way)
+    name: str | Rejection = request.inbound.name or ""
+    if way is not Way.PASS_THROUGH:  # whose list has the server's own names
+        name = meant_name(request, view, request.inbound.name or "")
+    return name if isinstance(name, Rejection) else Call(request, view, name, arguments, way)
+
+
+def meant_name(request: McpRequest, view: View, name: str) -> str | Rejection:
+    """The offered name of the tool that a client means by this name, or the error if that is open."""
+    names = view.names_for(request.name_rules)
+    meant = [name] if names is None else names.meant(name)
+    if names is None or len(meant) == 1:
+        return meant[0]
+    choices = " or ".join(map(names.shown, meant))
+    message = f"{len(meant)} tools could be meant by the name {name}"
+    return request.refuse(Refusal(Reason.TOOL_NOT_FOUND, message, f"use {choices}"))
 
 
 def _decoded(raw: msgspec.Raw | None) -> Mapping[str, Any]:

@@ -11,6 +11,8 @@ import msgspec
 from protocol import headers, inbound, jsonrpc, names
 from protocol.errors import Refusal
 from protocol.inbound import Inbound, Rejection
+from protocol.internal import name_rules
+from protocol.internal.name_rules import NameRules
 from protocol.jsonrpc import Request
 from protocol.versions import LATEST_MODERN
 from workspace_server.call_context import Notify, ignore_notification
@@ -68,11 +70,19 @@ class McpRequest(msgspec.Struct, frozen=True):
         return max(0.0, self.arrived + int(given) / 1000 - time.monotonic())
 
     @property
-    def client(self) -> str:
-        """The name of the client program; empty if it does not say."""
-        about = self.inbound.meta.get(names.META_CLIENT)
-        name = None if about is None else jsonrpc.members_of(about).get("name")
-        return "" if name is None else jsonrpc.text_of(name) or ""
+    def model_sees(self) -> str:
+        """What of a result its client shows to its model (`headers.MODEL_SEES`); empty if that is unknown."""
+        return str(self.header.get(headers.MODEL_SEES, ""))
+
+    @property
+    def model_sees_both(self) -> bool:
+        """Whether its client shows its model the text of results and their structured content."""
+        return "both" in self.model_sees.split()
+
+    @property
+    def name_rules(self) -> NameRules:
+        """What its client needs of the names of tools."""
+        return name_rules.from_header(self.header.get(headers.TOOL_NAMES, ""))
 
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.

@@ -64,7 +64,7 @@ class TaskCreation:
     def _ending(self, outcome: CallOutcome) -> Ending:
         """What the task keeps: the answer that its caller would have received."""
         complete = outcomes.answer(self.call.request.id, self.offered, outcome, self.report)
-        answer = result_channels.for_model(complete, self.offered.definition, self.call.model_sees)
+        answer = result_channels.for_model(complete, self.offered, self.call.model_sees)
         if isinstance(answer, Rejection):
             # MCP 2026-07-28 has no such code, and only its clients have these tasks
             code = jsonrpc.INTERNAL_ERROR if answer.code == URL_REQUIRED else answer.code

@@ -71,6 +71,11 @@ class OfferedTool:
         return _validator(schema) if isinstance(schema, Mapping) else None
 
     @property
+    def repeats_itself(self) -> bool:
+        """Whether the text of its results says all that their structured content says."""
+        return self.source.kind in naming.OWN_KINDS
+
+    @property
     def schema(self) -> Mapping[str, Any]:
         """The input schema, as clients see it."""
         schema: Mapping[str, Any] = self.definition["inputSchema"]

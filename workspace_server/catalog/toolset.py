@@ -7,7 +7,7 @@ registered, they are also checked every second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -79,9 +79,9 @@ class Toolset:
         """The last view, without asking any source."""
         return self._view
 
-    def issues(self) -> list[Issue]:
-        """The known problems within `issue_limit.py`, errors first."""
-        return limited((*self._view.issues, *self._notes.values()))
+    def issues(self, more: Iterable[Issue] = ()) -> list[Issue]:
+        """The known problems within `issue_limit.py`, errors first; `more` are those of one client."""
+        return limited((*self._view.issues, *self._notes.values(), *more))
 
     def note(self, issue: Issue) -> None:
         """Remember a problem found during a call; one per code and tool."""

@@ -1,12 +1,12 @@
-"""Decides what a client's lists wait for, and what they leave out, by the profile of the client."""
+"""Decides what a client's lists wait for, what they leave out, and how they are written, by its profile."""
 
 from __future__ import annotations
 
 import time
 
 from manager.answers.exchange import Exchange
+from manager.routing.client_needs import needs_of
 from manager.routing.client_profiles import ClientProfile, ClientProfiles, discover_wait_s, list_wait_s
-from manager.routing.client_traits import client_traits
 from protocol import headers
 
 
@@ -23,7 +23,7 @@ class ListAdaptation:
         self._hides_own = hides_own
 
     def headers(self, exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
-        """The headers that tell the workspace server how long a list may wait, and what it leaves out."""
+        """The headers that tell the workspace server how long a list may wait, and what the client needs."""
         profile, session = self._profiles.of(*exchange.client), exchange.session
         opened_at = None if session is None else session.opened_at
         since_start_s = None if opened_at is None else time.monotonic() - opened_at
@@ -35,9 +35,7 @@ class ListAdaptation:
         return self._complete(profile, discover_wait_s(profile.first_list_s))
 
     def _complete(self, profile: ClientProfile, wait_s: float) -> tuple[tuple[bytes, bytes], ...]:
-        added = [_list_wait(wait_s)]
-        if traits := client_traits(profile).encode():
-            added.append((headers.CLIENT_TRAITS.encode(), traits.encode()))
+        added = [_list_wait(wait_s), *needs_of(profile)]
         if profile.own_files and self._hides_own:
             added.append((headers.OWN_FILES.encode(), ",".join(profile.own_files).encode()))
         return tuple(added)

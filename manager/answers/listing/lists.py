@@ -43,9 +43,17 @@ _DEMANDED: Final[Mapping[str, Any]] = {"resultType": "complete", "ttlMs": 0, "ca
 
 def own_list(exchange: Exchange) -> Plain:
     """The manager's own list, for clients without a workspace."""
-    member, entries = _OWN[exchange.message.method]
+    member, entries = _own_entries(exchange)
     remember_shown(exchange, [])
     return Plain(result_format.result(exchange, {member: list(entries)}))
+
+
+def _own_entries(exchange: Exchange) -> tuple[str, Sequence[Mapping[str, Any]]]:
+    """The member of the list, and the manager's own entries under names that the client takes."""
+    member, entries = _OWN[exchange.message.method]
+    if exchange.has_plain_names:
+        entries = [{**tool, "name": names.PLAIN[tool["name"]]} for tool in entries]
+    return member, entries
 
 
 def remember_shown(exchange: Exchange, entries: Sequence[bytes]) -> None:
@@ -118,7 +126,7 @@ class Lists:
         return await self._forwarder.send(located.workspace, outgoing)
 
     def _merge(self, exchange: Exchange, result: Mapping[str, msgspec.Raw]) -> Plain:
-        member, own = _OWN[exchange.message.method]
+        member, own = _own_entries(exchange)
         theirs: list[msgspec.Raw] = []
         if member in result and jsonrpc.bytes_of(result[member])[:1] == b"[":
             theirs = msgspec.json.decode(result[member], type=list[msgspec.Raw])
@@ -132,7 +140,7 @@ class Lists:
         return Plain(result_format.result(exchange, {**result, member: [*first, *theirs]}))
 
     def _without_workspace(self, exchange: Exchange, located: Located, why: str) -> Plain:
-        member, own = _OWN[exchange.message.method]
+        member, own = _own_entries(exchange)
         theirs: list[msgspec.Raw] = []
         if exchange.message.method == names.TOOLS_LIST:
             theirs = _allowed(exchange, [one.raw for one in self._catalog.last_known(located.workspace)])

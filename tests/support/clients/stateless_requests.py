@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import ClientResponse, ClientSession
@@ -38,17 +40,29 @@ def headers_of(body: dict[str, Any], secret: str | None = SECRET) -> dict[str, s
 
 
 class Caller:
-    """Sends requests to one workspace server and checks what comes back against the official models."""
+    """Sends requests to one workspace server and checks what comes back against the official models.
 
-    def __init__(self, session: ClientSession, url: str, secret: str = SECRET) -> None:
+    Args:
+        told: what the manager tells it about the client, by header.
+    """
+
+    def __init__(
+        self,
+        session: ClientSession,
+        url: str,
+        secret: str = SECRET,
+        told: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.session = session
         self.url = url
         self.secret = secret
+        self.told = told
 
     def open(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> Any:
         """The response to a request, as an asynchronous context manager."""
         body = body_of(method, params, **meta)
-        return self.session.post(self.url, data=json.dumps(body), headers=headers_of(body, self.secret))
+        sent = {**headers_of(body, self.secret), **self.told}
+        return self.session.post(self.url, data=json.dumps(body), headers=sent)
 
     async def message(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
         """The answer's JSON-RPC message; its id is checked."""

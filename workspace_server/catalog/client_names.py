@@ -1,0 +1,104 @@
+"""Names tools as one client needs them, and finds out which tool a call by any of its names means. Pure.
+
+A client may leave out tools whose names have `__`, or cut long names (`protocol/internal/name_rules.py`). It
+gets other names, and may call a tool by these or by the offered one. A spelling that could mean two tools
+calls neither. Our own tools keep their names, and no other tool takes one of these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from protocol.internal.name_rules import SEPARATOR, NameRules
+from protocol.issues import Issue
+from workspace_server import naming
+from workspace_server.catalog.registry import OfferedTool
+
+_DIGITS: Final = 8
+"""Hex digits that tell shortened names apart, as in `naming.py`."""
+_UNDERSCORES: Final = re.compile("__+")
+
+
+class ClientNames:
+    """The names of the tools of one view for clients with the same rules.
+
+    Args:
+        tools: the tools that can be called.
+        prefixes: the prefixes of the sources, for tools that are not listed yet.
+        rules: what the clients need.
+
+    Attributes:
+        issues: the tools whose names would be the same for these clients.
+    """
+
+    def __init__(self, tools: Sequence[OfferedTool], prefixes: Iterable[str], rules: NameRules) -> None:
+        own = naming.RESERVED_NAMES | {
+            offered.name for offered in tools if offered.source.kind in naming.OWN_KINDS
+        }
+        changed = {offered.name: _changed(offered.name, rules) for offered in tools}
+        self._prefixes = {_joined(prefix, rules): prefix for prefix in prefixes if prefix}
+        self._shown = _apart(changed, own, rules)
+        self._meant: dict[str, list[str]] = {}
+        for name, spelling in changed.items():
+            for alias in {name, spelling, self._shown[name]}:
+                if alias == name or alias not in own:
+                    self._meant.setdefault(alias, []).append(name)
+        self.issues = tuple(
+            _issue(spelling, names, self._shown)
+            for spelling, names in sorted(self._meant.items())
+            if len(names) > 1
+        )
+
+    def shown(self, name: str) -> str:
+        """The name under which these clients get the tool with this offered name."""
+        return self._shown.get(name, name)
+
+    def meant(self, name: str) -> Sequence[str]:
+        """The offered names of the tools that a call by this name can mean.
+
+        More than one if that is open. For a name that no tool has, the one that a tool of a source without a
+        list would have.
+        """
+        return self._meant.get(name) or (self._with_offered_prefix(name),)
+
+    def _with_offered_prefix(self, name: str) -> str:
+        if name.startswith(tuple(self._prefixes.values())):
+            return name
+        fitting = [joined for joined in self._prefixes if name.startswith(joined)]
+        joined = max(fitting, key=len, default="")
+        return self._prefixes[joined] + name.removeprefix(joined) if joined else name
+
+
+def _apart(changed: Mapping[str, str], own: frozenset[str], rules: NameRules) -> Mapping[str, str]:
+    """The names that clients get, by the offered ones."""
+    counts = Counter(changed.values())
+    shown = {}
+    for name, spelling in changed.items():
+        is_taken = counts[spelling] > 1 or (spelling != name and naming.is_reserved(spelling))
+        shown[name] = _hashed(name, spelling, rules) if is_taken and name not in own else spelling
+    return shown
+
+
+def _changed(name: str, rules: NameRules) -> str:
+    joined = _joined(name, rules)
+    return joined if len(joined) <= rules.longest else _hashed(name, joined, rules)
+
+
+def _joined(name: str, rules: NameRules) -> str:
+    return name if rules.separator == SEPARATOR else _UNDERSCORES.sub(rules.separator, name)
+
+
+def _hashed(name: str, spelling: str, rules: NameRules) -> str:
+    """The beginning of the spelling, `_`, and hex digits of the SHA-256 of the offered name."""
+    kept = spelling[: rules.longest - _DIGITS - 1].rstrip("_")
+    return f"{kept}_{hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]}"
+
+
+def _issue(spelling: str, names: Sequence[str], shown: Mapping[str, str]) -> Issue:
+    message = f'For this client "{spelling}" could be {len(names)} tools; a call by this name is refused'
+    details = "; ".join(f"{name} is {shown[name]}" for name in names)
+    return Issue("warning", "names", "TOOL_NAME_CLASH", message, spelling, details)

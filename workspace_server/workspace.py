@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from host.files.git_worktrees import are_siblings
+from host.files.marked_folder import marks_of
+from host.files.project_marks import STRONG
+from protocol import names
 from workspace_server.results import well_formed
 from workspace_server.tool import InvalidArguments
 
@@ -31,6 +35,17 @@ class PathNotFound(InvalidArguments):
     def __init__(self, cause: str) -> None:
         super().__init__(POINTER, cause)
         self.cause = cause
+
+
+class OutsideWorkspace(InvalidArguments):
+    """The path leads out of the workspace.
+
+    `project` is the root of the project that an absolute path lies in, if it looks like one.
+    """
+
+    def __init__(self, message: str = OUTSIDE, project: Path | None = None) -> None:
+        super().__init__(POINTER, message)
+        self.project = project
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +117,7 @@ class Workspace:
         if text.startswith("/") or _DRIVE.match(text):
             real = Path(os.path.realpath(text)) if Path(text).is_absolute() else None
             if real is None or not self.contains(real):
-                raise InvalidArguments(POINTER, OUTSIDE)
+                raise self._outside(real)
             return real
         return self._locate_relative(text)
 
@@ -116,15 +131,23 @@ class Workspace:
                 return real
         there = {name: real for name, real in plain.items() if real is not None and real.exists()}
         if len(there) > 1:
-            names = ", ".join(f"{name}/{well_formed(text)}" for name in there)
-            raise InvalidArguments(POINTER, f"ambiguous; use one of: {names}")
+            choices = ", ".join(f"{name}/{well_formed(text)}" for name in there)
+            raise InvalidArguments(POINTER, f"ambiguous; use one of: {choices}")
         if there:
             return next(iter(there.values()))
         readings = prefixed + list(plain.values())
         if None in readings:
-            raise InvalidArguments(POINTER, OUTSIDE)
+            raise OutsideWorkspace
         self._refuse_unknown_folder(head, text)
         return next(real for real in readings if real is not None)
+
+    def _outside(self, real: Path | None) -> OutsideWorkspace:
+        project = None if real is None else _project_of(real)
+        if project is None:
+            return OutsideWorkspace()
+        is_sibling = are_siblings(project, self.root)
+        other = "another worktree of its repository" if is_sibling else "another project"
+        return OutsideWorkspace(f"{OUTSIDE} {self.root}: it lies in {elsewhere(project, other)}", project)
 
     def _real(self, folder: Folder, relative: str) -> Path | None:
         """The link-free path of `relative` below `folder`, None where it leaves the workspace."""
@@ -137,12 +160,25 @@ class Workspace:
         if "/" not in text or head in known | {".", "..", ""}:
             return
         if not any((folder.path / head).exists() for folder in self.folders):
-            names = ", ".join(folder.name for folder in self.folders)
+            listed = ", ".join(folder.name for folder in self.folders)
             raise InvalidArguments(
                 POINTER,
-                f"Folder '{well_formed(head)}' is not in this workspace. Folders: {names}. "
+                f"Folder '{well_formed(head)}' is not in this workspace. Folders: {listed}. "
                 f"None of them has {well_formed(text)}.",
             )
+
+
+def elsewhere(project: Path, what: str) -> str:
+    """Names another project, and says how to call a tool there."""
+    root = absolute_text(project)
+    return f'{root}, {what}. Call the tool there: {names.CALL_TOOL} with `cwd` "{root}"'
+
+
+def _project_of(path: Path) -> Path | None:
+    """The nearest folder around a path, or itself, that looks like the root of a project."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111  never fails where nobody knows the home
+    around = (folder for folder in (path, *path.parents[:-1]) if folder != home)
+    return next((folder for folder in around if marks_of(folder) & STRONG), None)
 
 
 def absolute_text(path: Path) -> str:

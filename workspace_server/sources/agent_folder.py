@@ -16,7 +16,12 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from workspace_server.results import well_formed
-from workspace_server.sources.builtin.search.files.patterns import MAX_LENGTH, BadGlob, expand_braces
+from workspace_server.sources.builtin.search.files.patterns import (
+    MAX_LENGTH,
+    BadGlob,
+    expand_braces,
+    fixed_parts,
+)
 from workspace_server.tool import ToolResult
 from workspace_server.workspace import Workspace
 
@@ -137,16 +142,15 @@ class _Reader:
 
     def _alternative(self, glob: str) -> str:
         plain = glob.removeprefix("./")
-        parts = plain.split("/")
-        fixed = next((at for at, part in enumerate(parts) if _WILD.search(part)), len(parts))
-        name = "/".join(parts[:fixed])
+        parts, fixed = plain.split("/"), fixed_parts(plain)
+        name = "/".join(fixed)
         if len(parts) < 2 or not name or _ABSOLUTE.match(plain) or self._is_printed(name):
             return glob
         own = self._place(self._own, name)
         if own is None or not own.exists():
             return glob
         self._note_own(glob, self._root_place(name), own)
-        return "/".join([self._as_glob(own), *parts[fixed:]])
+        return "/".join([self._as_glob(own), *parts[len(fixed) :]])
 
     def _as_glob(self, path: Path) -> str:
         """A glob for this path, absolute where it can be told from one."""

@@ -19,6 +19,7 @@ from workspace_server.sources.builtin.search.files.listing import MAX_KEPT_FILES
 from workspace_server.sources.builtin.search.files.patterns import query_filters
 from workspace_server.sources.builtin.search.files.segments import SegmentFilter
 from workspace_server.sources.builtin.search.files.tree import Tree
+from workspace_server.sources.builtin.search.files.worktrees import by_worktree
 from workspace_server.sources.builtin.search.matching import fallback, ripgrep
 from workspace_server.sources.builtin.search.matching.batches import Batch, Batches
 from workspace_server.sources.builtin.search.query import (
@@ -260,10 +261,11 @@ def _scopes(
     ignored = where.include_ignored
     return [
         Scope(
-            Tree.open(workspace, folder, environ, include_ignored=ignored),
-            listings.of(folder.path, include_ignored=ignored),
-            SegmentFilter(filters[folder]),
+            Tree.open(workspace, place, environ, include_ignored=ignored),
+            listings.of(place.path, include_ignored=ignored),
+            SegmentFilter(wanted),
         )
         for folder in workspace.folders
         if folder in filters
+        for place, wanted in by_worktree(folder, filters[folder])
     ]

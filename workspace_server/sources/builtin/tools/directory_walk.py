@@ -1,6 +1,7 @@
 """Walks a directory for `lm_listDirectory`: upper levels first, nothing that a search leaves out. Blocks.
 
-Links are never followed. Below an ignored directory that the caller named nothing is left out.
+Links are never followed. Below an ignored directory that the caller named nothing is left out. A git worktree
+inside the tree that it is a copy of is shown, but its contents only if the caller named it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from host.files.git_worktrees import is_copy
 from workspace_server.sources.builtin.search.files.ignore import IgnoreLevel, enter
 from workspace_server.sources.builtin.search.files.tree import NEVER_SEARCHED, Tree
 from workspace_server.workspace import Folder, Workspace
@@ -118,6 +120,8 @@ def _entries(here: Directory) -> Iterator[tuple[Entry, Directory | None]]:
         with os.scandir(here.path) as scanned:
             names = sorted((entry.name for entry in scanned), key=os.fsencode)
     except OSError:
+        return
+    if here.prefix and NEVER_SEARCHED in names and is_copy(here.path):
         return
     described = []
     for name in names:

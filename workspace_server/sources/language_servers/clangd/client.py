@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from host.files.git_worktrees import are_siblings
 from workspace_server.config.model import ClangdSettings
+from workspace_server.files.project_copies import ProjectCopies
 from workspace_server.sources.language_servers.clangd.answers.failures import ClangdFailure, FailureCode
 from workspace_server.sources.language_servers.clangd.answers.places import Places
 from workspace_server.sources.language_servers.freshness import Freshness
@@ -20,10 +22,11 @@ from workspace_server.sources.language_servers.server import (
     ServerGone,
     Unavailable,
 )
+from workspace_server.sources.language_servers.tools.workplace import in_copy
 from workspace_server.sources.language_servers.wire import document_uris
 from workspace_server.sources.language_servers.wire.positions import OutsideText, Position, to_server
 from workspace_server.tool import InvalidArguments
-from workspace_server.workspace import Workspace
+from workspace_server.workspace import OutsideWorkspace, Workspace
 
 NAME: Final = "clangd"
 START_S: Final = 30.0
@@ -153,8 +156,15 @@ def is_running(servers: LanguageServers) -> bool:
 def _file(workspace: Workspace, text: str) -> Path:
     outside = Path(text)
     try:
-        return workspace.resolve_file(text)
+        path = workspace.resolve_file(text)
+        copy = ProjectCopies([folder.path for folder in workspace.folders]).around(path)
+        if copy is not None:
+            raise ClangdFailure("INVALID_INPUT", in_copy(workspace, copy))
+        return path
     except InvalidArguments as refused:
+        project = refused.project if isinstance(refused, OutsideWorkspace) else None
+        if project is not None and are_siblings(project, workspace.root):
+            raise ClangdFailure("INVALID_INPUT", refused.message) from None
         if "://" not in text and "\0" not in text and outside.is_absolute() and outside.is_file():
             return outside.resolve()
         raise ClangdFailure("INVALID_INPUT", refused.message) from None

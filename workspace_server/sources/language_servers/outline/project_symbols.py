@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from host.files.git_worktrees import is_copy
 from workspace_server.sources.language_servers.outline.grammars import LANGUAGES, grammar
 from workspace_server.sources.language_servers.outline.syntax_symbols import Symbol, span, symbols_of
 from workspace_server.sources.language_servers.session.tree.relevant_files import (
@@ -66,7 +67,11 @@ class ProjectSymbols:
         left = MAX_FILES
         for folder in self._folders:
             for parent, folders, names in os.walk(folder):
-                if parent != str(folder) and not GENERATED_MARKS.isdisjoint((*names, *folders)):
+                is_below = parent != str(folder)
+                if is_below and ".git" in names and is_copy(Path(parent)):
+                    folders.clear()
+                    continue
+                if is_below and not GENERATED_MARKS.isdisjoint((*names, *folders)):
                     folders.clear()
                     continue
                 folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)

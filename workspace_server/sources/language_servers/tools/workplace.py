@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from workspace_server.files.local_disk import LocalFiles
+from workspace_server.files.project_copies import ProjectCopies
 from workspace_server.results import well_formed
 from workspace_server.sources.builtin.kept_searches import KeptSearches
 from workspace_server.sources.language_servers.server import LanguageServers
 from workspace_server.sources.language_servers.tools.schemas import DEFAULT_WAIT_S
-from workspace_server.tool import ToolError
-from workspace_server.workspace import PathNotFound, Workspace, absolute_text
+from workspace_server.tool import InvalidArguments, ToolError
+from workspace_server.workspace import POINTER, PathNotFound, Workspace, absolute_text, elsewhere
 
 MAX_KNOWN: Final = 1_000
 FEW: Final = 20
@@ -76,15 +77,29 @@ class Workplace:
             found = self._names[text] = absolute_text(path), self.workspace.workspace_path(path)
         return found
 
+    def copies(self) -> ProjectCopies:
+        """The git worktrees inside the project, for one call."""
+        return ProjectCopies([folder.path for folder in self.workspace.folders])
+
+    async def own(self, paths: Iterable[Path]) -> Set[Path]:
+        """Those paths that lie in no git worktree inside the project."""
+        each = list(dict.fromkeys(paths))
+        return await self.run(each, lambda: self.copies().without(each))
+
     def file(self, text: str) -> Path:
         """The real path of an existing file of the workspace. Blocks.
 
         Raises:
-            InvalidArguments: the path cannot be served.
+            InvalidArguments: the path cannot be served, or lies in a git worktree inside the project: servers
+                would answer from the main tree's point of view.
             ToolError: nothing is there.
         """
         try:
-            return self.workspace.resolve_file(text)
+            path = self.workspace.resolve_file(text)
+            copy = self.copies().around(path)
+            if copy is not None:
+                raise InvalidArguments(POINTER, in_copy(self.workspace, copy))
+            return path
         except PathNotFound as error:
             raise ToolError(
                 f'Error reading file "{well_formed(text)}": {error.cause}', {"cause": error.cause}
@@ -105,6 +120,12 @@ class Workplace:
         if str(path).endswith(text) and len(self._known) < MAX_KNOWN:
             self._known.add(text)
         return path
+
+
+def in_copy(workspace: Workspace, copy: Path) -> str:
+    """Why a language server of the workspace must not answer about a file in a git worktree inside it."""
+    other = elsewhere(copy, "a git worktree with its own language servers")
+    return f"not a file of {absolute_text(workspace.root)}: it lies in {other}"
 
 
 def wait_s(arguments: Mapping[str, Any]) -> float:

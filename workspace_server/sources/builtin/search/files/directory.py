@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from host.files.git_worktrees import is_copy, witnesses
 from workspace_server.sources.builtin.search.files.entries import (
     IGNORE_FILES,
     Entries,
@@ -89,7 +90,7 @@ class Directory(msgspec.Struct, frozen=True, gc=False):
         level: the ignore rules inside.
         suspects: the names that a rule may be about.
         stamp: the directory's; None: read it again each time.
-        ignore_files: the stamps of its ignore files, by path.
+        ignore_files: the stamps of its ignore files, by path; of a git worktree those of what makes it one.
         seen_links: all links in it.
     """
 
@@ -114,9 +115,16 @@ def directory_of(tree: Tree, place: Place, entries: Entries) -> Directory:
     if entries is None:
         return Directory(place, None, (), _NO_LINKS, place.level, place.suspects, None, (), ())
     now, stamp, files, count, inner, links = entries
-    level, suspects, ignore_files = place.level, place.suspects, _NO_FILES
+    witness_stamps = _NO_FILES
+    if _NEVER in files and place.base:
+        folder = Path(place.path)
+        witness_stamps = tuple((str(path), stamp_of(str(path))) for path in witnesses(folder))
+        if is_copy(folder):
+            return _copy_of_project(place, entries, witness_stamps)
+    level, suspects, ignore_files = place.level, place.suspects, witness_stamps
     if (links or "/." in files or "/." in inner) and tree.rules.use_ignore_files:
         level, suspects, ignore_files = _rules_inside(place, {*names_in(files), *names_in(inner), *links})
+        ignore_files = (*ignore_files, *witness_stamps)
     if not _is_certain(stamp, ignore_files, now) or place.above or NEVER_SEARCHED in links:
         stamp = None
     if links or suspects.is_in(files) or suspects.is_in(inner) or _NEVER in files or _NEVER in inner:
@@ -134,6 +142,23 @@ def directory_of(tree: Tree, place: Place, entries: Entries) -> Directory:
         stamp,
         ignore_files,
         shown.seen_links,
+    )
+
+
+def _copy_of_project(place: Place, entries: Entries, witness_stamps: IgnoreStamps) -> Directory:
+    """A git worktree inside the tree that it is a copy of: nothing of it is shown."""
+    now, stamp, files, _, inner, links = entries or (0, None, "", 0, "", [])
+    hidden = {*names_in(files), *names_in(inner), *links} - {NEVER_SEARCHED}
+    return Directory(
+        place,
+        Segment(place.base, "", 0, False, tuple(hidden)),
+        (),
+        _NO_LINKS,
+        place.level,
+        place.suspects,
+        stamp if _is_certain(stamp, witness_stamps, now) and not place.above else None,
+        witness_stamps,
+        _NOT_SEEN,
     )
 
 

@@ -180,16 +180,21 @@ def _per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
 def _absolute_per_folder(glob: str, workspace: Workspace) -> list[tuple[Folder, str]]:
     if not Path(glob).is_absolute():  # a drive letter on a system without drives
         return []
-    parts = glob.split("/")
-    fixed = next((i for i, part in enumerate(parts) if _WILD.search(part)), len(parts))
-    prefix = "/".join(parts[:fixed])
-    rest = parts[fixed:]
+    parts, fixed = glob.split("/"), fixed_parts(glob)
+    prefix = "/".join(fixed)
+    rest = parts[len(fixed) :]
     for literal in (Path(prefix or "/"), Path(os.path.realpath(prefix or "/"))):
         for folder in workspace.folders:
             if ".." not in literal.parts and literal.is_relative_to(folder.path):
                 inner = "/".join([*literal.relative_to(folder.path).parts, *rest])
                 return [(folder, one) for one in (_with_contents(inner) if inner else ["**"])]
     return []
+
+
+def fixed_parts(glob: str) -> list[str]:
+    """The components of a glob before the first one with a wildcard."""
+    parts = glob.split("/")
+    return parts[: next((at for at, part in enumerate(parts) if _WILD.search(part)), len(parts))]
 
 
 def _with_contents(glob: str) -> list[str]:

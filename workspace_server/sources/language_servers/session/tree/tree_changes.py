@@ -30,6 +30,7 @@ class Snapshot:
         digests: of the contents of some files that are not settled, or were not at the look before.
         elsewhere: files that may change without their folder noticing: links, and files with several names.
         generated: folders of which only project files count.
+        copies: git worktrees of which nothing counts.
         links: by their path, with the folder or file in the project that each leads to.
     """
 
@@ -41,6 +42,7 @@ class Snapshot:
     digests: Mapping[str, bytes] = field(default_factory=dict)
     elsewhere: frozenset[str] = frozenset()
     generated: frozenset[str] = frozenset()
+    copies: frozenset[str] = frozenset()
     links: Mapping[str, str] = field(default_factory=dict)
 
     def aliases(self, path: str) -> list[str]:

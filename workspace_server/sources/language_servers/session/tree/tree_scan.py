@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from host.files.git_worktrees import is_copy
 from workspace_server.sources.language_servers.session.tree.relevant_files import (
     GENERATED_MARKS,
     SKIPPED_FOLDERS,
@@ -51,9 +52,10 @@ def scan(
 ) -> Snapshot:
     """The relevant files below these folders, shallow ones first, of at most `limit` entries.
 
-    Folders of dependencies, caches and build trees are not entered; of build trees the project files directly
-    in them count, such as `build/compile_commands.json`. Links to folders are not followed, but named; a link
-    to a file is a file with its own state and that of its target, if the target lies in one of the folders.
+    Folders of dependencies, caches and build trees are not entered, nor are git worktrees inside the tree
+    that they are copies of; of build trees the project files directly in them count, such as
+    `build/compile_commands.json`. Links to folders are not followed, but named; a link to a file is a file
+    with its own state and that of its target, if the target lies in one of the folders.
 
     Args:
         folders: absolute and link-free.
@@ -74,6 +76,7 @@ def scan(
         frozenset(look.listed) if look.is_incomplete else None,
         elsewhere=frozenset(look.elsewhere),
         generated=frozenset(look.generated),
+        copies=frozenset(look.copies),
         links=_to_ours(look),
     )
 
@@ -123,6 +126,7 @@ class _Look:
         self.listed: list[str] = []
         self.elsewhere: list[str] = []
         self.generated: list[str] = []
+        self.copies: list[str] = []
         self.links: list[str] = []
         self.is_cut = False
         self.is_incomplete = False
@@ -163,6 +167,9 @@ class _Look:
             self.generated.append(folder)
             self._files([entry for entry in entries if entry.name in names and not entry.is_dir()], held)
             return
+        if folder not in self._roots and _is_copy(folder, entries):
+            self.copies.append(folder)
+            return
         suffixes = self._suffixes
         files = []
         for entry in entries:  # hundreds of thousands: without a call for each
@@ -198,6 +205,10 @@ class _Look:
                 files[path] = state
             except OSError:  # it went away, or is a link to a folder or to nothing
                 continue
+
+
+def _is_copy(folder: str, entries: Sequence[os.DirEntry[str]]) -> bool:
+    return any(entry.name == ".git" and entry.is_file() for entry in entries) and is_copy(Path(folder))
 
 
 def _with_target(path: str, link: FileState, roots: Sequence[str]) -> FileState:

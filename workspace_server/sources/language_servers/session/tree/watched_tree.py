@@ -108,18 +108,20 @@ class WatchedTree:
             above, _, name = folder.rpartition("/")
             if name in GENERATED_MARKS:
                 return False
-            if name not in SKIPPED_FOLDERS and above not in known.generated:
+            if name not in SKIPPED_FOLDERS and above not in known.generated | known.copies:
                 self._changed.add(folder)
         for path in events.files:
-            name = _name(path)
-            if name in GENERATED_MARKS:
+            folder, _, name = path.rpartition("/")
+            if name in GENERATED_MARKS or name == ".git":  # a git worktree came, or went
                 return False
+            if folder in known.copies:
+                continue
             if name in known.relevance.names or (
-                known.relevance.includes(name) and path.rpartition("/")[0] not in known.generated
+                known.relevance.includes(name) and folder not in known.generated
             ):
                 self._touched.add(path)
             if path in known.links or os.path.islink(path):
-                self._changed.add(path.rpartition("/")[0])
+                self._changed.add(folder)
         for path in known.elsewhere:
             if state_of(path, self._folders)[0] != known.files.get(path):
                 self._touched.add(path)
@@ -198,7 +200,3 @@ def _identity(folder: Path) -> Identity | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]

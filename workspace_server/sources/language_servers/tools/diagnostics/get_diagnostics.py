@@ -96,6 +96,8 @@ async def call(workplace: Workplace, arguments: Mapping[str, Any], context: Call
     finally:
         editor.cancel()
     found = _found(question, sources, parts)
+    own = await workplace.own(one.path for one in found)
+    found = [one for one in found if one.path in own]
     return await asyncio.to_thread(_result, workplace, arguments, question, sources, parts, found)
 
 

@@ -12,8 +12,7 @@ from workspace_server.sources.language_servers.freshness import Freshness
 from workspace_server.sources.language_servers.server import DiagnosticsAnswer
 from workspace_server.sources.language_servers.tools.asking import Part
 from workspace_server.sources.language_servers.tools.workplace import Workplace
-from workspace_server.tool import InvalidArguments
-from workspace_server.workspace import OUTSIDE
+from workspace_server.workspace import OutsideWorkspace
 
 _REASON: Final = (
     "the file lies outside the workspace, so it may be checked with other settings, or not at all"
@@ -23,13 +22,15 @@ _REASON: Final = (
 def existing(workplace: Workplace, text: str) -> Path:
     """The real path of a file, which may lie outside if `text` is absolute or leads over a link. Blocks.
 
+    A file of another project is refused: its own servers know better.
+
     Raises:
         InvalidArguments, ToolError: as `Workplace.file`.
     """
     try:
         return workplace.file(text)
-    except InvalidArguments as refused:
-        if refused.message != OUTSIDE:
+    except OutsideWorkspace as refused:
+        if refused.project is not None and not _is_named_inside(workplace, text):
             raise
         for folder in workplace.workspace.folders:
             named = os.path.normpath(folder.path / text)
@@ -38,6 +39,11 @@ def existing(workplace: Workplace, text: str) -> Path:
             if is_named_inside and real.is_file():
                 return real
         raise
+
+
+def _is_named_inside(workplace: Workplace, text: str) -> bool:
+    """Whether the path leads out of the workspace over a link in it."""
+    return any(Path(os.path.normpath(text)).is_relative_to(one.path) for one in workplace.workspace.folders)
 
 
 def in_doubt(

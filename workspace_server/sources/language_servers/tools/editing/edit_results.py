@@ -70,6 +70,8 @@ def _finish(workplace: Workplace, proposal: Proposal, *, apply: bool) -> ToolRes
             "call again with a larger waitS, or with apply: false to see what is known",
             {"freshness": [proposal.freshness.structured()]},
         )
+    copies = workplace.copies()
+    operations = [one for one in operations if copies.around(one.path) is None]
     try:
         planner = Planner(workplace.workspace, proposal.encoding, proposal.asked_ns)
         changes = planner.plan(operations)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from workspace_server.call_context import CallContext
+from workspace_server.files.project_copies import ProjectCopies
 from workspace_server.results import clean_text
 from workspace_server.sources.language_servers.server import LanguageServer
 from workspace_server.sources.language_servers.tools import asking, listing
@@ -151,14 +152,17 @@ def _name(item: Mapping[str, Any]) -> str:
 
 
 def _entries(workplace: Workplace, walk: _Walk, target: Target, texts: Texts) -> list[Entry]:
-    made = (_entry(workplace, step, target, texts) for step in walk.steps[:MAX_ENTRIES])
+    copies = workplace.copies()
+    made = (_entry(workplace, step, target, texts, copies) for step in walk.steps[:MAX_ENTRIES])
     return [entry for entry in made if entry is not None]
 
 
-def _entry(workplace: Workplace, step: _Step, target: Target, texts: Texts) -> Entry | None:
+def _entry(
+    workplace: Workplace, step: _Step, target: Target, texts: Texts, copies: ProjectCopies
+) -> Entry | None:
     encoding, item = target.server.encoding, step.item
     place = place_of(item.get("uri"), item.get("selectionRange", item.get("range")), texts, encoding)
-    if place is None:
+    if place is None or copies.around(place.path) is not None:
         return None
     own = place.lines if step.direction == "incoming" else None
     spans = [span for one in step.ranges if (span := span_from_server(one, own, encoding)) is not None]

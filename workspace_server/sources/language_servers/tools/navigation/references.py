@@ -63,6 +63,8 @@ async def call(
         places = await asyncio.to_thread(locations_of, part.value)
     else:
         places = locations_of(part.value)
+    own = await workplace.own(one.path for one in places)
+    places = [one for one in places if one.path in own]
     shown = places[listing.page(arguments, DEFAULT_LIMIT)]
     return await workplace.run(
         [one.path for one in shown],

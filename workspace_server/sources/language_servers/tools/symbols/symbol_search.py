@@ -141,7 +141,8 @@ async def _in_project(
         listed = await workplace.run(
             paths, lambda: [found_symbol(raw, texts, server.encoding) for raw in fitting]
         )
-        candidates = [one for one in listed if one is not None]
+        outside_copies = await workplace.own(paths)
+        candidates = [one for one in listed if one is not None and one.place.path in outside_copies]
     if not server.supports(OUTLINE):
         return _Found([one for one in candidates if wanted.fits(one.path)])
     files = list(dict.fromkeys(one.place.path for one in candidates))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.projects.git_repositories import repository, worktree
 from workspace_server.files.folder_events import Events, FolderEvents
 from workspace_server.sources.language_servers.session.tree import watched_tree
 from workspace_server.sources.language_servers.session.tree.relevant_files import Relevance
@@ -292,3 +293,22 @@ def test_without_events_everything_is_looked_at_each_time(
         watched.tree.look(PYTHON)
         assert watched.looks == looks
     watched.tree.close()
+
+
+def test_git_worktrees_inside_the_tree_are_left_out_when_they_come_and_when_they_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = repository(tmp_path / "main")
+    watched = Watched(main, monkeypatch)
+    tree = worktree(main)
+    (tree / "inner").mkdir()
+    assert set(watched.tree.look(PYTHON).files) == {str(main / "mod.py")}
+    (tree / "mod.py").write_text("changed\n")
+    (tree / "inner" / "new.py").write_text("")
+    assert watched.is_unchanged()
+    (tree / ".git").unlink()
+    files = {main / "mod.py", tree / "mod.py", tree / "inner" / "new.py"}
+    assert set(watched.tree.look(PYTHON).files) == {str(path) for path in files}
+    shutil.rmtree(tree)
+    watched.check()
+    assert set(watched.tree.look(PYTHON).files) == {str(main / "mod.py")}

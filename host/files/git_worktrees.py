@@ -1,0 +1,137 @@
+"""Tells the registered worktrees of git repositories from folders that only claim to be some. Blocks.
+
+Anybody can write a file `.git` that names another's repository, and git believes it. So a worktree counts
+only if the repository names it, too: `.git/worktrees/NAME/gitdir` holds the path of the worktree's `.git`.
+All is read from files: git itself would run what a repository's configuration says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_MAX_BYTES: Final = 16 * 1024
+"""A path has at most 4 KiB; a configuration says within its first lines whether it is bare."""
+_POINTER: Final = "gitdir:"
+_SECTION: Final = re.compile(r"\s*\[\s*(\w*)")
+_BARE: Final = re.compile(r"\s*bare\s*=\s*(?:true|yes|on|1)\s*", re.IGNORECASE)
+
+
+class Worktree(NamedTuple):
+    """A worktree beside the main one.
+
+    Attributes:
+        root: its real path.
+        repository: the real path of the folder that all worktrees share: `.git` of the main one, or a bare
+            repository.
+    """
+
+    root: Path
+    repository: Path
+
+
+def worktree_at(folder: Path) -> Worktree | None:
+    """The worktree whose root the folder is, if its repository names it; None for any other folder."""
+    try:
+        entry = _entry_of(folder)
+        if entry is None or entry.parent.name != "worktrees":
+            return None
+        root, repository = _real(folder), entry.parent.parent
+        named = _target(entry, _text(entry / "gitdir"))
+        shared = _target(entry, _text(entry / "commondir"))
+        if named is None or named.name != ".git" or _real(named.parent) != root:
+            return None
+        return None if shared is None or _real(shared) != repository else Worktree(root, repository)
+    except (OSError, ValueError):
+        return None
+
+
+def is_copy(folder: Path) -> bool:
+    """Whether the folder is a registered worktree that lies inside another working tree of its repository.
+
+    Everything in it is there twice. Worktrees beside or inside of a bare repository are no copies.
+    """
+    worktree = worktree_at(folder)
+    return worktree is not None and any(
+        is_tree_of(worktree.repository, above) for above in worktree.root.parents
+    )
+
+
+def is_tree_of(repository: Path, folder: Path) -> bool:
+    """Whether the folder is the root of a working tree of this repository: the main one or another."""
+    try:
+        git = folder / ".git"
+        entry = _real(git) if git.is_dir() else _entry_of(folder)
+    except (OSError, ValueError):
+        return False
+    if entry == repository:  # by a file: a submodule, or a repository in a folder of its own
+        return not _is_bare(repository)
+    worktree = None if entry is None else worktree_at(folder)
+    return worktree is not None and worktree.repository == repository
+
+
+def are_siblings(folder: Path, other: Path) -> bool:
+    """Whether two different folders are the roots of working trees of one repository."""
+    worktree = worktree_at(folder)
+    if worktree is not None and _real(other) != worktree.root:
+        return is_tree_of(worktree.repository, other)
+    worktree = worktree_at(other)
+    return worktree is not None and worktree.root != _real(folder) and is_tree_of(worktree.repository, folder)
+
+
+def witnesses(folder: Path) -> Iterator[Path]:
+    """The files that show whether what is known of a folder with a file `.git` still holds."""
+    yield folder / ".git"
+    with suppress(OSError, ValueError):
+        entry = _entry_of(folder)
+        if entry is not None:
+            yield entry / "gitdir"
+
+
+def _entry_of(folder: Path) -> Path | None:
+    """The real path of the folder that the file `.git` names; None if there is no such file."""
+    git = folder / ".git"
+    if not stat.S_ISREG(git.lstat().st_mode):
+        return None
+    text = _text(git)
+    named = _target(folder, text[len(_POINTER) :]) if text.startswith(_POINTER) else None
+    return None if named is None else _real(named)
+
+
+def _target(folder: Path, text: str) -> Path | None:
+    """The path in a file of git, which may be relative."""
+    named = text.strip()
+    return folder / named if named else None
+
+
+def _is_bare(repository: Path) -> bool:
+    """Whether the repository has no main working tree."""
+    for name in ("config", "config.worktree"):
+        section = ""
+        for line in _text(repository / name).splitlines():
+            if (start := _SECTION.match(line)) is not None:
+                section = start[1].lower()
+            elif section == "core" and _BARE.fullmatch(line):
+                return True
+    return False
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def _text(path: Path) -> str:
+    """The beginning of a file, as far as it can be read; does not wait for a pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return ""
+            return os.fsdecode(file.read(_MAX_BYTES))
+    except OSError:
+        return ""

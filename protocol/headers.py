@@ -52,6 +52,9 @@ FOLDER: Final = "Lm-Tools-Bridge-Folder"
 `/`, encoded with `encode_value`. Absent when the agent works in the root. Relative paths in arguments are
 read from this folder first."""
 
+CLIENT_TRAITS: Final = "Lm-Tools-Bridge-Client-Traits"
+"""Tells a workspace server what is special about the client (`internal/client_traits.py`)."""
+
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
 """Headers that choose the tool mode of a request, each with the query parameter it overrides."""
 

@@ -27,7 +27,7 @@ SCRIPT_SOURCES: Final = ("script", "script_user", "script_system")
 BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin", "language_servers")
 """Ids of the sources whose tools have no namespace, by precedence. An id is also the prefix of aliases."""
 RESERVED_NAMESPACES: Final = frozenset(BARE_RANK)
-RESERVED_NAMES: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
+RESERVED_NAMES: Final = frozenset({"tool_search", "search_project_tools", "execute_tool", "execute_code"})
 RESERVED_PREFIXES: Final = ("lm_", "lmToolsBridge")
 INTERNAL_PREFIX: Final = "openllm_"
 OWN_KINDS: Final = frozenset({"builtin", "language-server"})

@@ -15,12 +15,14 @@ from manager.routing.client_profiles import ClientProfiles
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims
-from protocol import jsonrpc, names
+from protocol import headers, jsonrpc, names
 from protocol.inbound import Inbound
+from protocol.internal.client_traits import ClientTraits
 from protocol.internal.request_state import workspace_of
 from protocol.jsonrpc import Request
 from protocol.versions import Era
 
+_CLIENT_TRAITS: Final = headers.CLIENT_TRAITS.encode()
 MAX_FOLDER: Final = 16 * 1024
 """Largest folder name in a body in bytes, the size of a request head. Longer ones are ignored."""
 MAX_WORKSPACE: Final = 256
@@ -50,7 +52,11 @@ def exchange_of(
         session=session,
     )
     if exchange.is_tool_call:
-        exchange.passed_headers += needs_of(profiles.of(*exchange.client))
+        profile = profiles.of(*exchange.client)
+        exchange.passed_headers += needs_of(profile)
+        if profile.own_tool_search:  # only texts about our own search depend on it
+            traits = ClientTraits(own_tool_search=True).encode()
+            exchange.passed_headers = (*exchange.passed_headers, (_CLIENT_TRAITS, traits.encode()))
     elif message.method == names.TOOLS_LIST:
         exchange.has_plain_names = profiles.of(*exchange.client).plain_names
     return exchange

@@ -43,6 +43,7 @@ class ClientProfile(NamedTuple):
         own_files: Files of a project whose MCP servers it starts itself.
         defers_tools: Whether its first model request lacks the tools: a search of the client finds them.
         own_tool_search: Whether the client itself has a tool named `tool_search`.
+        repeats_instructions: Whether its model reads a server's instructions again with each of its tools.
         separator: What stands between a namespace and a tool's name; some clients refuse names with `__`.
         plain_names: Whether it passes names unchanged to model APIs, which allow `[A-Za-z0-9_-]` only.
         drops_links: Whether a bare resource link reaches the model as nothing.
@@ -65,6 +66,7 @@ class ClientProfile(NamedTuple):
     own_files: tuple[str, ...] = ()
     defers_tools: bool = False
     own_tool_search: bool = False
+    repeats_instructions: bool = False
     separator: Literal["__", "_"] = "__"
     plain_names: bool = False
     drops_links: bool = False
@@ -99,6 +101,7 @@ PROFILES: Final = (
         own_files=(".codex/config.toml",),
         defers_tools=True,
         own_tool_search=True,
+        repeats_instructions=True,
         has_code_mode=True,
         roots_change="never",
     ),

@@ -10,7 +10,9 @@ import json
 import pytest
 
 from manager.routing.client_profiles import profile_of
+from manager.routing.client_traits import client_traits
 from support.clients.agent_workplace import NONCE, OTHER_NONCE, SLOW_S, Workplace, after_first, script
+from workspace_server.tool_search.definitions import search_name
 
 TEXT = "größe ☕"
 
@@ -96,7 +98,8 @@ async def test_an_agent_that_does_not_wait_can_call_tools_of_a_starting_server(w
     workplace.add_server(SLOW_S)
     model = await workplace.work(script(workplace.executes("demo__text", text=TEXT)))
     first, second = model.requests
-    assert {"lm_readFile", "tool_search", "execute_tool"} <= workplace.offered(first)
+    search = search_name(client_traits(profile_of(workplace.agent.client)))
+    assert {"lm_readFile", search, "execute_tool"} <= workplace.offered(first)
     assert "demo__text" not in workplace.offered(first)
     assert TEXT in second.last_result
 

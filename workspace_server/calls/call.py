@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from protocol import headers, jsonrpc, names, trace_context
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Rejection
+from protocol.internal.client_traits import ClientTraits
 from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_suspended, refuse_request
 from workspace_server.calls.request import McpRequest
 from workspace_server.calls.ways import RULES, Rules, Way
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 from workspace_server.tool import Tool
+from workspace_server.tool_search.definitions import search_name
 
 _OWN_MEMBERS: Final = frozenset({"name", "arguments"})
 _ANSWERS: Final = frozenset({"inputResponses", "requestState"})
@@ -57,6 +59,11 @@ class Call(msgspec.Struct, frozen=True):
     def folder(self) -> str:
         """The folder of the project in which the agent works; empty for the root, where scripts run, too."""
         return "" if self.depth else headers.decode_value(self.request.header.get(headers.FOLDER, "")) or ""
+
+    @property
+    def search_name(self) -> str:
+        """The name of `tool_search` for its client."""
+        return search_name(ClientTraits.decode(self.request.header.get(headers.CLIENT_TRAITS, "")))
 
     def wrapped(self, name: str, arguments: msgspec.Raw) -> Call:
         """The call inside this call of `execute_tool`."""

@@ -41,14 +41,13 @@ from workspace_server.catalog.view import View
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.tasks.tasks import Tasks
 from workspace_server.tool import CallOutcome, InvalidArguments, ToolError, ToolResult
-from workspace_server.tool_search import execute_tool
-from workspace_server.tool_search.definitions import TOOL_SEARCH
+from workspace_server.tool_search import execute_tool, search_tool
+from workspace_server.tool_search.definitions import EXECUTE, META_NAMES, SEARCH_NAMES
+from workspace_server.tool_search.hits import Found
 from workspace_server.tool_search.search_tool import Searchable, SearchTool
 
 MAX_DEPTH: Final = 4
 """How many tools may call each other in one call."""
-SEARCH: Final[str] = TOOL_SEARCH["name"]
-_META_TOOLS: Final = frozenset({SEARCH, execute_tool.NAME})
 
 
 class Calls:
@@ -98,7 +97,7 @@ class Calls:
         A call that brings answers or a state, or whose gate depends on more than the tool, has to be awaited.
         """
         name, params = request.inbound.name or "", request.inbound.params
-        offered = None if name in _META_TOOLS else view.get(name)
+        offered = None if name in META_NAMES else view.get(name)
         if offered is None or offered.tool.name not in offered.source.nowait_tools:
             return Way.AWAITED
         if "requestState" in params or "inputResponses" in params:
@@ -142,9 +141,9 @@ class Calls:
 
     async def run(self, call: Call) -> Outcome:
         """Answer a call of a tool or of one of the two meta-tools."""
-        if call.name == SEARCH:
+        if call.name in SEARCH_NAMES:
             return await self._search_tools(call)
-        if call.name == execute_tool.NAME:
+        if call.name == EXECUTE:
             return await self._execute_tool(call)
         if call.find_tool() is None:
             call = await source_wait.with_listed_source(call, self.toolset)
@@ -220,32 +219,40 @@ class Calls:
             return _failed(offered, fault)
 
     async def _search_tools(self, call: Call) -> Outcome:
-        call = await source_wait.with_all_sources(call, self.toolset)
-        view, given = call.view, msgspec.json.decode(call.arguments)
+        given = msgspec.json.decode(call.arguments)
+        call = await source_wait.with_all_sources(call, self.toolset, source_wait.SEARCH_WAIT_S)
+        found = await self._found_tools(call.view, given)
+        if not found.hits and call.view.is_listing:
+            call = await source_wait.with_all_sources(call, self.toolset, source_wait.EMPTY_SEARCH_WAIT_S)
+            found = await self._found_tools(call.view, given)
+        starting = [source.id.partition(":")[2] or source.id for source in call.view.starting]
+        answer = encode_result(search_tool.answer(found, starting))
+        return result_channels.without_repetition(answer, call.model_sees)
+
+    async def _found_tools(self, view: View, given: Mapping[str, Any]) -> Found:
         remote_hits = await nested_search.hits(view, given)
         searchable = (
-            Searchable(one.name, one.definition, (*one.tool.keywords, *one.source.keywords))
-            for one in view.tools
+            Searchable(offered.name, offered.definition, (*offered.tool.keywords, *offered.source.keywords))
+            for offered in view.tools
         )
-        found = encode_result(await self._search.search(searchable, view, given, remote_hits))
-        return result_channels.without_repetition(found, call.model_sees)
+        return await self._search.search(searchable, view, given, remote_hits)
 
     async def _execute_tool(self, call: Call) -> Outcome:
         inner = execute_tool.unwrap(call.arguments)
         if not isinstance(inner, execute_tool.Unwrapped):
-            return encode_result(execute_tool.problem_result(inner))
+            return encode_result(execute_tool.problem_result(inner, call.search_name))
         name = meant_name(call.request, call.view, inner.name)
         if isinstance(name, Rejection):
             return name
         wrapped = call.wrapped(name, inner.arguments)
-        if name != SEARCH and wrapped.find_tool() is None:
+        if name not in SEARCH_NAMES and wrapped.find_tool() is None:
             wrapped = await source_wait.with_listed_source(wrapped, self.toolset)
-        if name == SEARCH or wrapped.find_tool() is not None:
+        if name in SEARCH_NAMES or wrapped.find_tool() is not None:
             return await self.run(wrapped)
         view = wrapped.view
         if unknown_tool.may_exist(view, name):
             return unknown_tool.answer(wrapped)
-        return encode_result(execute_tool.not_found(name, view.nearest(name)))
+        return encode_result(execute_tool.not_found(name, view.nearest(name), call.search_name))
 
 
 def _run_nowait(offered: OfferedTool, arguments: Mapping[str, Any]) -> CallOutcome:

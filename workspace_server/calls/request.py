@@ -70,6 +70,13 @@ class McpRequest(msgspec.Struct, frozen=True):
         return max(0.0, self.arrived + int(given) / 1000 - time.monotonic())
 
     @property
+    def client(self) -> str:
+        """The name of the client program; empty if it does not say."""
+        about = self.inbound.meta.get(names.META_CLIENT)
+        name = None if about is None else jsonrpc.members_of(about).get("name")
+        return "" if name is None else jsonrpc.text_of(name) or ""
+
+    @property
     def model_sees(self) -> str:
         """What of a result its client shows to its model (`headers.MODEL_SEES`); empty if that is unknown."""
         return str(self.header.get(headers.MODEL_SEES, ""))

@@ -15,7 +15,9 @@ from workspace_server import naming
 from workspace_server.calls.call import Call
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import View
+from workspace_server.results import clean_text
 from workspace_server.source import Source
+from workspace_server.tool_search.definitions import SEARCH_NAMES
 
 _HELPLESS: Final = frozenset({"auth_required", "failed", "crash_looping"})
 UNSURE_WAIT_S: Final = 10.0
@@ -24,6 +26,9 @@ HELPLESS_WAIT_S: Final = 2.0
 """Longest wait for a source that failed and needs its user: long enough for one more try."""
 SEARCH_WAIT_S: Final = 10.0
 """Longest wait of a search for sources that have not listed their tools yet."""
+EMPTY_SEARCH_WAIT_S: Final = 15.0
+"""Longest further wait of a search that found nothing. Both together are less than half of the minute that
+the least patient client waits."""
 PROGRESS_S: Final = 2.0
 """Seconds between two progress notifications to a caller that wants them."""
 LOOK_S: Final = 0.05
@@ -50,11 +55,11 @@ async def with_listed_source(call: Call, toolset: Toolset) -> Call:
     return await _Wait(call, toolset).while_positive(seconds_left)
 
 
-async def with_all_sources(call: Call, toolset: Toolset) -> Call:
-    """Wait, at most `SEARCH_WAIT_S`, until no source is starting; returns the call under the newest view."""
+async def with_all_sources(call: Call, toolset: Toolset, limit_s: float) -> Call:
+    """Wait, at most `limit_s`, until no source is starting; returns the call under the newest view."""
 
     def seconds_left(view: View, waited_s: float) -> float:
-        return SEARCH_WAIT_S - waited_s if view.is_listing else 0.0
+        return limit_s - waited_s if view.is_listing else 0.0
 
     return await _Wait(call, toolset).while_positive(seconds_left)
 
@@ -86,10 +91,10 @@ class _Wait:
                 await asyncio.sleep(LOOK_S)
             looks += 1
             view = await self._toolset.current(first_wait_s=0.0)
-            await self._notify()
+            await self._notify(view)
         return replace(self._call, view=view)
 
-    async def _notify(self) -> None:
+    async def _notify(self, view: View) -> None:
         waited_s = time.monotonic() - self._began
         if self._token is None or waited_s < (self._count + 1) * PROGRESS_S:
             return
@@ -97,6 +102,13 @@ class _Wait:
         params = {
             "progressToken": self._token,
             "progress": self._count * PROGRESS_STEP,
-            "message": f"waiting for the server of {self._call.name} to start ({waited_s:.0f} s)",
+            "message": f"waiting for {_awaited(self._call, view)} to start ({waited_s:.0f} s)",
         }
         await self._call.request.notify(names.PROGRESS, params)
+
+
+def _awaited(call: Call, view: View) -> str:
+    """What the call waits for: a search for all sources, another call for the source of its tool."""
+    if call.name in SEARCH_NAMES and view.starting:
+        return ", ".join(clean_text(source.id.partition(":")[2] or source.id) for source in view.starting)
+    return f"the server of {call.name}"

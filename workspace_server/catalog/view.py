@@ -6,12 +6,13 @@ clients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
 from protocol import headers
+from protocol.internal.client_traits import ClientTraits
 from protocol.internal.name_rules import AS_OFFERED, NameRules
 from protocol.issues import Issue
 from workspace_server import naming
@@ -25,12 +26,12 @@ from workspace_server.config.model import Configuration
 from workspace_server.source import Source
 from workspace_server.source_refusal import NOT_RUNNING
 from workspace_server.tool import Visibility
-from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
+from workspace_server.tool_search.definitions import execute_alone, meta_tools
 from workspace_server.trust.item import trust_command
 
 Kind = Literal["tools", "prompts", "resources"]
 """The lists whose changes are announced; resource templates and skills belong to the resources."""
-META_TOOLS: Final[tuple[Mapping[str, Any], ...]] = (EXECUTE_TOOL, TOOL_SEARCH)
+NO_TRAITS: Final = ClientTraits()
 
 
 class Mode(Enum):
@@ -165,7 +166,14 @@ class View:
             return []
         return near_names(name, ((known, offered.tool.name) for known, offered in self.by_name.items()))
 
-    def listed(self, mode: Mode, own_files: frozenset[str] = frozenset()) -> list[Mapping[str, Any]]:
+    def listed(
+        self,
+        mode: Mode,
+        own_files: Collection[str] = (),
+        traits: ClientTraits = NO_TRAITS,
+        *,
+        keeps_meta_tools: bool = False,
+    ) -> list[Mapping[str, Any]]:
         """The definitions that `tools/list` shows in this mode, in list order.
 
         With the meta-tools, if a model can reach tools that are not in the list.
@@ -173,6 +181,8 @@ class View:
         Args:
             mode: with `SHOW_ALL`, `own_files` has no effect.
             own_files: files of the project whose servers the client starts itself; their tools are left out.
+            traits: what is special about the client.
+            keeps_meta_tools: whether the client was shown the meta-tools before.
         """
         shown = _SHOWN[mode]
         hidden = frozenset() if mode is Mode.SHOW_ALL else own_files
@@ -181,16 +191,33 @@ class View:
             for offered in self.tools
             if offered.tool.visibility in shown and offered.source.project_file not in hidden
         ]
-        if mode is Mode.DISCOVERY or (mode is Mode.NORMAL and (self._has_on_demand or self.is_listing)):
-            definitions.extend(META_TOOLS)
+        if added := self._meta_tools(mode, traits, keeps_meta_tools):
+            definitions.extend(added)
             definitions.sort(key=lambda definition: naming.sort_key(definition["name"]))
         return definitions
+
+    def needs_meta_tools(self, mode: Mode) -> bool:
+        """Whether a model needs the meta-tools to reach all tools in this mode."""
+        return mode is Mode.DISCOVERY or (mode is Mode.NORMAL and (self._has_on_demand or self.is_listing))
+
+    def _meta_tools(self, mode: Mode, traits: ClientTraits, is_kept: bool) -> Sequence[Mapping[str, Any]]:
+        if mode is Mode.SHOW_ALL:
+            return ()
+        if is_kept or self.needs_meta_tools(mode):
+            return meta_tools(traits)
+        return (execute_alone(traits),) if traits.lists_once else ()
 
     @property
     def is_listing(self) -> bool:
         """Whether a source has not listed its tools yet, but is expected to."""
-        waiting = {source.id for source in self.snapshot.sources if self.expects_tools(source)}
-        return bool(waiting) and not waiting <= {offered.source.id for offered in self.snapshot.tools}
+        return bool(self.starting)
+
+    @property
+    def starting(self) -> Sequence[Source]:
+        """The sources that have not listed any tools yet, but are expected to."""
+        waiting = [source for source in self.snapshot.sources if self.expects_tools(source)]
+        listed = {offered.source.id for offered in self.snapshot.tools} if waiting else set()
+        return [source for source in waiting if source.id not in listed]
 
     def expects_tools(self, source: Source) -> bool:
         """Whether a source without tools is going to list some without anybody's help."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from protocol import headers, inbound, jsonrpc, names
@@ -21,6 +22,7 @@ from protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest
+from workspace_server.catalog.kept_meta_tools import KeptMetaTools
 from workspace_server.http import listen
 from workspace_server.http.admission import knows_secret
 from workspace_server.http.connections import Connections
@@ -35,6 +37,8 @@ from workspace_server.methods.paging import PAGE_SIZE
 from workspace_server.methods.table import Answer, Methods
 
 KEEP_ALIVE_S: Final = 15.0
+_META_TOOLS: Final = "meta-tools"
+"""Folder below the user's state folder, with a file for each workspace."""
 
 
 class Server:
@@ -58,7 +62,8 @@ class Server:
         self._life = life
         life.on_stop(self._pending_approvals.close)
         self._keep_alive_s = keep_alive_s
-        self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
+        page_size = int(launch.settings.get("page_size", PAGE_SIZE))
+        self._methods = Methods(calls, version, page_size, _kept_meta_tools(launch))
         self._repeated = RepeatedCalls(self._methods)
         self._pages: Mapping[str, Callable[[HttpRequest], Awaitable[None]]] = {
             names.HEALTH_PATH: self._health,
@@ -204,6 +209,12 @@ async def _answered(work: Callable[[], Awaitable[None]], http_request: HttpReque
         else:
             text = "the workspace server failed; its log says why"
             http_request.respond(500, jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, text))
+
+
+def _kept_meta_tools(launch: LaunchInstructions) -> KeptMetaTools:
+    if launch.folders is None:
+        return KeptMetaTools()
+    return KeptMetaTools(Path(launch.folders.state) / _META_TOOLS / f"{launch.workspace}.json")
 
 
 def _respond_json(http_request: HttpRequest, value: Any) -> None:

@@ -14,14 +14,14 @@ from workspace_server.catalog import chosen_visibility
 from workspace_server.catalog.offerings import OfferedEntry
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
-from workspace_server.catalog.view import META_TOOLS, Mode, View
+from workspace_server.catalog.view import Mode, View
 from workspace_server.config.model import Configuration
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.results import clean_text
+from workspace_server.tool_search.definitions import EXECUTE, SEARCH
 
 BYTES_PER_TOKEN: Final = 4
 """Estimate: one token of a model per 4 bytes of JSON."""
-_META_NAMES: Final = tuple(sorted((str(one["name"]) for one in META_TOOLS), reverse=True))
 
 
 def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
@@ -52,7 +52,9 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     return {
         "ok": True,
         "tools": sorted(rows, key=lambda row: (row["name"].lower(), row["name"])),
-        "metaTools": [{"name": name, "tokens": tokens(shown[name])} for name in _META_NAMES if name in shown],
+        "metaTools": [
+            {"name": name, "tokens": tokens(shown[name])} for name in (SEARCH, EXECUTE) if name in shown
+        ],
         "skills": _skills(view),
         "sources": [_with_choice(one, configuration) for one in toolset.sources(closely=True)],
         "issues": [issue.as_json() for issue in toolset.issues()],

@@ -15,6 +15,7 @@ from protocol.extensions import skills as skills_extension
 from protocol.extensions import tasks
 from protocol.inbound import Rejection
 from protocol.internal import result_trim as trims
+from protocol.internal.client_traits import ClientTraits
 from protocol.internal.result_trim import ResultTrim
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log
@@ -22,6 +23,7 @@ from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.ways import Way
 from workspace_server.catalog import client_list, pending_trust
+from workspace_server.catalog.kept_meta_tools import KeptMetaTools
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View, mode_of
 from workspace_server.methods import completion, paging, prompts, resources, skills
@@ -66,6 +68,11 @@ def own_files(header: Mapping[str, str]) -> frozenset[str]:
     return frozenset(one.strip() for one in header.get(headers.OWN_FILES, "").split(",") if one.strip())
 
 
+def traits_of(header: Mapping[str, str]) -> ClientTraits:
+    """What is special about the client, as the manager says."""
+    return ClientTraits.decode(header.get(headers.CLIENT_TRAITS, ""))
+
+
 class Methods:
     """Answers requests from the workspace's toolset.
 
@@ -73,9 +80,17 @@ class Methods:
         calls: runs tool calls.
         version: the product's version, for `serverInfo`.
         page_size: the most entries on one page of a list.
+        kept_meta_tools: which clients were shown the meta-tools.
     """
 
-    def __init__(self, calls: Calls, version: str, page_size: int = paging.PAGE_SIZE) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        version: str,
+        page_size: int = paging.PAGE_SIZE,
+        kept_meta_tools: KeptMetaTools | None = None,
+    ) -> None:
+        self._kept_meta_tools = kept_meta_tools or KeptMetaTools()
         self._toolset = calls.toolset
         self._calls = calls
         self._pass_through = PassThrough(calls)
@@ -187,8 +202,11 @@ class Methods:
 
     async def _tools_list(self, request: McpRequest) -> Outcome:
         view = await self._listed(request)
+        mode, traits = mode_of(request.header, request.query), traits_of(request.header)
+        is_kept = await self._kept_meta_tools.keeps(request.client, is_needed=view.needs_meta_tools(mode))
+        files = own_files(request.header)
         definitions: Sequence[Mapping[str, Any]]
-        definitions = view.listed(mode_of(request.header, request.query), own_files(request.header))
+        definitions = view.listed(mode, files, traits, keeps_meta_tools=is_kept)
         if request.model_sees_both:
             definitions = client_list.for_model_of_both(definitions, view)
         if (client_names := view.names_for(request.name_rules)) is not None:

@@ -14,9 +14,8 @@ import msgspec
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
 from workspace_server.tool import Tool, ToolResult
-from workspace_server.tool_search.definitions import EXECUTE_TOOL
+from workspace_server.tool_search.definitions import EXECUTE, EXECUTE_TOOL, SEARCH
 
-NAME: Final = "execute_tool"
 MAX_SHOWN: Final = 128
 """How many characters of an unknown name are shown."""
 _ARGUMENTS: Final = ("arguments", "parameters")
@@ -54,11 +53,12 @@ def unwrap(arguments: msgspec.Raw) -> Unwrapped | Problem:
     An inner `execute_tool` is unwrapped as well; a third one is refused.
     """
     outer = _unwrap(arguments, "")
-    if not isinstance(outer, Unwrapped) or outer.name != NAME:
+    if not isinstance(outer, Unwrapped) or outer.name != EXECUTE:
         return outer
     inner = _unwrap(outer.arguments, f"/{_arguments_key(jsonrpc.members_of(arguments))}")
-    if isinstance(inner, Unwrapped) and inner.name == NAME:
-        return InvalidArgument("/name", "not", f"{NAME} inside {NAME} inside {NAME}; name the tool itself")
+    if isinstance(inner, Unwrapped) and inner.name == EXECUTE:
+        text = f"{EXECUTE} inside {EXECUTE} inside {EXECUTE}; name the tool itself"
+        return InvalidArgument("/name", "not", text)
     return inner
 
 
@@ -96,30 +96,35 @@ def _object(value: msgspec.Raw) -> msgspec.Raw | None:
     return msgspec.Raw(written.strip())
 
 
-def problem_result(problem: Problem) -> ToolResult:
-    """The answer to a call that names no tool or has invalid arguments."""
+def problem_result(problem: Problem, search: str = SEARCH) -> ToolResult:
+    """The answer to a call that names no tool or has invalid arguments.
+
+    Args:
+        problem: what is wrong.
+        search: the name of the search tool for this client.
+    """
     if isinstance(problem, MissingName):
         refusal = Refusal(
             Reason.INVALID_ARGUMENTS,
             "Tool name is required",
-            f"use tool_search to discover available tools, then call {NAME} with the name of one",
+            f"use {search} to discover available tools, then call {EXECUTE} with the name of one",
         )
         return _refused(refusal)
     # loaded when needed: most processes never need the schema library
     from workspace_server.schemas import validation
 
     invalid = validation.ArgumentProblem(problem.pointer, problem.keyword, problem.message)
-    return validation.invalid_arguments_result(Tool(NAME, EXECUTE_TOOL), [invalid])
+    return validation.invalid_arguments_result(Tool(EXECUTE, EXECUTE_TOOL), [invalid])
 
 
-def not_found(name: str, nearest: Sequence[str]) -> ToolResult:
+def not_found(name: str, nearest: Sequence[str], search: str = SEARCH) -> ToolResult:
     """The answer to an unknown name; `nearest` are up to five similar callable names."""
     shown = name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 1]}…"
-    message = f"Tool not found: {shown}. Use tool_search to discover available tools."
+    message = f"Tool not found: {shown}. Use {search} to discover available tools."
     step = "search for what the tool should do"
     if nearest:
         message += f" Near matches: {', '.join(nearest)}"
-        step = f"call {NAME} again with one of the near matches if that was meant, or {step}"
+        step = f"call {EXECUTE} again with one of the near matches if that was meant, or {step}"
     return _refused(
         Refusal(Reason.TOOL_NOT_FOUND, message.rstrip("."), step, details={"nearest": list(nearest)})
     )

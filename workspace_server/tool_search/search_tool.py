@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from protocol import jsonrpc
+from workspace_server.results import clean_text
 from workspace_server.tool import ToolResult
-from workspace_server.tool_search.definitions import DEFAULT_RESULTS, MAX_RESULTS
+from workspace_server.tool_search.definitions import DEFAULT_RESULTS, EXECUTE, MAX_RESULTS
 from workspace_server.tool_search.hits import Found, Hit, merge
 from workspace_server.tool_search.index import Index, Searchable
 from workspace_server.tool_search.scoring import Query, read_query
@@ -36,8 +37,8 @@ class SearchTool:
         version: object,
         arguments: Mapping[str, Any],
         remote: Sequence[Hit] = (),
-    ) -> ToolResult:
-        """The result of a `tool_search`; invalid arguments are treated as absent.
+    ) -> Found:
+        """What a `tool_search` finds; invalid arguments are treated as absent.
 
         Args:
             tools: the tools that can be found; used only if `version` is new.
@@ -46,7 +47,7 @@ class SearchTool:
             remote: hits of other servers under their offered names, callable ones only.
         """
         index = await self._index_of(tools, version)
-        return answer(find(index, read_query(_query(arguments)), _limit(arguments), remote))
+        return find(index, read_query(_query(arguments)), _limit(arguments), remote)
 
     async def close(self) -> None:
         """Cancel running builds. Idempotent."""
@@ -89,12 +90,33 @@ def _hit(tool: Searchable, score: float) -> Hit:
     return Hit(tool.name, tool.description, score, tool.definition["inputSchema"], keywords)
 
 
-def answer(found: Found) -> ToolResult:
-    """The result of a search: the same hits as JSON text and as structured content."""
+def answer(found: Found, starting: Sequence[str] = ()) -> ToolResult:
+    """The result of a search: the same hits as JSON text and as structured content.
+
+    Args:
+        found: the hits.
+        starting: names of servers that have not listed their tools yet.
+    """
     hits = [hit.as_dict() for hit in found.hits]
-    structured = {"results": hits, "total": found.total, "truncated": found.total > len(hits)}
+    structured: dict[str, Any] = {"results": hits, "total": found.total, "truncated": found.total > len(hits)}
+    blocks = []
+    if starting:
+        names = [clean_text(name) for name in starting]
+        note = _still_starting(names)
+        structured |= {"starting": names, "note": note}
+        blocks = [{"type": "text", "text": note}]
     # verbatim, so that text and structured content stay equal
-    return ToolResult(jsonrpc.dumps(hits).decode() if hits else NOTHING, structured, verbatim=True)
+    text = jsonrpc.dumps(hits).decode() if hits else "" if starting else NOTHING
+    return ToolResult(text, structured, blocks=tuple(blocks), verbatim=True)
+
+
+def _still_starting(names: Sequence[str]) -> str:
+    """What a model has to know of servers whose tools cannot be found yet."""
+    are = "is still starting, and its" if len(names) == 1 else "are still starting, and their"
+    return (
+        f"{', '.join(names)} {are} tools cannot be found yet. Search again in some seconds, or call a tool"
+        f" whose name you know with {EXECUTE}, which waits for its server."
+    )
 
 
 def _query(arguments: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ import time
 from manager.answers.exchange import Exchange
 from manager.routing.client_needs import needs_of
 from manager.routing.client_profiles import ClientProfile, ClientProfiles, discover_wait_s, list_wait_s
+from manager.routing.client_traits import client_traits
 from protocol import headers
 
 
@@ -36,6 +37,8 @@ class ListAdaptation:
 
     def _complete(self, profile: ClientProfile, wait_s: float) -> tuple[tuple[bytes, bytes], ...]:
         added = [_list_wait(wait_s), *needs_of(profile)]
+        if traits := client_traits(profile).encode():
+            added.append((headers.CLIENT_TRAITS.encode(), traits.encode()))
         if profile.own_files and self._hides_own:
             added.append((headers.OWN_FILES.encode(), ",".join(profile.own_files).encode()))
         return tuple(added)

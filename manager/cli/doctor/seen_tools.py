@@ -22,7 +22,7 @@ _TOLERANCE: Final = 1.1
 """The times of the profiles are a tenth shorter than what the clients wait."""
 _STARTING: Final = frozenset({"starting", "connecting"})
 _BUILT_IN: Final = "builtin"
-_FINDERS: Final = frozenset({"tool_search", "execute_tool"})
+_FINDERS: Final = frozenset({"tool_search", "search_project_tools", "execute_tool"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from protocol.jsonrpc import members_of
 
 META_TEAM: Final = "lm-tools-bridge/team"
 """Member of `_meta` of everything that came over a team. It is not offered on: lists would grow for ever."""
-_INDIRECT: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
+_INDIRECT: Final = frozenset({"tool_search", "search_project_tools", "execute_tool", "execute_code"})
 """Tools by which others can be called or found, also those of a server; they would evade the policy."""
 _NONE: Final = msgspec.Raw(b"{}")
 _array_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])

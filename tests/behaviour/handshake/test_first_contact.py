@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -45,6 +47,20 @@ class SlowProject:
     def open(self) -> None:
         self.gate.touch()
 
+    async def kill_server(self) -> None:
+        """End the project's own server at once, and wait until the manager knows."""
+        pid = await self._server_pid()
+        os.kill(pid, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while await self._server_pid() == pid:
+                await asyncio.sleep(0.05)
+
+    async def _server_pid(self) -> int:
+        gateway = self.project.gateway
+        async with gateway.http.get(gateway.manager.base + "/mcp/status") as response:
+            instances = (await response.json())["instanceDetails"]
+        return int(instances[0]["pid"] or 0) if instances else 0
+
 
 @pytest.fixture
 async def slow(tmp_path: Path) -> AsyncIterator[SlowProject]:
@@ -65,14 +81,52 @@ async def test_a_client_that_goes_on_gets_what_is_known_and_a_way_to_the_rest(sl
     async with asyncio.timeout(5):
         shown = await listed(client)
     assert "lm_readFile" in shown
-    assert shown.keys() >= META_TOOLS
-    assert "slow__echo" not in shown
+    assert shown.keys() >= {"search_project_tools", "execute_tool"}
+    assert not {"tool_search", "slow__echo"} & shown.keys(), "Codex has a tool_search of its own"
     asked = asyncio.create_task(client.call("execute_tool", {"name": "slow__echo", "arguments": {"n": 1}}))
-    searched = asyncio.create_task(client.call("tool_search", {"query": "echo"}))
+    searched = [
+        asyncio.create_task(client.call(name, {"query": "echo"}))
+        for name in ("tool_search", "search_project_tools")
+    ]
     slow.open()
     async with asyncio.timeout(20):
         assert '"n": 1' in (await asked).result["content"][0]["text"]
-        assert "slow__echo" in (await searched).result["content"][0]["text"]
+        for search in searched:
+            assert "slow__echo" in (await search).result["content"][0]["text"]
+    unknown = await client.call("execute_tool", {"name": "nobody"})
+    assert "Use search_project_tools to discover" in unknown.result["content"][0]["text"]
+
+
+@pytest.mark.parametrize(("name", "sees"), [("claude-code", set()), ("somebody", {"slow__echo"})])
+async def test_what_a_client_was_shown_does_not_vanish_when_all_servers_are_there(
+    slow: SlowProject, name: str, sees: set[str]
+) -> None:
+    """A model goes on to use it, and its client refuses tools that are not in the list.
+
+    Claude Code starts the servers of `.mcp.json` itself.
+    """
+    client = await slow.client(name)
+    assert (await listed(client)).keys() >= META_TOOLS
+    slow.open()
+    await slow.project.until_listed("slow__echo")
+    assert (await listed(client)).keys() >= META_TOOLS | sees
+    await slow.kill_server()
+    assert (await listed(client)).keys() >= META_TOOLS | sees, "nor with the next process"
+    later = await slow.client("opencode")
+    assert not META_TOOLS & (await listed(later)).keys(), "who was never shown them needs none"
+
+
+async def test_a_client_that_never_lists_again_reaches_tools_that_come_later(slow: SlowProject) -> None:
+    slow.open()
+    await slow.project.until_listed("slow__echo")
+    client = await slow.client("codex-mcp-client")
+    shown = await listed(client)
+    assert META_TOOLS & shown.keys() == {"execute_tool"}
+    slow.project.gateway.user_tool("late", "print('here')")
+    hits = await client.call("execute_tool", {"name": "tool_search", "arguments": {"query": "late"}})
+    assert hits.payload["results"][0]["name"] == "late"
+    answer = await client.call("execute_tool", {"name": "late"})
+    assert answer.result["content"][0]["text"] == "here"
 
 
 @pytest.mark.always
@@ -83,7 +137,7 @@ async def test_a_client_that_waits_gets_everything_in_its_first_list(slow: SlowP
     async with asyncio.timeout(20):
         shown = await asking
     assert {"lm_readFile", "slow__echo"} <= shown.keys()
-    assert not META_TOOLS & shown.keys()
+    assert META_TOOLS & shown.keys() == {"execute_tool"}, "for what comes after it has lost its stream"
 
 
 async def test_its_other_lists_are_complete_as_well(slow: SlowProject) -> None:

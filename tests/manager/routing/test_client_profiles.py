@@ -50,6 +50,7 @@ def as_second_row(profile: ClientProfile) -> str:
         profile.title,
         "behind a search" if profile.defers_tools else "at once",
         "yes" if profile.own_tool_search else "no",
+        "with each tool" if profile.repeats_instructions else "once",
         f"`{profile.separator}`",
         "unchanged" if profile.plain_names else "made valid",
         "dropped" if profile.drops_links else "shown",

@@ -161,6 +161,32 @@ async def test_search_finds_what_can_be_called_and_is_rebuilt_when_that_changes(
         assert await found("") == ["weather"]
 
 
+@pytest.mark.parametrize("name", ["tool_search", "search_project_tools"])
+async def test_a_search_names_the_servers_that_are_still_starting(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits longer if it found nothing, and never says that other words would help."""
+    monkeypatch.setattr(source_wait, "SEARCH_WAIT_S", 0.05)
+    monkeypatch.setattr(source_wait, "EMPTY_SEARCH_WAIT_S", 0.2)
+    slow = ScriptedSource([tool("snail")], identity="remote:slow", namespace="slow")
+    slow.state = "connecting"
+    slow.gate.clear()
+    monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
+    async with serving([scripted(), slow]) as served:
+        here = await served.caller.call(name, {"query": "plain"})
+        nowhere = await served.caller.call(name, {"query": "snail"})
+        for result in (here, nowhere):
+            assert result["structuredContent"]["starting"] == ["slow"]
+            assert "slow is still starting" in result["content"][-1]["text"]
+        assert here["structuredContent"]["results"][0]["name"] == "plain"
+        assert "keywords" not in str(nowhere)
+        slow.state = "ready"
+        slow.gate.set()
+        found = await served.caller.call(name, {"query": "snail"})
+        assert [hit["name"] for hit in found["structuredContent"]["results"]] == ["slow__snail"]
+        assert "starting" not in found["structuredContent"]
+
+
 async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
     async def hangs(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         await asyncio.Event().wait()

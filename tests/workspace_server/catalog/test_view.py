@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 from multidict import CIMultiDict
 
+from protocol.internal.client_traits import ClientTraits
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Mode, View, build_view, mode_of
@@ -22,7 +24,11 @@ async def view_of(*tools: Tool, configuration: Configuration | None = None, **so
 
 
 def shown(view: View, mode: Mode) -> list[str]:
-    return [str(definition["name"]) for definition in view.listed(mode)]
+    return names_of(view.listed(mode))
+
+
+def names_of(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [str(definition["name"]) for definition in definitions]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +93,31 @@ async def test_meta_tools_are_listed_only_where_something_is_not() -> None:
     hidden = Configuration(deltas=PolicyDeltas(disabled=("b",)))
     view = await view_of(tool("a"), tool("b", visibility="ondemand"), configuration=hidden)
     assert shown(view, Mode.NORMAL) == ["a"]
+
+
+async def test_meta_tools_that_a_client_was_shown_stay() -> None:
+    view = await view_of(tool("a"))
+    assert names_of(view.listed(Mode.NORMAL, keeps_meta_tools=True)) == ["a", *META]
+    assert names_of(view.listed(Mode.SHOW_ALL, keeps_meta_tools=True)) == ["a"]
+
+
+async def test_a_client_that_lists_once_always_has_execute_tool() -> None:
+    """By it, it can search and call what comes later."""
+    view, once = await view_of(tool("a")), ClientTraits(lists_once=True)
+    _, execute = view.listed(Mode.NORMAL, traits=once)
+    assert execute["name"] == "execute_tool"
+    assert "`tool_search`" in execute["description"]
+    _, execute = view.listed(Mode.NORMAL, traits=once._replace(own_tool_search=True))
+    assert "`search_project_tools`" in execute["description"]
+    on_demand = await view_of(tool("b", visibility="ondemand"))
+    assert names_of(on_demand.listed(Mode.NORMAL, traits=once)) == META
+
+
+async def test_a_client_with_its_own_tool_search_is_shown_ours_under_another_name() -> None:
+    view = await view_of(tool("a"))
+    listed = view.listed(Mode.DISCOVERY, traits=ClientTraits(own_tool_search=True))
+    assert names_of(listed) == ["execute_tool", "search_project_tools"]
+    assert "tool_search" not in str(listed).replace("search_project_tools", "")
 
 
 async def test_keywords_are_in_no_list() -> None:

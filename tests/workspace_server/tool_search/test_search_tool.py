@@ -10,10 +10,10 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from workspace_server.tool import ToolResult
+from workspace_server.results import encode_result
 from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
-from workspace_server.tool_search.hits import Hit
-from workspace_server.tool_search.search_tool import Searchable, SearchTool
+from workspace_server.tool_search.hits import Found, Hit
+from workspace_server.tool_search.search_tool import Searchable, SearchTool, answer
 
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string", "pattern": "a\u200db"}}}
 
@@ -28,14 +28,14 @@ def many(count: int) -> list[Searchable]:
 
 
 async def searched(tools: list[Searchable], **arguments: Any) -> Mapping[str, Any]:
-    result = await SearchTool().search(tools, tools, arguments)
+    result = answer(await SearchTool().search(tools, tools, arguments))
     assert not result.is_error
     structured: Mapping[str, Any] = result.structured
     return structured
 
 
-def names(result: ToolResult) -> list[str]:
-    return [hit["name"] for hit in result.structured["results"]]
+def names(found: Found) -> list[str]:
+    return [hit.name for hit in found.hits]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ async def test_a_number_is_a_query_too() -> None:
 
 async def test_hits_are_the_same_as_text_and_as_structured_content() -> None:
     tools = [tool("gh__send_mail", "github", "remote", "github", description="Sends."), tool("send_fax")]
-    result = await SearchTool().search(tools, tools, {"query": "send mail"})
+    result = answer(await SearchTool().search(tools, tools, {"query": "send mail"}))
     assert json.loads(result.text) == result.structured["results"]
     assert result.structured == {
         "results": [
@@ -79,7 +79,7 @@ async def test_hits_are_the_same_as_text_and_as_structured_content() -> None:
 
 
 async def test_no_hit_is_no_error() -> None:
-    result = await SearchTool().search(many(3), "view", {"query": "zzzzqqq"})
+    result = answer(await SearchTool().search(many(3), "view", {"query": "zzzzqqq"}))
     assert result.text == "No tools found. Try different keywords or a broader search term."
     assert result.structured == {"results": [], "total": 0, "truncated": False}
     assert not result.is_error
@@ -92,9 +92,22 @@ async def test_hits_of_remotes_are_merged() -> None:
         Hit("gh__send", "theirs", 1.0, {}),
         Hit("gh__hidden", "", 0.25, {}),
     ]
-    result = await SearchTool().search(tools, tools, {"query": "send", "max_results": 2}, remote)
-    assert names(result) == ["send_mail", "gh__send_all"]
-    assert (result.structured["total"], result.structured["truncated"]) == (4, True)
+    found = await SearchTool().search(tools, tools, {"query": "send", "max_results": 2}, remote)
+    assert names(found) == ["send_mail", "gh__send_all"]
+    structured = answer(found).structured
+    assert (structured["total"], structured["truncated"]) == (4, True)
+
+
+@pytest.mark.parametrize("hits", [(), (Hit("a", "", 1.0, SCHEMA),)])
+async def test_servers_that_are_still_starting_are_named_in_both_forms(hits: tuple[Hit, ...]) -> None:
+    """Nobody is told to try other words for a tool that cannot be found yet."""
+    result = answer(Found(hits, len(hits)), ["slow", "slo\u202ewer"])
+    shown = encode_result(result)
+    texts = [block["text"] for block in shown["content"]]
+    assert result.structured["starting"] == ["slow", "slower"]
+    assert texts[-1] == result.structured["note"]
+    assert texts[-1].startswith("slow, slower are still starting, and their tools cannot be found yet.")
+    assert [json.loads(text) for text in texts[:-1]] == ([result.structured["results"]] if hits else [])
 
 
 async def test_index_is_built_once_per_view() -> None:
@@ -106,8 +119,8 @@ async def test_index_is_built_once_per_view() -> None:
 
     search, one, two = SearchTool(), object(), object()
     ask = {"query": "first second"}
-    answers = await asyncio.gather(*(search.search(view("first"), one, ask) for _ in range(5)))
-    assert [names(answer) for answer in answers] == [["first"]] * 5
+    found = await asyncio.gather(*(search.search(view("first"), one, ask) for _ in range(5)))
+    assert [names(one) for one in found] == [["first"]] * 5
     assert read == ["first"]
     old, new = await asyncio.gather(
         search.search(view("first"), one, ask), search.search(view("second"), two, ask)

@@ -1,0 +1,15 @@
+"""Chooses what of a client's profile is told to workspace servers, which know no clients. Pure."""
+
+from __future__ import annotations
+
+from manager.routing.client_profiles import ClientProfile
+from protocol.internal.client_traits import ClientTraits
+
+
+def client_traits(profile: ClientProfile) -> ClientTraits:
+    """What is special about a client with this profile."""
+    return ClientTraits(
+        lists_once=profile.hears_list_changed != "always",
+        own_tool_search=profile.own_tool_search,
+        repeats_instructions=profile.repeats_instructions,
+    )

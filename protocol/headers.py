@@ -15,6 +15,8 @@ PARAM_PREFIX: Final = "mcp-param-"
 WORKSPACE_CWD: Final = "X-Workspace-Cwd"
 WORKSPACE_ID: Final = "X-Workspace-Id"
 WORKSPACE_SOURCE: Final = "X-Workspace-Source"
+WORKSPACE_OVERRULED: Final = "X-Workspace-Overruled"
+"""Names what pointed to another workspace and was weaker than what decided, in a response of the manager."""
 SECRET: Final = "Lm-Tools-Bridge-Secret"  # noqa: S105  the header's name, not a secret
 """Holds the instance secret in requests from the manager to a workspace server."""
 CALLER: Final = "Lm-Tools-Bridge-Caller"
@@ -48,9 +50,8 @@ OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
 commas. It starts their servers, so their tools would be in its list twice."""
 
 FOLDER: Final = "Lm-Tools-Bridge-Folder"
-"""Tells a workspace server in which folder of the project the agent works: relative to the root, separated by
-`/`, encoded with `encode_value`. Absent when the agent works in the root. Relative paths in arguments are
-read from this folder first."""
+"""Tells a workspace server in which folder of the workspace the client works: relative to the root, with `/`,
+as `encode_value` writes it. Absent for the root itself."""
 
 CLIENT_TRAITS: Final = "Lm-Tools-Bridge-Client-Traits"
 """Tells a workspace server what is special about the client (`internal/client_traits.py`)."""

@@ -42,6 +42,14 @@ def unwrap(exchange: Exchange) -> Unwrapped | Refusal:
     return Unwrapped({**exchange.params, "name": jsonrpc.raw(name), "arguments": inner}, claims)
 
 
+def is_explicit(exchange: Exchange) -> bool:
+    """Whether this is a wrapped call whose arguments name the workspace, or are invalid."""
+    if not (exchange.is_tool_call and exchange.inbound.name in names.CALL_TOOL_NAMES):
+        return False
+    call = unwrap(exchange)
+    return isinstance(call, Refusal) or call.claims.names_workspace()
+
+
 def _text(arguments: Mapping[str, msgspec.Raw], member: str) -> str | Refusal | None:
     if member not in arguments or jsonrpc.bytes_of(arguments[member]) == b"null":
         return None

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from manager.answers import result_format, tasks
-from manager.answers.call_tool import unwrap
+from manager.answers.call_tool import is_explicit, unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.listing.lists import LIST_METHODS, Lists, own_list
@@ -80,6 +79,10 @@ class Dispatch:
         if isinstance(accepted, Plain):
             return accepted
         exchange = accepted
+        asked = None if is_explicit(exchange) else self._roots.input_required(exchange)
+        if asked is not None:
+            exchange.decided(Unlocated())
+            return asked
         if exchange.is_tool_call and exchange.inbound.name in names.HANDSHAKE_NAMES:
             return await self.handshake(exchange, jsonrpc.members_of(exchange.params.get("arguments", b"{}")))
         if exchange.is_tool_call and exchange.inbound.name in names.CALL_TOOL_NAMES:
@@ -145,14 +148,12 @@ class Dispatch:
     def _without_workspace(self, exchange: Exchange, located: Unlocated) -> Plain:
         method = exchange.message.method
         if method in LIST_METHODS:
-            reply = own_list(exchange)
+            reply = own_list(exchange, located.problem)
         elif exchange.is_modern and method not in KNOWN_METHODS:
             return result_format.method_not_found(exchange)
         else:
-            reply = self._roots.input_required(exchange) or result_format.refuse(
-                exchange, workspace_not_set(located)
-            )
-        return replace(reply, lacks_workspace=True)
+            reply = result_format.refuse(exchange, workspace_not_set(located))
+        return reply
 
     async def forward(
         self, exchange: Exchange, located: Located, params: dict[str, msgspec.Raw] | None = None
@@ -168,7 +169,7 @@ class Dispatch:
             None if `answer` has to be called instead.
         """
         inbound = exchange.inbound
-        if exchange.message.method not in DIRECT or "requestState" in inbound.params:
+        if exchange.message.method not in DIRECT or exchange.wants_roots or "requestState" in inbound.params:
             return None
         if exchange.is_tool_call and inbound.name in names.MANAGER_TOOL_NAMES:
             return None

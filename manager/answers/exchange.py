@@ -15,6 +15,7 @@ from manager.http.stream_endings import StreamEndings
 from manager.routing.state.clients import Client, RequestRecord
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
+from manager.supervision.placement import folder_in
 from manager.supervision.workspace import Workspace
 from protocol import headers, jsonrpc, names
 from protocol.errors import Refusal
@@ -23,15 +24,24 @@ from protocol.versions import Era
 
 
 class Located(msgspec.Struct, frozen=True, gc=False):
-    """The workspace of a request, and the claim that decided it."""
+    """The workspace of a request, and the claim that decided it.
+
+    Attributes:
+        folder: The folder that the client works in, relative to the workspace's root; empty for the root.
+        addressed_by: The claim of the address that leads to some workspace, where another claim decided.
+        overruled: What pointed elsewhere and was weaker, for people; empty if nothing did.
+    """
 
     workspace: Workspace
     source: WorkspaceSource
+    folder: str = ""
+    addressed_by: WorkspaceSource | None = None
+    overruled: str = ""
 
     @property
     def is_pure(self) -> bool:
-        """Whether the URL or header addresses the workspace alone, without the manager's own tools."""
-        return self.is_in_url or self.source is WorkspaceSource.HEADER
+        """Whether the URL or header addresses a workspace alone, without the manager's own tools."""
+        return self.is_in_url or self._address is WorkspaceSource.HEADER
 
     @property
     def implied_workspace(self) -> str | None:
@@ -40,8 +50,12 @@ class Located(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_in_url(self) -> bool:
-        """Whether the URL alone names the workspace, so that its answers may be cached by URL."""
-        return self.source is WorkspaceSource.PATH or self.source is WorkspaceSource.QUERY
+        """Whether the URL names a workspace, so that the client sees that workspace as its server."""
+        return self._address is WorkspaceSource.PATH or self._address is WorkspaceSource.QUERY
+
+    @property
+    def _address(self) -> WorkspaceSource:
+        return self.addressed_by or self.source
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +81,8 @@ class Exchange:
             names the workspace.
         has_plain_names: Whether the client takes no names of tools with a dot.
         is_pure: Whether the URL or a header addresses the workspace alone (`Located.is_pure`).
+        folder: The folder of the workspace that the client works in (`Located.folder`).
+        wants_roots: Whether the client has to be asked for its roots before the workspace is decided.
         seen: Its record in the table of clients.
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
         recorded_as: Who sent it, for the recorder; None if it is not recorded.
@@ -87,6 +103,8 @@ class Exchange:
     is_as_is: bool = False
     has_plain_names: bool = False
     is_pure: bool = False
+    folder: str = ""
+    wants_roots: bool = False
     seen: RequestRecord | None = None
     begun: float | None = None
     recorded_as: Client | None = None
@@ -135,21 +153,34 @@ class Exchange:
     def replace_claims(self, claims: Claims) -> None:
         """Replace the claims by those that include the client's roots."""
         self.claims = claims
+        self.wants_roots = False
         if self.seen is not None:
             self.seen.claims = claims
 
     def decided(self, located: Located | Unlocated) -> None:
-        """Record the workspace and the claim that decided it, also in the response headers."""
+        """Record the workspace and the claims that decided it, also in the response headers."""
         self.is_as_is = isinstance(located, Located) and located.is_in_url
         self.is_pure = isinstance(located, Located) and located.is_pure
         source = located.source if isinstance(located, Located) else WorkspaceSource.NONE
         self.headers[headers.WORKSPACE_SOURCE] = source.value
+        self.headers.pop(headers.WORKSPACE_OVERRULED, None)
         if isinstance(located, Located):
-            self.headers[headers.WORKSPACE_ID] = located.workspace.id
+            self._decided_for(located)
+        elif self.session is not None:
+            self.session.last_workspace = None
         if self.session is not None:
             self.session.source = source.value
-            self.session.last_workspace = located.workspace.id if isinstance(located, Located) else None
-            if isinstance(located, Located) and located.implied_workspace is not None:
+
+    def _decided_for(self, located: Located) -> None:
+        self.folder = located.folder
+        if located.source is WorkspaceSource.SESSION and self.session is not None:
+            self.folder = folder_in(located.workspace, self.session.cwd or "")
+        self.headers[headers.WORKSPACE_ID] = located.workspace.id
+        if located.overruled:
+            self.headers[headers.WORKSPACE_OVERRULED] = headers.encode_value(located.overruled)
+        if self.session is not None:
+            self.session.last_workspace = located.workspace.id
+            if located.implied_workspace is not None:
                 self.session.implied_workspace = located.implied_workspace
 
 
@@ -159,12 +190,10 @@ class Plain:
 
     Attributes:
         body: One JSON-RPC message, or empty with status 202.
-        lacks_workspace: Whether the answer would differ with a known workspace.
     """
 
     body: bytes = b""
     status: int = 200
-    lacks_workspace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

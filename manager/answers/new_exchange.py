@@ -1,12 +1,14 @@
 """Creates the exchange of a request from its metadata and its message.
 
-It only reads claims; `routing/workspace/resolution.py` decides which claim counts.
+It only reads claims, and says whether the client has to be asked where it works;
+`routing/workspace/resolution.py` decides what counts.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from manager.answers.exchange import Exchange
@@ -20,8 +22,12 @@ from protocol.inbound import Inbound
 from protocol.internal.client_traits import ClientTraits
 from protocol.internal.request_state import workspace_of
 from protocol.jsonrpc import Request
+from protocol.roots import declares_roots
 from protocol.versions import Era
 
+_NOTHING: Final = msgspec.Raw(b"{}")
+_NO_WORKSPACE: Final = frozenset({names.INITIALIZE, names.PING, names.SET_LEVEL, *names.HANDSHAKE_NAMES})
+"""Requests in a session whose answer does not depend on the evidence for its workspace."""
 _CLIENT_TRAITS: Final = headers.CLIENT_TRAITS.encode()
 MAX_FOLDER: Final = 16 * 1024
 """Largest folder name in a body in bytes, the size of a request head. Longer ones are ignored."""
@@ -57,9 +63,29 @@ def exchange_of(
         if profile.own_tool_search:  # only texts about our own search depend on it
             traits = ClientTraits(own_tool_search=True).encode()
             exchange.passed_headers = (*exchange.passed_headers, (_CLIENT_TRAITS, traits.encode()))
-    elif message.method == names.TOOLS_LIST:
+        exchange.wants_roots = _wants_roots(exchange, changes_silently=profile.roots_change == "silently")
+    elif message.method not in _NO_WORKSPACE:
+        exchange.wants_roots = _wants_roots(exchange, changes_silently=False)
+    if message.method == names.TOOLS_LIST:
         exchange.has_plain_names = profiles.of(*exchange.client).plain_names
     return exchange
+
+
+def _wants_roots(exchange: Exchange, *, changes_silently: bool) -> bool:
+    """Whether the client has to be asked for its roots before the workspace of this request is decided.
+
+    A stateless client is asked with each tool call: nothing else carries its roots. A session client is asked
+    once, and once more with each call if its roots are known to change without a notification.
+    """
+    if exchange.claims.names_workspace() or exchange.inbound.name in names.HANDSHAKE_NAMES:
+        return False
+    session = exchange.session
+    if session is None:
+        asks = exchange.is_modern and exchange.is_tool_call
+        return asks and declares_roots(exchange.inbound.meta.get(names.META_CAPABILITIES, _NOTHING))
+    if not exchange.accepts_events or session.keeps_silent:
+        return False
+    return session.roots is None or (changes_silently and bool(session.roots))
 
 
 def claims_of(metadata: RequestMetadata, session: Session | None) -> Claims:
@@ -68,7 +94,12 @@ def claims_of(metadata: RequestMetadata, session: Session | None) -> Claims:
         return metadata.claims
     sent = metadata.claims
     return Claims(
-        path=sent.path, query=sent.query, header=sent.header, session=session.workspace, roots=session.roots
+        path=sent.path,
+        query=sent.query,
+        header=sent.header,
+        session=session.workspace,
+        roots=session.roots,
+        pinned=sent.pinned,
     )
 
 

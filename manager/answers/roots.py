@@ -1,18 +1,19 @@
-"""Asks a stateless client for its roots when nothing else tells its workspace.
+"""Asks a stateless client for its roots, unless its call names the workspace.
 
 The answer is `input_required` (MCP 2026-07-28) with a signed `requestState`; the client repeats its call with
-its roots. Only `tools/call` is answered so, because lists must not vary between requests. `sessions/roots.py`
-asks session clients; `workspace_lookup.py` decides which workspace the roots mean.
+its roots. It is asked with each call, because its roots may change without notice. Only `tools/call` is
+answered so, because lists must not vary between requests. `sessions/roots.py` asks session clients;
+`workspace_lookup.py` decides which workspace the roots mean.
 """
 
 from __future__ import annotations
 
 import hmac
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import structs
@@ -21,34 +22,13 @@ from manager.answers import result_format
 from manager.answers.exchange import Exchange, Plain
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
+from protocol.roots import roots_in
 
 TTL_S: Final = 600.0
-MAX_ROOTS: Final = 32
-MAX_URI: Final = 16 * 1024
 INPUT_KEY: Final = "workspace"
 MAX_DIGITS: Final = 12
 _TAG: Final = "lmtbr"
 _ANSWER_PARAMS: Final = ("requestState", "inputResponses")
-
-
-def roots_in(result: bytes | msgspec.Raw) -> tuple[str, ...]:
-    """The `file:` URIs in a `roots/list` result; empty if the result is invalid."""
-    try:
-        listed = msgspec.json.decode(jsonrpc.members_of(result).get("roots", b"[]"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return ()
-    entries: Iterable[Any] = listed[:MAX_ROOTS] if isinstance(listed, list) else ()
-    uris = (entry.get("uri") for entry in entries if isinstance(entry, Mapping))
-    return tuple(uri for uri in uris if isinstance(uri, str) and len(uri) <= MAX_URI and _is_file(uri))
-
-
-def _is_file(uri: str) -> bool:
-    return uri[:5].lower() == "file:"
-
-
-def declares_roots(capabilities: bytes | msgspec.Raw) -> bool:
-    """Whether a client with these capabilities can be asked for its roots."""
-    return "roots" in jsonrpc.members_of(capabilities)
 
 
 class RootsRequests:
@@ -64,11 +44,8 @@ class RootsRequests:
         self._wall = wall
 
     def input_required(self, exchange: Exchange) -> Plain | None:
-        """The result that asks for roots; None if the client cannot be asked or has just answered."""
-        capabilities = exchange.inbound.meta.get(names.META_CAPABILITIES, msgspec.Raw(b"{}"))
-        if not (exchange.is_modern and exchange.is_tool_call and exchange.claims.roots is None):
-            return None
-        if not declares_roots(capabilities):
+        """The result that asks for roots; None if the client need not be asked or has just answered."""
+        if not (exchange.is_modern and exchange.wants_roots):
             return None
         value = {
             "resultType": "input_required",

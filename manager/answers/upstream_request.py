@@ -56,8 +56,7 @@ def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | 
             *_of_session(exchange),
             _UNMIRRORED,
         )
-    if exchange.is_as_is:
-        passed = (*passed, _AS_IS)
+    passed = (*passed, *_of_workspace(exchange))
     target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
     begun = exchange.begun if method == names.TOOLS_CALL else None
     fields = (_ACCEPT, _JSON, *passed)
@@ -89,9 +88,17 @@ def manager_request(
 
 
 def address_headers(exchange: Exchange) -> Sequence[tuple[bytes, bytes]]:
-    """The headers for the tool mode and the pass-through that a client's URL asks for."""
+    """The headers for the tool mode and the pass-through that a client's URL asks for, and for its folder."""
     mode = [(name.encode(), value.encode("latin-1")) for name, value in mode_headers(exchange).items()]
-    return [*mode, _AS_IS] if exchange.is_as_is else mode
+    return [*mode, *_of_workspace(exchange)]
+
+
+def _of_workspace(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers that say how the client addressed the workspace, and in which folder of it it works."""
+    as_is = (_AS_IS,) if exchange.is_as_is else ()
+    if not exchange.folder:
+        return as_is
+    return (*as_is, (headers.FOLDER.encode(), headers.encode_value(exchange.folder).encode()))
 
 
 def cancelled_notification(state: msgspec.Raw) -> Outgoing:

@@ -1,20 +1,28 @@
-"""Looks up the workspace of a request: follows its claims in order until one names a workspace or is refused.
+"""Looks up the workspace of a request: finds where its claims point, and has them weighed.
 
-`routing/workspace/resolution.py` decides the order of the claims.
+`routing/workspace/resolution.py` weighs them, `supervision/workspaces.py` says where a folder lies.
 """
 
 from __future__ import annotations
 
 from manager.answers.exchange import Located, Unlocated
 from manager.routing.workspace.resolution import (
+    MAX_SHOWN,
+    WORDS,
     Claim,
     Claims,
+    Contradiction,
+    Decided,
+    Finding,
+    Undecided,
     WorkspaceSource,
+    claims_in_order,
     conflicting_workspaces,
-    decisive_claim,
+    weigh,
 )
-from manager.supervision.workspace import Workspace
+from manager.supervision.placement import Placement, folder_in
 from manager.supervision.workspaces import Workspaces
+from protocol import names
 from protocol.errors import Reason, Refusal
 
 
@@ -22,73 +30,159 @@ async def look_up_workspace(workspaces: Workspaces, claims: Claims) -> Located |
     """Look up the workspace that these claims mean.
 
     Returns:
-        The workspace; `Unlocated` if no claim names one; a refusal if an explicit claim cannot be served, or
-        two explicit claims disagree.
+        The workspace; `Unlocated` if no claim names one or the evidence contradicts itself; a refusal if an
+        explicit claim cannot be served, or two explicit claims disagree.
     """
-    explicit = claims.explicit_claims()
-    if explicit:
-        return await _explicit(workspaces, explicit)
-    binding = claims.session_claim()
-    if binding is not None and (bound := workspaces.get(str(binding.text))) is not None:
-        return Located(bound, binding.source)
-    problem: Refusal | None = None
-    for claim in claims.ambient_claims():
-        found = (
-            workspaces.by_handle(claim.text)
-            if claim.is_id
-            else await workspaces.find(claim.text, ambient=True)
-        )
-        if isinstance(found, Workspace):
-            return Located(found, claim.source)
-        problem = problem or found
-    return await _by_roots(workspaces, claims.roots or (), problem)
+    explicit = await _explicit(workspaces, claims)
+    if explicit is not None:
+        return explicit
+    standing = _standing(workspaces, claims)
+    if standing is not None and standing.source is WorkspaceSource.SESSION:
+        return standing
+    weighed = await _weighed(workspaces, claims)
+    if standing is None or (isinstance(weighed, Located) and weighed.workspace is standing.workspace):
+        return weighed
+    return standing
 
 
 def look_up_cached(workspaces: Workspaces, claims: Claims) -> Located | None:
     """As `look_up_workspace`, from memory alone; None if the file system has to be read."""
-    claim = decisive_claim(claims)
-    if claim is None or not isinstance(claim.text, str):
+    is_alone, in_order = claims_in_order(claims)
+    if is_alone:
+        return _cached_alone(workspaces, in_order[0]) if in_order else None
+    findings: list[Finding] = []
+    for claim in in_order:
+        placement = workspaces.cached(str(claim.text))
+        if placement is None:
+            return None
+        findings.append(_finding(claim, placement))
+    verdict = weigh(findings)
+    return _located(workspaces, verdict) if isinstance(verdict, Decided) else None
+
+
+def cached_folders(workspaces: Workspaces, claims: Claims) -> tuple[tuple[str, Placement], ...]:
+    """The folders that a look-up of these claims reads, each with what is known of it now."""
+    texts = (str(claim.text) for claim in claims_in_order(claims)[1] if not claim.is_id)
+    placements = ((text, workspaces.cached(text)) for text in texts)
+    return tuple((text, placement) for text, placement in placements if placement is not None)
+
+
+def _cached_alone(workspaces: Workspaces, claim: Claim) -> Located | None:
+    if not isinstance(claim.text, str):
         return None
-    found = workspaces.get(claim.text) if claim.is_id else workspaces.cached(claim.text)
-    return None if found is None else Located(found, claim.source)
+    if claim.source is WorkspaceSource.STATE:
+        return None  # the address has to be looked at, too
+    if claim.is_id:
+        workspace = workspaces.get(claim.text)
+        return None if workspace is None else Located(workspace, claim.source)
+    placement = workspaces.cached(claim.text)
+    return None if placement is None else Located(placement.workspace, claim.source, placement.folder)
 
 
-async def _by_roots(
-    workspaces: Workspaces, roots: tuple[str, ...], problem: Refusal | None
-) -> Located | Unlocated:
-    """The workspace that a client's roots lie in. If they lie in several, the problem lists them."""
-    found: dict[str, Workspace] = {}
-    for root in roots:
-        one = await workspaces.find(root, ambient=True)
-        if isinstance(one, Workspace):
-            found[one.id] = one
-    if len(found) == 1:
-        return Located(next(iter(found.values())), WorkspaceSource.ROOTS)
-    if found:
-        candidates = [{"workspace": one.id, "root": one.root} for one in found.values()]
-        text = f"your roots lie in several workspaces: {', '.join(found)}"
-        return Unlocated(Refusal(Reason.WORKSPACE_NOT_SET, text, details={"candidates": candidates}))
-    return Unlocated(problem)
+# -- what is named ------------------------------------------------------------------------------------------
 
 
-async def _explicit(workspaces: Workspaces, claims: tuple[Claim, ...]) -> Located | Refusal:
-    found: list[Workspace] = []
-    for claim in claims:
-        one = await _named_by(workspaces, claim)
-        if isinstance(one, Refusal):
-            return one
-        found.append(one)
-    conflict = conflicting_workspaces([one.id for one in found])
+async def _explicit(workspaces: Workspaces, claims: Claims) -> Located | Refusal | None:
+    """The workspace that explicit claims name; None without such a claim."""
+    located: list[Located] = []
+    for claim in claims.explicit_claims():
+        outcome = await _named_by(workspaces, claim)
+        if isinstance(outcome, Refusal):
+            return outcome
+        if outcome is not None:
+            located.append(outcome)
+    conflict = conflicting_workspaces([each.workspace.id for each in located])
     if conflict is not None:
         return conflicting(*conflict)
-    return Located(found[0], claims[0].source)
+    return located[0] if located else None
 
 
-async def _named_by(workspaces: Workspaces, claim: Claim) -> Workspace | Refusal:
+async def _named_by(workspaces: Workspaces, claim: Claim) -> Located | Refusal | None:
     if claim.is_id:
-        return workspaces.by_handle(claim.text)
-    found = await workspaces.find(claim.text, ambient=False)
-    return found or Refusal(Reason.INVALID_ARGUMENTS, "expected cwd (string)")
+        workspace = workspaces.by_handle(claim.text)
+        return workspace if isinstance(workspace, Refusal) else Located(workspace, claim.source)
+    if claim.source is WorkspaceSource.QUERY:
+        outcome = await _placed(workspaces, str(claim.text))
+    else:
+        outcome = await workspaces.place(claim.text, ambient=False)
+        outcome = outcome or Refusal(Reason.INVALID_ARGUMENTS, "expected cwd (string)")
+    if outcome is None or isinstance(outcome, Refusal):
+        return outcome
+    return Located(outcome.workspace, claim.source, outcome.folder)
+
+
+def _standing(workspaces: Workspaces, claims: Claims) -> Located | None:
+    for claim in claims.standing_claims():
+        workspace = workspaces.get(str(claim.text))
+        if workspace is not None:
+            sent = {WorkspaceSource.QUERY: claims.query, WorkspaceSource.HEADER: claims.header}
+            address = next((source for source, text in sent.items() if text), None)
+            is_state = claim.source is WorkspaceSource.STATE
+            return Located(workspace, claim.source, addressed_by=address if is_state else None)
+    return None
+
+
+# -- evidence -----------------------------------------------------------------------------------------------
+
+
+async def _weighed(workspaces: Workspaces, claims: Claims) -> Located | Unlocated:
+    findings: list[Finding] = []
+    for claim in claims.evidence():
+        outcome = await _placed(workspaces, str(claim.text))
+        if outcome is not None:
+            findings.append(_finding(claim, outcome))
+    verdict = weigh(findings)
+    if isinstance(verdict, Decided):
+        return _located(workspaces, verdict)
+    if isinstance(verdict, Contradiction):
+        return Unlocated(contradicting(verdict.first, verdict.second))
+    return Unlocated(_undecided(workspaces, verdict))
+
+
+def _undecided(workspaces: Workspaces, verdict: Undecided) -> Refusal | None:
+    miss = verdict.miss
+    if miss is not None:
+        text = f"workspace not set: {WORDS[miss.claim.source]} is {_described(miss)}"
+        return Refusal(Reason.WORKSPACE_NOT_SET, text) if miss.is_certain else miss.problem
+    if not verdict.candidates:
+        return None
+    identities = list(dict.fromkeys(str(each.workspace) for each in verdict.candidates))
+    found = (workspaces.get(identity) for identity in identities)
+    candidates = [{"workspace": each.id, "root": each.root} for each in found if each is not None]
+    text = f"your roots lie in several workspaces: {', '.join(identities)}"
+    return Refusal(Reason.WORKSPACE_NOT_SET, text, details={"candidates": candidates})
+
+
+async def _placed(workspaces: Workspaces, text: str) -> Placement | Refusal | None:
+    """Where a client's text points; a `+` is tried literally first, then as a blank."""
+    outcome = await workspaces.place(text, ambient=True)
+    if isinstance(outcome, Refusal) and "+" in text:
+        other = await workspaces.place(text.replace("+", " "), ambient=True)
+        return other if isinstance(other, Placement) else outcome
+    return outcome
+
+
+def _finding(claim: Claim, outcome: Placement | Refusal) -> Finding:
+    if isinstance(outcome, Placement):
+        return Finding(claim, outcome.path, outcome.workspace.id)
+    place = (outcome.details or {}).get("cwd", claim.text)
+    return Finding(claim, str(place), None, outcome)
+
+
+def _located(workspaces: Workspaces, verdict: Decided) -> Located:
+    workspace = workspaces.get(str(verdict.finding.workspace))
+    assert workspace is not None  # noqa: S101  its finding was made from it just now
+    source, address = verdict.finding.claim.source, verdict.addressed_by
+    return Located(
+        workspace,
+        source,
+        folder_in(workspace, verdict.folder_of.place),
+        None if address is source else address,
+        ", ".join(f"{WORDS[each.claim.source]}: {_shown(each.place)}" for each in verdict.overruled),
+    )
+
+
+# -- refusals -----------------------------------------------------------------------------------------------
 
 
 def conflicting(one: str, other: str) -> Refusal:
@@ -100,6 +194,31 @@ def conflicting(one: str, other: str) -> Refusal:
     )
 
 
+def contradicting(first: Finding, second: Finding) -> Refusal:
+    """The refusal for evidence that points to two places (47110). It names both."""
+    places = [_shown(first.place), _shown(second.place)]
+    return Refusal(
+        Reason.CONFLICTING_WORKSPACE,
+        f"this request could mean two projects: {WORDS[first.claim.source]} is {_described(first)},"
+        f" but {WORDS[second.claim.source]} is {_described(second)}",
+        f"call {names.CALL_TOOL} with cwd = the absolute path of the folder that you work in, or call"
+        f" {names.HANDSHAKE} with it first; a user who always wants one project adds &pin=true to ?cwd=",
+        delivered="no",
+        details={"folders": places},
+    )
+
+
+def _described(finding: Finding) -> str:
+    place = _shown(finding.place)
+    if finding.workspace is not None:
+        return place
+    return f"{place} (no such folder)" if finding.is_broken else f"{place} (in no project)"
+
+
+def _shown(text: str) -> str:
+    return text[:MAX_SHOWN].encode("utf-8", "replace").decode()
+
+
 def workspace_not_set(unlocated: Unlocated) -> Refusal:
-    """The refusal for a request that needs a workspace and has none, with the problem of an ambient claim."""
+    """The refusal for a request that needs a workspace and has none, with the problem of its evidence."""
     return unlocated.problem or Refusal(Reason.WORKSPACE_NOT_SET, "workspace not set")

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from manager.answers import result_format, upstream_request
+from manager.answers.call_tool import is_explicit
 from manager.answers.dispatch import Dispatch, SentCall
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.listing.server_discover import ServerDiscover, initialize_result
@@ -154,10 +155,9 @@ class SessionEndpoint:
             return result_format.method_not_found(exchange)
         if method in names.HANDSHAKE_NAMES:
             return await self._dispatch.handshake(exchange, dict(exchange.params), bare=True)
-        reply = await self._answer(exchange, session)
-        if self._roots.should_ask(exchange, session, reply):
+        if exchange.wants_roots and not is_explicit(exchange):
             return Events(self._with_roots(exchange, session))
-        return self._translated(exchange, session, reply)
+        return self._translated(exchange, session, await self._answer(exchange, session))
 
     async def arrival(self, exchange: Exchange, session: Session, sent: SentCall) -> Reply:
         """The reply to a request that was sent with `Dispatch.forward_now`."""

@@ -22,6 +22,7 @@ from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, RequestRecord
 from manager.routing.state.session_table import Session
+from manager.supervision.placement import Placement
 from manager.supervision.server.instance import Instance
 from manager.upstream import header_cache
 from protocol import headers, sse
@@ -46,7 +47,8 @@ class CachedRoute:
         metadata: the metadata of their heads.
         located: their workspace, and how it was resolved; `is_pure` is read with every call.
         instance: the workspace server that gets them.
-        folder: the client's text that named the workspace; None if the client named its id.
+        folders: the client's texts that the workspace was decided from, each with where it lay; empty if the
+            client named the id of the workspace.
         match: returns the values in a call's body, None if the body does not match.
         profile: the profile of their sessions; None for stateless clients.
         client: their row in the table of clients.
@@ -78,7 +80,7 @@ class CachedRoute:
         "body_start",
         "client",
         "figures",
-        "folder",
+        "folders",
         "instance",
         "is_pure",
         "is_streamed",
@@ -106,7 +108,7 @@ class CachedRoute:
         patterns: tuple[Pattern, Pattern | None],
         upstream: bytes,
         client: Client,
-        folder: str | None,
+        folders: tuple[tuple[str, Placement], ...],
         origin: CallOrigin | None = None,
         makes_traces: bool = False,
     ) -> None:
@@ -125,7 +127,7 @@ class CachedRoute:
         self.located = located
         self.is_pure = located.is_pure
         self.instance = instance
-        self.folder = folder
+        self.folders = folders
         self.figures = located.workspace.supervisor.figures
         self.timings = self.figures.timings
         self.client = client

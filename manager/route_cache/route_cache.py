@@ -17,7 +17,7 @@ from manager.answers.new_exchange import claims_of, exchange_of
 from manager.answers.recording import trace_context
 from manager.answers.recording.client_record import client_record
 from manager.answers.upstream_request import upstream_request
-from manager.answers.workspace_lookup import look_up_cached
+from manager.answers.workspace_lookup import cached_folders, look_up_cached
 from manager.configuration.budgets import MAX_ROUTES
 from manager.configuration.settings import Settings
 from manager.forwarding.forward import Forwarder, Outgoing
@@ -34,7 +34,6 @@ from manager.routing.client_profiles import ClientProfiles
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session, SessionTable
-from manager.routing.workspace.resolution import decisive_claim
 from manager.supervision.workspaces import Workspaces
 from protocol import headers
 from protocol.call_pattern import PLAIN_VALUES, Pattern, PatternValues, derive_pattern
@@ -145,8 +144,9 @@ class RouteCache:
             or session.list_due
         ):
             return False
-        if route.folder is not None and self._workspaces.cached(route.folder) is not workspace:
-            return False
+        for text, placement in route.folders:
+            if self._workspaces.cached(text) != placement:
+                return False
         if self._admission.is_full(route.figures) or self._forwarder.records_contents(workspace):
             return False
         return self._workspaces.ready_now(workspace, now, is_pure=route.is_pure) is route.instance
@@ -231,9 +231,8 @@ class RouteCache:
         if located is None or located.workspace is not workspace:
             return None  # likewise, for a cached call, which was parsed only after it was sent
         instance = self._workspaces.ready_now(workspace, time.monotonic(), is_pure=located.is_pure)
-        claim = decisive_claim(exchange.claims)
         patterns = _patterns(metadata, exchange, sent.located, self._profiles)
-        if instance is None or claim is None or patterns is None:
+        if instance is None or patterns is None:
             return None
         request = upstream_request(exchange)
         return CachedRoute(
@@ -244,7 +243,7 @@ class RouteCache:
             patterns=patterns,
             upstream=self._forwarder.head(instance, request),
             client=client_record(exchange, time.monotonic())[0],
-            folder=None if claim.is_id else str(claim.text),
+            folders=cached_folders(self._workspaces, exchange.claims),
             origin=request.origin,
             makes_traces=self._makes_traces and not trace_context.given(exchange),
         )

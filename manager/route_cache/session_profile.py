@@ -10,10 +10,11 @@ from manager.routing.state.session_table import Session
 class SessionProfile(msgspec.Struct, frozen=True, gc=False):
     """The state of a session that decides where its calls go, and how they are written for the server.
 
-    Only the first three members can change (`is_current`).
+    Only the first four members can change (`is_current`).
     """
 
     workspace: str | None
+    cwd: str | None
     roots: tuple[str, ...] | None
     log_level: str | None
     revision: str
@@ -27,6 +28,7 @@ class SessionProfile(msgspec.Struct, frozen=True, gc=False):
         """The current profile of a session."""
         return cls(
             session.workspace,
+            session.cwd,
             session.roots,
             session.log_level,
             session.revision,
@@ -40,6 +42,7 @@ class SessionProfile(msgspec.Struct, frozen=True, gc=False):
         """Whether a session that once had this profile still has it."""
         return (
             session.workspace == self.workspace
+            and session.cwd == self.cwd
             and session.roots == self.roots
             and session.log_level == self.log_level
         )

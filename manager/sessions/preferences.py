@@ -6,7 +6,6 @@ request; `upstream_listener.py` sends the subscriptions with the listen stream.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from manager.answers import result_format
@@ -66,7 +65,7 @@ class Preferences:
             return result_format.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
-            return replace(result_format.refuse(exchange, workspace_not_set(located)), lacks_workspace=True)
+            return result_format.refuse(exchange, workspace_not_set(located))
         instance = await self._workspaces.ready(located.workspace, is_pure=located.is_pure)
         if isinstance(instance, Refusal):
             return result_format.refuse(exchange, instance)

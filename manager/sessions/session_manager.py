@@ -26,6 +26,7 @@ from manager.sessions.streams import Streams
 from manager.state_file.store import Store
 from manager.state_file.tables import SessionRow
 from protocol import jsonrpc
+from protocol.roots import unasked_roots
 
 FLUSH_S = 30.0
 MAX_CLIENT_TEXT = 200
@@ -98,6 +99,7 @@ class SessionManager:
                 subscriptions=_subscriptions(row.subscriptions),
                 mode=tuple(parse_qsl(row.mode, keep_blank_values=True)),
                 source=row.source, last_workspace=row.last_workspace,
+                roots=unasked_roots(row.capabilities),
             )  # fmt: skip
             self.sessions.add(session)
             self.notifier.note_missed_changes(session)
@@ -125,14 +127,17 @@ class SessionManager:
         if self.sessions.is_full:
             return None
         info = jsonrpc.members_of(client) if client else {}
+        if len(capabilities) > MAX_CAPABILITIES:
+            capabilities = b"{}"
         session = Session(
             identity or secrets.token_urlsafe(24),
             revision,
             _short_text(info, "name"),
             _short_text(info, "version"),
-            capabilities if len(capabilities) <= MAX_CAPABILITIES else b"{}",
+            capabilities,
             self._now(),
             mode=mode,
+            roots=unasked_roots(capabilities),
         )
         self.sessions.add(session)
         await self._store.drop_sessions([one.id for one in expired])

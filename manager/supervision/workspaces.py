@@ -20,6 +20,7 @@ from manager.routing.workspace.matching import KnownRoot, Match, match
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.state_file.tables import Loaded, WorkspaceRow
 from manager.supervision.dependencies import Dependencies
+from manager.supervision.placement import Placement
 from manager.supervision.refusals import is_utf8, refused_cwd, workspace_gone
 from manager.supervision.registration.registered_servers import RegisteredServers
 from manager.supervision.server.instance import Instance
@@ -61,7 +62,7 @@ class Workspaces:
         self._home = home
         self._windows = windows
         self._by_id: dict[str, Workspace] = {}
-        self._recent: dict[str, tuple[float, Workspace]] = {}
+        self._recent: dict[str, tuple[float, Placement]] = {}
         self.on_other_hosts: RemoteWorkspaces | None = None
         """Those on other hosts; None until there is one."""
 
@@ -83,10 +84,15 @@ class Workspaces:
     # -- finding a workspace ----------------------------------------------------------------------------
 
     async def find(self, text: object, *, ambient: bool) -> Workspace | Refusal | None:
-        """The workspace of a folder as a client wrote it.
+        """As `place`, but the workspace alone."""
+        outcome = await self.place(text, ambient=ambient)
+        return outcome.workspace if isinstance(outcome, Placement) else outcome
+
+    async def place(self, text: object, *, ambient: bool) -> Placement | Refusal | None:
+        """The workspace of a folder as a client wrote it, and the folder's real path.
 
         Returns:
-            The workspace (a marked folder becomes a known workspace), a refusal (`invalid_cwd`,
+            The placement (a marked folder becomes a known workspace), a refusal (`invalid_cwd`,
             `workspace_not_matched`, or `overloaded` while too many folders hang), or None for an empty text
             or an unexpanded placeholder.
         """
@@ -96,7 +102,7 @@ class Workspaces:
         if isinstance(text, str) and looks_remote(text):
             remote = await self.other_hosts().find(text, urgent=not ambient)
             if remote is not None:
-                return remote
+                return Placement(remote, remote.root) if isinstance(remote, Workspace) else remote
         candidates = parse_cwd(text, ambient=ambient, windows=self._windows)
         if isinstance(candidates, NoCwd):
             return None
@@ -105,21 +111,25 @@ class Workspaces:
         facts = await self._examiner.examine(candidates.paths)
         if isinstance(facts, CwdProblem):
             return refused_cwd(facts, str(text))
-        found = await self._find(facts, str(text))
+        workspace = await self._find(facts, str(text))
+        if isinstance(workspace, Refusal):
+            return workspace
+        placement = Placement(workspace, facts.folder)
         # a link may lead elsewhere by the next call, so what it leads to is not kept
         is_real = any(str(Path(path)) == facts.folder for path in candidates.paths)
-        if ambient and isinstance(text, str) and isinstance(found, Workspace) and is_real:
+        if ambient and isinstance(text, str) and is_real:
             if len(self._recent) >= MAX_CACHED_FOLDERS:
                 self._recent.clear()
-            self._recent[text] = (now, found)
-        return found
+            self._recent[text] = (now, placement)
+        return placement
 
-    def cached(self, text: str) -> Workspace | None:
-        """The workspace of an ambient folder that was looked up less than `ROOT_CHECK_S` ago, else None."""
-        looked_at, workspace = self._recent.get(text, _NEVER)
-        if workspace is None and self.on_other_hosts is not None:
-            return self.on_other_hosts.cached(text)
-        return workspace if self._dependencies.now() - looked_at < ROOT_CHECK_S else None
+    def cached(self, text: str) -> Placement | None:
+        """Where an ambient folder lies if that was looked up less than `ROOT_CHECK_S` ago, else None."""
+        looked_at, placement = self._recent.get(text, _NEVER)
+        if placement is None and self.on_other_hosts is not None:
+            workspace = self.on_other_hosts.cached(text)
+            return None if workspace is None else Placement(workspace, workspace.root)
+        return placement if self._dependencies.now() - looked_at < ROOT_CHECK_S else None
 
     def lines(self) -> list[dict[str, Any]]:
         """The lines to other hosts, for status."""

@@ -284,6 +284,7 @@ def _request(seen: RequestRecord, clock: Clock) -> dict[str, Any]:
         "ageSec": clock.age(seen.at),
         "source": seen.source,
         "workspace": seen.workspace,
+        "overruled": seen.overruled,
         "sent": seen.claims.shown_texts(),
     }
 

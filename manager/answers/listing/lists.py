@@ -41,11 +41,15 @@ _DEMANDED: Final[Mapping[str, Any]] = {"resultType": "complete", "ttlMs": 0, "ca
 """Members without which clients refuse a list of MCP 2026-07-28."""
 
 
-def own_list(exchange: Exchange) -> Plain:
-    """The manager's own list, for clients without a workspace."""
+def own_list(exchange: Exchange, problem: Refusal | None = None) -> Plain:
+    """The manager's own list, for clients without a workspace; the problem that they have is its issue."""
     member, entries = _own_entries(exchange)
     remember_shown(exchange, [])
-    return Plain(result_format.result(exchange, {member: list(entries)}))
+    value: dict[str, Any] = {member: list(entries)}
+    if problem is not None:
+        issue = found.issue("WORKSPACE_NOT_FOUND", details=problem.text)
+        value["_meta"] = {names.META_ISSUES: [issue.as_json()]}
+    return Plain(result_format.result(exchange, value))
 
 
 def _own_entries(exchange: Exchange) -> tuple[str, Sequence[Mapping[str, Any]]]:

@@ -18,6 +18,7 @@ _STEPS: Final = {
     "path": "the address /w/…/mcp",
     "argument": "an argument of the call",
     "session": "the session's handshake",
+    "state": "the call that it continues",
     "query": "?cwd= in the address",
     "header": "the header X-Workspace-Cwd",
     "codex": "the folder Codex works in",
@@ -66,10 +67,11 @@ def _client(client: Mapping[str, Any]) -> tuple[View, ...]:
 def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
     sent = request.get("sent")
     said = [f"{name}={text}" for name, text in sent.items()] if isinstance(sent, dict) else []
-    source = request.get("source")
+    source, overruled = request.get("source"), request.get("overruled")
+    decided = _STEPS.get(str(source), source)
     return (
         request.get("method"),
-        _STEPS.get(str(source), source),
+        f"{decided}, not {overruled}" if overruled else decided,
         request.get("workspace"),
         "  ".join(said) or None,
     )

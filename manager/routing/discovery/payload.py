@@ -22,6 +22,7 @@ RESOURCE_TEMPLATES: Final = (
     {"name": "Schema URI template", "uriTemplate": names.TEMPLATE_SCHEMA},
 )
 _MESSAGES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "WORKSPACE_NOT_FOUND": ("error", "workspace", "the request leads to no project"),
     "TOOLS_LIST_FETCH_FAILED": ("error", "tools/list", "tools/list could not be fetched"),
     "TOOLS_LIST_INVALID_RESULT": ("error", "tools/list", "tools/list gave no usable result"),
     "TOOL_ENTRY_INVALID": ("warning", "tools/list", "an entry of tools/list was dropped"),

@@ -30,6 +30,7 @@ _KNOWN: Final = (
 )
 _SPELLING: Final = {name.lower(): name for name in _KNOWN}
 _PATH: Final = re.compile(r"/mcp/?|/w/([^/]+)/mcp")
+_YES: Final = ("true", "1", "yes")
 _REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
 
 
@@ -110,6 +111,7 @@ def _claims(workspace: str | None, query: Mapping[str, str], header: str | None)
         path=workspace,
         query=query.get("cwd"),
         header=None if header is None else headers.decode_value(header),
+        pinned="cwd" in query and query.get("pin", "").lower() in _YES,
     )
 
 

@@ -61,6 +61,12 @@ class RequestRecord(msgspec.Struct, gc=False):
         """The id of the resolved workspace."""
         return self.response_headers.get(headers.WORKSPACE_ID)
 
+    @property
+    def overruled(self) -> str | None:
+        """What pointed to another workspace and was weaker, for people."""
+        value = self.response_headers.get(headers.WORKSPACE_OVERRULED)
+        return None if value is None else headers.decode_value(value)
+
 
 class _Requests:
     """The requests of one client.

@@ -1,12 +1,15 @@
-"""Workspace resolution: the precedence of the claims in a request, and when claims conflict.
+"""Workspace resolution: decides from all that a request says of its workspace which one it means. Pure.
 
-Steps, the first that gives a workspace wins: (1) path of the URL, (2) explicit argument, (3) binding of the
-session, (4) query or header, (5) sandbox folder from Codex, (6) the client's roots.
+What was named for this request or session counts alone: the path of the URL, a pinned folder, an argument,
+a handshake. Everything else is evidence (`weigh`). Where the client says that it works (its roots, the folder
+of Codex) is stronger than the folder that its process was started in (query, header), because agents outlive
+the shell that started them. Evidence that contradicts itself is never settled by a guess.
 `manager/disk/filesystem.py` and `matching.py` find the workspace of a claimed folder.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +17,9 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+
+from manager.routing.remote.address import looks_remote
+from protocol.errors import Reason, Refusal
 
 MAX_SHOWN: Final = 300
 """Longest text of a claim that users are shown, in characters."""
@@ -25,11 +31,21 @@ class WorkspaceSource(Enum):
     PATH = "path"
     ARGUMENT = "argument"
     SESSION = "session"
+    STATE = "state"
     QUERY = "query"
     HEADER = "header"
     CODEX = "codex"
     ROOTS = "roots"
     NONE = "none"
+
+
+WORDS: Final = {
+    WorkspaceSource.QUERY: "?cwd= in the client's address",
+    WorkspaceSource.HEADER: "the client's header X-Workspace-Cwd",
+    WorkspaceSource.CODEX: "the folder that Codex works in",
+    WorkspaceSource.ROOTS: "the client's roots",
+}
+"""How evidence is called in texts for people and models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +62,9 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         query: `?cwd=`. A `+` is kept: it is tried literally first, then as a blank.
+        pinned: whether the address says `pin=true`: `query` then counts whatever the client says besides.
         roots: the client's roots; None if the client was not asked for them.
-        state: workspace of the `requestState` that the request repeats. It was resolved by roots, since all
-            other claims are repeated with each request.
+        state: workspace of the `requestState` that the request repeats: it continues a call that went there.
     """
 
     path: str | None = None
@@ -60,18 +76,57 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
     codex: str | None = None
     state: str | None = None
     roots: tuple[str, ...] | None = None
+    pinned: bool = False
 
     def explicit_claims(self) -> tuple[Claim, ...]:
-        """Claims of URL path and arguments (steps 1 and 2). All must mean the same workspace."""
+        """Claims of the URL's path, of arguments and of a pinned folder. All must mean the same workspace."""
         claims = (
             Claim(WorkspaceSource.PATH, self.path, is_id=True),
             Claim(WorkspaceSource.ARGUMENT, self.argument_workspace, is_id=True),
             Claim(WorkspaceSource.ARGUMENT, self.argument_cwd),
+            Claim(WorkspaceSource.QUERY, self.query if self.pinned else None),
         )
         return tuple(claim for claim in claims if claim.text is not None)
 
+    def standing_claims(self) -> tuple[Claim, ...]:
+        """What was settled before this request: the call that it continues, the handshake of its session."""
+        claims = (
+            Claim(WorkspaceSource.STATE, self.state, is_id=True),
+            Claim(WorkspaceSource.SESSION, self.session, is_id=True),
+        )
+        return tuple(claim for claim in claims if claim.text is not None)
+
+    def evidence(self) -> tuple[Claim, ...]:
+        """What is weighed where nothing else names the workspace, the strongest first.
+
+        The address of a project on another host stands alone: a person wrote it, no process works there.
+        """
+        remote = self.remote_claim()
+        if remote is not None:
+            return (remote,)
+        query = None if self.pinned else self.query
+        claims = (
+            Claim(WorkspaceSource.CODEX, self.codex),
+            *(Claim(WorkspaceSource.ROOTS, root) for root in self.roots or ()),
+            Claim(WorkspaceSource.QUERY, query),
+            Claim(WorkspaceSource.HEADER, self.header),
+        )
+        return tuple(claim for claim in claims if claim.text is not None)
+
+    def remote_claim(self) -> Claim | None:
+        """The address of a project on another host in query or header."""
+        if self.query is not None and looks_remote(self.query):
+            return Claim(WorkspaceSource.QUERY, self.query)
+        if self.header is not None and looks_remote(self.header):
+            return Claim(WorkspaceSource.HEADER, self.header)
+        return None
+
+    def names_workspace(self) -> bool:
+        """Whether the workspace is named, so that the client need not be asked where it works."""
+        return bool(self.explicit_claims() or self.standing_claims() or self.remote_claim())
+
     def shown_texts(self) -> dict[str, str]:
-        """The ambient claims and the path as texts for users."""
+        """What the client sent, as texts for users."""
         members = {
             "path": self.path,
             "?cwd": self.query,
@@ -82,30 +137,156 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         texts = {name: text[:MAX_SHOWN] for name, text in members.items() if text is not None}
         return {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
 
-    def session_claim(self) -> Claim | None:
-        """The binding of the session (step 3): after explicit claims, before ambient ones."""
-        return None if self.session is None else Claim(WorkspaceSource.SESSION, self.session, is_id=True)
-
-    def ambient_claims(self) -> tuple[Claim, ...]:
-        """Claims that come with every request (steps 4 to 6). If one finds nothing, the next is tried."""
-        form = self.query.replace("+", " ") if self.query is not None and "+" in self.query else None
-        claims = (
-            Claim(WorkspaceSource.QUERY, self.query),
-            Claim(WorkspaceSource.QUERY, form),
-            Claim(WorkspaceSource.HEADER, self.header),
-            Claim(WorkspaceSource.CODEX, self.codex),
-            Claim(WorkspaceSource.ROOTS, self.state, is_id=True),
-        )
-        return tuple(claim for claim in claims if claim.text is not None)
-
 
 @lru_cache(maxsize=256)  # a client repeats its claims with every call
-def decisive_claim(claims: Claims) -> Claim | None:
-    """The single claim that decides; None if several may decide, or if there is none."""
+def claims_in_order(claims: Claims) -> tuple[bool, tuple[Claim, ...]]:
+    """The claims that a look-up from memory needs, and whether the first of them decides alone.
+
+    No claims: nothing is said, or several explicit claims have to be compared.
+    """
     explicit = claims.explicit_claims()
     if explicit:
-        return explicit[0] if len(explicit) == 1 else None
-    return claims.session_claim() or next(iter(claims.ambient_claims()), None)
+        return True, explicit if len(explicit) == 1 else ()
+    standing = claims.standing_claims()
+    if standing:
+        return True, standing[:1]
+    evidence = claims.evidence()
+    return len(evidence) == 1, evidence
+
+
+# -- evidence ---------------------------------------------------------------------------------------------
+
+
+class Finding(msgspec.Struct, frozen=True, gc=False):
+    """What was found where a claim points.
+
+    Attributes:
+        place: the real folder, or the text of the claim where there is no such folder.
+        workspace: id of the workspace that the folder lies in; None if it lies in none.
+        problem: why it leads to no workspace.
+    """
+
+    claim: Claim
+    place: str
+    workspace: str | None
+    problem: Refusal | None = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the claim says where the client works, and not only where its process was started."""
+        return self.claim.source in _CERTAIN
+
+    @property
+    def is_void(self) -> bool:
+        """Whether it says nothing: the top of the file system as a root, which allows every folder."""
+        is_root = self.claim.source is WorkspaceSource.ROOTS
+        return is_root and self.workspace is None and _TOP.fullmatch(self.place) is not None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether there is no such folder."""
+        return self.problem is not None and self.problem.reason is Reason.INVALID_CWD
+
+
+class Decided(msgspec.Struct, frozen=True, gc=False):
+    """The evidence leads to one workspace.
+
+    Attributes:
+        finding: what decided.
+        folder_of: the finding that knows best in which folder of the workspace the client works.
+        addressed_by: the claim of the address that leads to some workspace; None if there is none.
+        overruled: what pointed elsewhere and was weaker.
+    """
+
+    finding: Finding
+    folder_of: Finding
+    addressed_by: WorkspaceSource | None = None
+    overruled: tuple[Finding, ...] = ()
+
+
+class Contradiction(msgspec.Struct, frozen=True, gc=False):
+    """Evidence points to two places, and none of it is certain enough."""
+
+    first: Finding
+    second: Finding
+
+
+class Undecided(msgspec.Struct, frozen=True, gc=False):
+    """The evidence leads to no workspace (`miss` says where to), or to each of several candidates alike."""
+
+    miss: Finding | None = None
+    candidates: tuple[Finding, ...] = ()
+
+
+Verdict = Decided | Contradiction | Undecided
+
+_TOP: Final = re.compile(r"/|[A-Za-z]:[/\\]?")
+_CERTAIN: Final = frozenset({WorkspaceSource.CODEX, WorkspaceSource.ROOTS})
+
+
+def weigh(findings: Sequence[Finding]) -> Verdict:
+    """Decide which workspace the findings mean, in the order of `Claims.evidence`.
+
+    Returns:
+        A contradiction where certain evidence disagrees with itself, where it leads to no project while other
+        evidence leads to one, and where only uncertain evidence is there and disagrees.
+    """
+    said = [finding for finding in findings if not finding.is_void]
+    certain = [finding for finding in said if finding.is_certain]
+    uncertain = _without_broken([finding for finding in said if not finding.is_certain])
+    if not certain:
+        return _agreement(uncertain)
+    by_codex = [finding for finding in certain if finding.claim.source is WorkspaceSource.CODEX]
+    by_roots = [finding for finding in certain if finding.claim.source is WorkspaceSource.ROOTS]
+    allowed = _workspaces(by_codex or by_roots)
+    if by_codex and by_roots and allowed.isdisjoint(_workspaces(by_roots)):
+        return Contradiction(by_codex[0], by_roots[0])
+    if not allowed:
+        elsewhere = next((finding for finding in uncertain if finding.workspace is not None), None)
+        return Undecided(certain[0]) if elsewhere is None else Contradiction(certain[0], elsewhere)
+    return _among(allowed, by_codex or by_roots, uncertain)
+
+
+def _among(allowed: set[str], certain: list[Finding], uncertain: list[Finding]) -> Verdict:
+    """Which of the workspaces that the client works in is meant, with the help of uncertain evidence."""
+    inside = [finding for finding in certain if finding.workspace is not None]
+    agreeing = next((finding for finding in uncertain if finding.workspace in allowed), None)
+    if agreeing is None and len(allowed) > 1:
+        return Contradiction(inside[0], uncertain[0]) if uncertain else Undecided(None, tuple(inside))
+    decisive = agreeing or inside[0]
+    of_workspace = [finding for finding in inside if finding.workspace == decisive.workspace]
+    return Decided(
+        decisive,
+        of_workspace[0] if len(of_workspace) == 1 else decisive,
+        _address(uncertain),
+        tuple(finding for finding in uncertain if finding.workspace != decisive.workspace),
+    )
+
+
+def _agreement(uncertain: list[Finding]) -> Verdict:
+    """The one place that uncertain evidence points to."""
+    if not uncertain:
+        return Undecided()
+    first = uncertain[0]
+    other = next((finding for finding in uncertain if finding.workspace != first.workspace), None)
+    if other is not None:
+        return Contradiction(first, other)
+    if first.workspace is None:
+        return Undecided(first)
+    return Decided(first, first, _address(uncertain))
+
+
+def _without_broken(findings: list[Finding]) -> list[Finding]:
+    """The findings whose folder exists; all of them if none does. An old entry may name a removed folder."""
+    return [finding for finding in findings if not finding.is_broken] or findings
+
+
+def _workspaces(findings: list[Finding]) -> set[str]:
+    return {finding.workspace for finding in findings if finding.workspace is not None}
+
+
+def _address(uncertain: list[Finding]) -> WorkspaceSource | None:
+    return next((finding.claim.source for finding in uncertain if finding.workspace is not None), None)
 
 
 def conflicting_workspaces(workspaces: Sequence[str]) -> tuple[str, str] | None:

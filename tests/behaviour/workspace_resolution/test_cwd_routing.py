@@ -139,11 +139,13 @@ async def test_an_unexpanded_placeholder_is_ignored(tree: Tree, text: str) -> No
 
 
 @in_one_loop
-async def test_the_query_beats_the_header_and_a_miss_falls_through(tree: Tree) -> None:
+async def test_query_and_header_must_agree_unless_one_names_no_folder(tree: Tree) -> None:
     mono, words = str(tree.top / "mono"), str(tree.top / "two words")
-    assert await tree.ask(query=mono, header=words) == ("mono", "query")
-    assert await tree.ask(query=words, header=mono) == ("two words", "query")
-    for miss in (str(tree.top / "monolith"), str(tree.top / "missing"), "relative", "/"):
+    assert await tree.ask(query=mono, header=f"{mono}/") == ("mono", "query")
+    for other in (words, str(tree.top / "monolith"), "/"):
+        assert await tree.ask(query=mono, header=other) == (NOWHERE, "none"), other
+        assert await tree.ask(query=other, header=mono) == (NOWHERE, "none"), other
+    for miss in (str(tree.top / "missing"), "relative"):
         assert await tree.ask(query=miss, header=mono) == ("mono", "header"), miss
         assert await tree.ask(query=miss, header=miss) == (NOWHERE, "none"), miss
 

@@ -1,4 +1,4 @@
-"""A session client's roots decide its workspace if no other claim does."""
+"""A session client's roots tell in which project it works, whatever folder its address names."""
 
 from __future__ import annotations
 
@@ -71,6 +71,14 @@ class Rooted(SessionClient):
     async def tools(self) -> Heard:
         return await self.listen(names.TOOLS_LIST)
 
+    async def who(self) -> tuple[list[str], str]:
+        """What the client was asked meanwhile, and the name of the project that answered."""
+        called = await self.listen(
+            names.TOOLS_CALL, {"name": "lm_readFile", "arguments": {"filePath": "who.txt"}}
+        )
+        [text] = [name for name in ("one", "two") if name in called.response["result"]["content"][0]["text"]]
+        return called.asked, text
+
     async def sum(self) -> Heard:
         return await self.listen(names.TOOLS_CALL, {"name": "calculator", "arguments": SUM})
 
@@ -97,7 +105,9 @@ async def setup(tmp_path_factory: Any) -> AsyncIterator[RootsSetup]:
     async with contextlib.AsyncExitStack() as stack:
         manager = await stack.enter_async_context(running_manager(folder / "manager"))
         http: ClientSession = await stack.enter_async_context(raw_http())
-        folders = [make_project(folder / name, **{"src/a.txt": "a"}) for name in ("one", "two")]
+        folders = [
+            make_project(folder / name, **{"src/a.txt": "a", "who.txt": name}) for name in ("one", "two")
+        ]
         yield RootsSetup(manager, http, folders)
 
 
@@ -185,6 +195,8 @@ async def _say_nothing(client: Rooted) -> None:
     listed = await client.tools()
     assert (listed.asked, listed.told, tools_of(listed)) == ([names.ROOTS_LIST], [names.CANCELLED], OWN)
     assert (await client.tools()).asked == []
+    await client.notify(names.ROOTS_CHANGED)
+    assert (await client.tools()).asked == [names.ROOTS_LIST]
 
 
 async def test_changed_roots_are_asked_for_again_and_change_the_lists(setup: RootsSetup) -> None:
@@ -203,12 +215,91 @@ async def test_changed_roots_are_asked_for_again_and_change_the_lists(setup: Roo
     assert after.headers[headers.WORKSPACE_ID] != before.headers[headers.WORKSPACE_ID]
 
 
-async def test_every_other_claim_beats_roots(setup: RootsSetup) -> None:
-    """The client is not asked if another claim names a workspace."""
+async def test_a_handshake_beats_roots(setup: RootsSetup) -> None:
+    """The client is not asked if the session or the request names a workspace."""
     client = await setup.client(setup.folders[0].as_uri())
     await client.handshake(setup.folders[1])
     called = await client.sum()
     assert (called.asked, called.headers[headers.WORKSPACE_SOURCE]) == ([], "session")
+
+
+async def test_an_explicit_folder_beats_roots_that_are_not_asked_for(setup: RootsSetup) -> None:
+    client = await setup.client(setup.folders[0].as_uri())
+    wrapped = {"name": "calculator", "arguments": SUM, "cwd": str(setup.folders[1])}
+    called = await client.listen(names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": wrapped})
+    assert (called.asked, called.headers[headers.WORKSPACE_SOURCE]) == ([], "argument")
+
+
+def at_folder(client: Rooted, setup: RootsSetup, number: int, more: str = "") -> Rooted:
+    """The client with the folder of a project in its address, as a variable of its shell would put it there."""
+    client.url = f"{setup.manager.address}?cwd={setup.folders[number]}{more}"
+    return client
+
+
+async def test_roots_beat_the_folder_in_the_address(setup: RootsSetup) -> None:
+    """The address names the folder of a shell; the agent works elsewhere. The first list is right, too."""
+    client = at_folder(await setup.client(setup.folders[1].as_uri()), setup, 0)
+    listed = await client.tools()
+    assert listed.asked == [names.ROOTS_LIST]
+    assert tools_of(listed).isdisjoint(OWN)
+    for _ in range(3):
+        assert await client.who() == ([], "two")
+        called = await client.sum()
+        assert called.headers[headers.WORKSPACE_SOURCE] == "roots"
+        assert str(setup.folders[0]) in called.headers[headers.WORKSPACE_OVERRULED]
+
+
+async def test_roots_that_agree_with_the_address_change_nothing(setup: RootsSetup) -> None:
+    client = at_folder(await setup.client((setup.folders[0] / "src").as_uri()), setup, 0)
+    assert (await client.tools()).asked == [names.ROOTS_LIST]
+    called = await client.sum()
+    assert called.headers[headers.WORKSPACE_ID].startswith("one-")
+    assert called.headers[headers.WORKSPACE_SOURCE] == "query"
+    assert headers.WORKSPACE_OVERRULED not in called.headers
+
+
+async def test_a_pinned_folder_beats_roots_that_are_not_asked_for(setup: RootsSetup) -> None:
+    client = at_folder(await setup.client(setup.folders[1].as_uri()), setup, 0, "&pin=true")
+    assert (await client.tools()).asked == []
+    assert await client.who() == ([], "one")
+
+
+async def test_roots_in_no_project_are_not_answered_from_the_address(
+    setup: RootsSetup, tmp_path: Path
+) -> None:
+    """The list has the manager's own tools, with the reason as an issue; calls are refused, both folders named."""
+    client = at_folder(await setup.client(tmp_path.as_uri()), setup, 0)
+    listed = await client.tools()
+    assert tools_of(listed) == OWN
+    [issue] = listed.response["result"]["_meta"][names.META_ISSUES]
+    refused = (await client.sum()).response["result"]["structuredContent"]["error"]
+    assert refused["code"] == 47110
+    for folder in (tmp_path, setup.folders[0]):
+        assert str(folder) in issue["details"]
+        assert str(folder) in refused["message"]
+
+
+async def test_changed_roots_lead_away_from_the_address(setup: RootsSetup) -> None:
+    client = at_folder(await setup.client(setup.folders[0].as_uri()), setup, 0)
+    assert await client.who() == ([names.ROOTS_LIST], "one")
+    assert await client.who() == ([], "one")
+    client.has(setup.folders[1].as_uri())
+    await client.notify(names.ROOTS_CHANGED)
+    assert await client.who() == ([names.ROOTS_LIST], "two")
+
+
+class ChangesSilently(Rooted):
+    """It enters a worktree without a notification, as Claude Code does."""
+
+    name = "claude-code"
+
+
+async def test_roots_that_change_without_notice_are_asked_for_with_each_call(setup: RootsSetup) -> None:
+    client = at_folder(await setup.client(setup.folders[0].as_uri(), cls=ChangesSilently), setup, 0)
+    assert (await client.tools()).asked == [names.ROOTS_LIST]
+    for number, name in ((0, "one"), (1, "two"), (0, "one")):
+        client.has(setup.folders[number].as_uri())
+        assert await client.who() == ([names.ROOTS_LIST], name)
 
 
 class Rootless(Rooted):

@@ -1,4 +1,4 @@
-"""A stateless client's roots decide its workspace if no other claim does."""
+"""A stateless client's roots tell with each call in which project it works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from protocol import names
+from protocol import headers, names
 from support.clients.raw_clients import Answer, StatelessClient
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
@@ -111,6 +111,60 @@ async def test_lists_do_not_ask_for_roots(setup: RootsSetup) -> None:
     """MCP 2026-07-28: only `tools/call` can be answered with `input_required`."""
     listed = await setup.client.ask(names.TOOLS_LIST)
     assert {one["name"] for one in listed.result["tools"]} == {names.HANDSHAKE, names.CALL_TOOL}
+
+
+async def served(setup: RootsSetup, client: Rooted, roots: list[str]) -> Answer:
+    """The answer to a call whose roots were asked for, as they must be."""
+    asked = await client.ask(names.TOOLS_CALL, DIRECT)
+    assert asked.result["resultType"] == "input_required"
+    return await client.answered(asked, roots, DIRECT)
+
+
+async def test_roots_beat_the_folder_in_the_address_with_each_call(setup: RootsSetup) -> None:
+    """The client changes them without notice: it entered a worktree."""
+    client = Rooted(setup.client.http, f"{setup.manager.address}?cwd={setup.folders[0]}")
+    for folder, source in (
+        (setup.folders[0], "query"),
+        (setup.folders[1], "roots"),
+        (setup.folders[0], "query"),
+    ):
+        answer = await served(setup, client, [folder.as_uri()])
+        assert answer.result["content"][0]["text"] == "5"
+        assert answer.headers[headers.WORKSPACE_ID].startswith(f"{folder.name}-")
+        assert answer.headers[headers.WORKSPACE_SOURCE] == source
+
+
+async def test_roots_in_no_project_are_not_answered_from_the_address(
+    setup: RootsSetup, tmp_path: Path
+) -> None:
+    client = Rooted(setup.client.http, f"{setup.manager.address}?cwd={setup.folders[0]}")
+    refused = (await served(setup, client, [tmp_path.as_uri()])).refusal
+    assert refused["code"] == 47110
+    assert str(tmp_path) in refused["message"]
+    assert str(setup.folders[0]) in refused["message"]
+
+
+@pytest.mark.parametrize("roots", [[], ["https://x.example/a"], ["file:///"]])
+async def test_roots_that_say_nothing_leave_it_to_the_address(setup: RootsSetup, roots: list[str]) -> None:
+    client = Rooted(setup.client.http, f"{setup.manager.address}?cwd={setup.folders[0]}")
+    answer = await served(setup, client, roots)
+    assert answer.headers[headers.WORKSPACE_SOURCE] == "query"
+
+
+@pytest.mark.parametrize("how", ["path", "pin", "cwd", "handle"])
+async def test_a_named_workspace_is_not_asked_about(setup: RootsSetup, how: str) -> None:
+    named, other = setup.folders[1], setup.folders[0]
+    identity = (await setup.client.handshake(named)).payload["workspace"]
+    urls = {
+        "path": f"{setup.manager.base}/w/{identity}/mcp",
+        "pin": f"{setup.manager.address}?cwd={named}&pin=true",
+    }
+    claims = {"cwd": {"cwd": str(named)}, "handle": {"workspace": identity}}.get(how)
+    client = Rooted(setup.client.http, urls.get(how, f"{setup.manager.address}?cwd={other}"))
+    wrapped = {"name": names.CALL_TOOL, "arguments": {**DIRECT, **(claims or {})}}
+    answer = await client.ask(names.TOOLS_CALL, DIRECT if claims is None else wrapped)
+    assert answer.headers[headers.WORKSPACE_ID] == identity
+    assert answer.result["content"][0]["text"] == "5"
 
 
 OTHER = {"name": "calculator", "arguments": {"expression": "2 + 4"}}

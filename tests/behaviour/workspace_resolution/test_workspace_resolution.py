@@ -35,10 +35,10 @@ class Two:
         server = self.servers.get((word or "").upper())
         return str(word) if server is None else f"{server.root}/src"
 
-    def url(self, *, path: str | None = None, query: str | None = None) -> str:
+    def url(self, *, path: str | None = None, query: str | None = None, is_pinned: bool = False) -> str:
         """A URL of the MCP endpoint."""
         base = self.manager.base + (f"/w/{self.text(path)}/mcp" if path else "/mcp")
-        return base + (f"?cwd={self.text(query)}" if query else "")
+        return base + (f"?cwd={self.text(query)}" if query else "") + ("&pin=true" if is_pinned else "")
 
     def served(self) -> str:
         """Letters of the servers that were called since the last time."""
@@ -86,6 +86,7 @@ class Case:
     bound: str | None = None
     query: str | None = None
     header: str | None = None
+    is_pinned: bool = False
     error: int | None = None
 
 
@@ -104,7 +105,11 @@ LADDER = {
     "argument over query": Case("A", "argument", workspace="A", query="b", header="b"),
     "folder over query": Case("A", "argument", cwd="a", query="b"),
     "session over query and header": Case("A", "session", bound="A", query="b", header="b"),
-    "query over header": Case("A", "query", query="a", header="b"),
+    "query agrees with header": Case("A", "query", query="a", header="a"),
+    "query against header": Case(query="a", header="b", error=47110),
+    "pinned over header": Case("A", "query", query="a", header="b", is_pinned=True),
+    "pinned against session": Case("A", "query", query="a", bound="B", is_pinned=True),
+    "folder against pinned": Case(query="a", cwd="b", is_pinned=True, error=47110),
     "argument agrees with path": Case("A", "path", path="A", workspace="A", cwd="a"),
     "handle agrees with folder": Case("A", "argument", workspace="A", cwd="a", bound="B"),
     "handle against path": Case(path="A", workspace="B", error=47110),
@@ -121,7 +126,7 @@ LADDER = {
 
 async def call(two: Two, case: Case, *, modern: bool) -> tuple[Answer, SessionClient | None]:
     """The call of a case; an argument makes it one through `callTool`."""
-    url = two.url(path=case.path, query=case.query)
+    url = two.url(path=case.path, query=case.query, is_pinned=case.is_pinned)
     client: Any = StatelessClient(two.http, url) if modern else await two.legacy(case.bound, url)
     two.served()
     if case.header is not None:
@@ -152,7 +157,9 @@ async def test_claims_decide_in_order(two: Two, name: str, modern: bool) -> None
         assert answer.refusal["code"] == case.error
         assert headers.WORKSPACE_ID not in answer.headers
         if case.error == 47110:
-            assert all(handle in answer.refusal["message"] for handle in two.ids.values())
+            places = (two.ids, {letter: two.text(letter.lower()) for letter in two.ids})
+            message = answer.refusal["message"]
+            assert any(all(place in message for place in both.values()) for both in places), message
     if client is not None and case.bound is not None:
         client.url, client.extra = two.manager.address, {}
         assert (await client.call("work")).headers[headers.WORKSPACE_ID] == two.ids[case.bound]

@@ -11,7 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from manager.answers.exchange import Located, Unlocated
-from manager.answers.workspace_lookup import look_up_workspace, workspace_not_set
+from manager.answers.workspace_lookup import (
+    look_up_cached,
+    look_up_workspace,
+    workspace_not_set,
+)
 from manager.configuration.settings import Settings
 from manager.disk.filesystem import FolderExaminer
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
@@ -85,7 +89,7 @@ async def test_each_claim_beats_those_after_it(projects: Projects) -> None:
     )
     assert at(await projects.ask(argument_cwd=a, session=idb, header=c)) == (a, WorkspaceSource.ARGUMENT)
     assert at(await projects.ask(session=idb, query=a, header=c)) == (b, WorkspaceSource.SESSION)
-    assert at(await projects.ask(query=a, header=c)) == (a, WorkspaceSource.QUERY)
+    assert at(await projects.ask(query=a, header=c, pinned=True)) == (a, WorkspaceSource.QUERY)
 
 
 async def test_explicit_claims_can_agree(projects: Projects) -> None:
@@ -135,9 +139,103 @@ async def test_the_refusal_names_known_workspaces(projects: Projects) -> None:
     assert refusal.details == {"workspace": "ghost", "known": ids}
 
 
-async def test_an_unmatched_ambient_claim_falls_through(projects: Projects) -> None:
+async def test_an_address_with_a_folder_that_is_gone_says_nothing(projects: Projects) -> None:
     found = await projects.ask(query="/no/such/folder", header=str(projects.a))
     assert at(found) == (str(projects.a), WorkspaceSource.HEADER)
+
+
+def contradiction(outcome: object) -> Refusal:
+    assert isinstance(outcome, Unlocated), outcome
+    assert outcome.problem is not None
+    assert outcome.problem.reason is Reason.CONFLICTING_WORKSPACE
+    return outcome.problem
+
+
+async def test_the_folder_that_codex_works_in_beats_that_of_its_process(projects: Projects) -> None:
+    a, b = str(projects.a), str(projects.b)
+    found = await projects.ask(header=a, codex=projects.b.as_uri())
+    assert at(found) == (b, WorkspaceSource.CODEX)
+    assert isinstance(found, Located)
+    assert found.overruled == f"the client's header X-Workspace-Cwd: {a}"
+    assert found.is_pure
+
+
+@pytest.mark.parametrize("source", ["query", "header"])
+async def test_roots_beat_the_folder_of_the_process(projects: Projects, source: str) -> None:
+    a, b = str(projects.a), str(projects.b)
+    found = await projects.ask(**{source: a}, roots=(projects.b.as_uri(),))
+    assert at(found) == (b, WorkspaceSource.ROOTS)
+    assert isinstance(found, Located)
+    assert a in found.overruled
+
+
+async def test_a_worktree_is_another_project_than_its_main_tree(projects: Projects) -> None:
+    worktree = make_project(projects.a / ".claude/worktrees/x")
+    found = await projects.ask(query=str(projects.a), roots=(worktree.as_uri(),))
+    assert at(found) == (str(worktree), WorkspaceSource.ROOTS)
+
+
+async def test_a_folder_within_the_project_is_told(projects: Projects) -> None:
+    """That of the client's root, which knows better than the address."""
+    web = projects.a / "packages/web"
+    web.mkdir(parents=True)
+    found = await projects.ask(query=str(projects.a), roots=(web.as_uri(),))
+    assert at(found) == (str(projects.a), WorkspaceSource.QUERY)
+    assert isinstance(found, Located)
+    assert (found.folder, found.overruled) == ("packages/web", "")
+    inside = await projects.ask(argument_cwd=str(web))
+    assert isinstance(inside, Located)
+    assert inside.folder == "packages/web"
+
+
+async def test_evidence_that_leads_to_no_project_is_not_answered_from_another(projects: Projects) -> None:
+    outside = projects.folder / "outside"
+    outside.mkdir()
+    for claims in ({"codex": str(outside)}, {"roots": (outside.as_uri(),)}):
+        refusal = contradiction(await projects.ask(query=str(projects.a), **claims))
+        assert str(outside) in refusal.message
+        assert str(projects.a) in refusal.message
+        assert "pin=true" in refusal.text
+
+
+async def test_query_and_header_that_disagree_are_refused_naming_both(projects: Projects) -> None:
+    refusal = contradiction(await projects.ask(query=str(projects.a), header=str(projects.b)))
+    assert refusal.details == {"folders": [str(projects.a), str(projects.b)]}
+
+
+@pytest.mark.parametrize("named", ["path", "argument_workspace", "session"])
+async def test_what_is_named_is_never_overruled(projects: Projects, named: str) -> None:
+    identity = await projects.known(projects.a)
+    b = str(projects.b)
+    found = await projects.ask(**{named: identity}, codex=b, roots=(projects.b.as_uri(),), query=b, header=b)
+    assert at(found)[0] == str(projects.a)
+
+
+async def test_a_call_goes_on_where_it_began(projects: Projects) -> None:
+    """Its roots are not asked for again: the repeated state says which workspace they led to."""
+    identity = await projects.known(projects.b)
+    found = await projects.ask(state=identity, query=str(projects.a))
+    assert at(found) == (str(projects.b), WorkspaceSource.STATE)
+    assert isinstance(found, Located)
+    assert found.is_pure
+    same = await projects.ask(state=identity, query=str(projects.b))
+    assert at(same) == (str(projects.b), WorkspaceSource.QUERY)
+
+
+async def test_from_memory_the_same_is_decided(projects: Projects) -> None:
+    a, b = str(projects.a), projects.b.as_uri()
+    for claims in (
+        Claims(query=a),
+        Claims(query=a, roots=(b,)),
+        Claims(header=a, codex=str(projects.b)),
+        Claims(query=a, header=a),
+        Claims(query=a, pinned=True, roots=(b,)),
+    ):
+        assert look_up_cached(projects.workspaces, replace(claims, query="/not/seen/yet")) is None
+        found = await look_up_workspace(projects.workspaces, claims)
+        assert look_up_cached(projects.workspaces, claims) == found
+        assert isinstance(found, Located)
+    assert look_up_cached(projects.workspaces, Claims(query=a, header=str(projects.b))) is None
 
 
 @pytest.mark.parametrize("text", ["", "  ", "${PWD}", "$PWD", "%CD%", "{env:PWD}", "${workspaceFolder}"])

@@ -41,7 +41,7 @@ def route(session: Session | None) -> CachedRoute:
         patterns=(found[0], None),
         upstream=b"POST /mcp HTTP/1.1\r\n%bContent-Length: " % own,
         client=client_record(exchange, 0.0)[0],
-        folder=None,
+        folders=(),
     )
 
 

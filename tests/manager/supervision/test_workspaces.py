@@ -198,4 +198,6 @@ async def test_a_link_is_followed_with_every_look_up(setup: WorkspacesSetup) -> 
 async def test_a_folder_named_without_links_is_not_read_again_at_once(setup: WorkspacesSetup) -> None:
     project = await setup.known("proj")
     assert await setup.workspaces.find(f"{project.root}/", ambient=True) is project
-    assert setup.workspaces.cached(f"{project.root}/") is project
+    placement = setup.workspaces.cached(f"{project.root}/")
+    assert placement is not None
+    assert placement.workspace is project

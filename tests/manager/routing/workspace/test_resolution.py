@@ -1,20 +1,33 @@
-"""Tests of the order of the claims in workspace resolution."""
+"""Tests of what counts among the claims of a request, and of how evidence is weighed."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 
-from manager.routing.workspace.resolution import Claim, Claims, WorkspaceSource, conflicting_workspaces
+from manager.routing.workspace.resolution import (
+    Claim,
+    Claims,
+    Contradiction,
+    Decided,
+    Finding,
+    Undecided,
+    WorkspaceSource,
+    conflicting_workspaces,
+    weigh,
+)
+from protocol.errors import Reason, Refusal
 
 ALL = Claims(
     path="w-path", argument_workspace="w-arg", argument_cwd="/arg", session="w-bound", query="/q", header="/h"
 )
+NO_FOLDER = Refusal(Reason.INVALID_CWD, "cwd is missing")
+NO_PROJECT = Refusal(Reason.WORKSPACE_NOT_MATCHED, "workspace not matched")
 
 
 def test_explicit_claims_are_path_then_workspace_then_cwd() -> None:
-    """Steps 1 and 2 of workspace resolution."""
     assert ALL.explicit_claims() == (
         Claim(WorkspaceSource.PATH, "w-path", is_id=True),
         Claim(WorkspaceSource.ARGUMENT, "w-arg", is_id=True),
@@ -22,20 +35,39 @@ def test_explicit_claims_are_path_then_workspace_then_cwd() -> None:
     )
 
 
-def test_the_session_binding_is_no_explicit_claim() -> None:
-    """Step 3: only claims of the request itself are explicit."""
+def test_a_pinned_folder_is_explicit_and_no_evidence() -> None:
+    claims = Claims(query="/q", header="/h", pinned=True)
+    assert claims.explicit_claims() == (Claim(WorkspaceSource.QUERY, "/q"),)
+    assert claims.evidence() == (Claim(WorkspaceSource.HEADER, "/h"),)
+    assert claims.names_workspace()
+
+
+def test_the_session_binding_stands_but_is_not_explicit() -> None:
+    """Only claims of the request itself are explicit."""
     claims = Claims(session="w-bound")
     assert claims.explicit_claims() == ()
-    assert claims.session_claim() == Claim(WorkspaceSource.SESSION, "w-bound", is_id=True)
+    assert claims.standing_claims() == (Claim(WorkspaceSource.SESSION, "w-bound", is_id=True),)
 
 
-def test_the_query_precedes_the_header() -> None:
-    assert ALL.ambient_claims() == (Claim(WorkspaceSource.QUERY, "/q"), Claim(WorkspaceSource.HEADER, "/h"))
+def test_evidence_comes_strongest_first() -> None:
+    claims = Claims(query="/q", header="/h", codex="/c", roots=("file:///1", "file:///2"))
+    assert [claim.text for claim in claims.evidence()] == ["/c", "file:///1", "file:///2", "/q", "/h"]
+
+
+@pytest.mark.parametrize("remote", ["ssh://ada@build/srv/app", "build:/srv/app"])
+def test_the_address_of_a_project_on_another_host_stands_alone(remote: str) -> None:
+    """A person wrote it: no process has such a working folder."""
+    assert Claims(query=remote, codex="/c", roots=("file:///1",)).evidence() == (
+        Claim(WorkspaceSource.QUERY, remote),
+    )
+    assert Claims(header=remote, query="/q").evidence() == (Claim(WorkspaceSource.HEADER, remote),)
+    assert Claims(query=remote).names_workspace()
 
 
 def test_an_empty_request_makes_no_claim() -> None:
     claims = Claims()
-    assert (claims.explicit_claims(), claims.session_claim(), claims.ambient_claims()) == ((), None, ())
+    assert (claims.explicit_claims(), claims.standing_claims(), claims.evidence()) == ((), (), ())
+    assert not claims.names_workspace()
 
 
 def test_an_argument_of_the_wrong_type_is_still_a_claim() -> None:
@@ -66,5 +98,132 @@ def test_any_difference_is_a_conflict(workspaces: tuple[str, ...]) -> None:
 
 def test_sources_are_the_values_of_the_response_header() -> None:
     assert {source.value for source in WorkspaceSource} <= {
-        "path", "argument", "session", "query", "header", "codex", "roots", "none",
+        "path", "argument", "session", "state", "query", "header", "codex", "roots", "none",
     }  # fmt: skip
+
+
+# -- weighing -----------------------------------------------------------------------------------------------
+
+_SOURCES = {
+    "c": WorkspaceSource.CODEX,
+    "r": WorkspaceSource.ROOTS,
+    "q": WorkspaceSource.QUERY,
+    "h": WorkspaceSource.HEADER,
+}
+
+
+def finding(word: str) -> Finding:
+    """`rA`: a root in project A; `rA/sub`: in a folder of it; `r?`: no such folder, `r-`: in no project."""
+    source, place = _SOURCES[word[0]], word[1:]
+    claim = Claim(source, f"/{place}")
+    if place == "?":
+        return Finding(claim, "/gone", None, NO_FOLDER)
+    if place == "-":
+        return Finding(claim, "/tmp/x", None, NO_PROJECT)
+    if place == "/":
+        return Finding(claim, "/", None, NO_PROJECT)
+    return Finding(claim, f"/{place}", place[0])
+
+
+def verdict(words: str) -> str:
+    """`A by q`: decided; `A by r over q`: with what was overruled; `x`: a contradiction; `0`: undecided."""
+    outcome = weigh([finding(word) for word in words.split()])
+    if isinstance(outcome, Contradiction):
+        return f"x {outcome.first.place} {outcome.second.place}"
+    if isinstance(outcome, Undecided):
+        places = [each.place for each in outcome.candidates]
+        return " ".join(["0", *([outcome.miss.place] if outcome.miss else []), *places])
+    over = " ".join(letter for letter, source in _SOURCES.items() if source in _overruled(outcome))
+    text = f"{outcome.finding.workspace} by {_letter(outcome.finding)}"
+    return f"{text} over {over}" if over else text
+
+
+def _letter(found: Finding) -> str:
+    return next(letter for letter, source in _SOURCES.items() if source is found.claim.source)
+
+
+def _overruled(decided: Decided) -> Sequence[WorkspaceSource]:
+    return [each.claim.source for each in decided.overruled]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", "0"),
+        # one kind of evidence alone
+        ("qA", "A by q"),
+        ("hA", "A by h"),
+        ("cA", "A by c"),
+        ("rA", "A by r"),
+        ("q?", "0 /gone"),
+        ("q-", "0 /tmp/x"),
+        ("r-", "0 /tmp/x"),
+        # agreement: the address decides, as without the other
+        ("qA hA", "A by q"),
+        ("cA hA", "A by h"),
+        ("rA qA", "A by q"),
+        ("rA/sub qA", "A by q"),
+        ("rA rB qB", "B by q"),
+        ("cA rA qA", "A by q"),
+        # where the client works is stronger than where its process was started
+        ("cB hA", "B by c over h"),
+        ("rB qA", "B by r over q"),
+        ("rB qA hA", "B by r over q h"),
+        ("rA qA hB", "A by q over h"),
+        ("rB q-", "B by r over q"),
+        ("rB q?", "B by r over q"),
+        ("cA rA rB", "A by c"),
+        # nothing is sure: refused, both named
+        ("qA hB", "x /A /B"),
+        ("qA h-", "x /A /tmp/x"),
+        ("q- hA", "x /tmp/x /A"),
+        ("r- qA", "x /tmp/x /A"),
+        ("r? qA", "x /gone /A"),
+        ("c- hA", "x /tmp/x /A"),
+        ("rA rB qC", "x /A /C"),
+        ("cA rB", "x /A /B"),
+        ("cA rB qA", "x /A /B"),
+        ("rA rB", "0 /A /B"),
+        # what says nothing does not count
+        ("q? hA", "A by h"),
+        ("qA h?", "A by q"),
+        ("r/ qA", "A by q"),
+        ("r/", "0"),
+        ("r/ rB qA", "B by r over q"),
+    ],
+)
+def test_evidence_is_weighed(words: str, expected: str) -> None:
+    assert verdict(words) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        ("rA/web qA", "/A/web"),
+        ("qA/web", "/A/web"),
+        ("cA/web hA", "/A/web"),
+        ("rA/web rA/api qA/api", "/A/api"),
+    ],
+)
+def test_the_folder_comes_from_what_knows_best_where_the_client_works(words: str, place: str) -> None:
+    outcome = weigh([finding(word) for word in words.split()])
+    assert isinstance(outcome, Decided)
+    assert outcome.folder_of.place == place
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        ("rB qA", WorkspaceSource.QUERY),
+        ("cB hA", WorkspaceSource.HEADER),
+        ("rB", None),
+        ("rB q?", None),
+    ],
+)
+def test_an_overruled_address_is_still_how_the_client_addressed_us(
+    words: str, address: WorkspaceSource | None
+) -> None:
+    """So the client sees the same kind of list, whatever decides."""
+    outcome = weigh([finding(word) for word in words.split()])
+    assert isinstance(outcome, Decided)
+    assert outcome.addressed_by is address

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from manager.answers.roots import MAX_ROOTS, MAX_URI, roots_in
+from protocol.roots import MAX_ROOTS, MAX_URI, roots_in
 
 WS = "file:///ws"
 

@@ -55,6 +55,7 @@ class Source(ABC):
         keywords: words by which `tool_search` finds every tool of the source.
         state: whether the source answers.
         error: why it does not answer, for a person; None while all is well.
+        instructions: what the server behind it says of itself for models, as it came, if that is known.
         stale: whether the source knows that its list may be out of date.
         trust_path: the path to trust, in the state `pending_trust`.
         trust_hint: how the user prevents that it waits for trust again, if that is known.
@@ -75,6 +76,7 @@ class Source(ABC):
     keywords: tuple[str, ...] = ()
     state: SourceState = "ready"
     error: str | None = None
+    instructions: str | None = None
     stale: bool = False
     trust_path: str = ""
     trust_hint: str = ""

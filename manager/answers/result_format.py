@@ -20,10 +20,10 @@ SERVER_INFO: Final = {
     "version": __version__,
 }
 INSTRUCTIONS: Final = (
-    "This server routes you to the tools of your project. First call"
-    " lmToolsBridge.requestWorkspaceMCPServer with cwd = the absolute path of your project; its answer lists"
-    " the project's tools. Call them by name, or through lmToolsBridge.callTool with name, arguments and the"
-    " workspace handle from that answer."
+    "The project is not known yet. First call lmToolsBridge.requestWorkspaceMCPServer with cwd = the absolute"
+    " path of your project: its answer names the tools of the project and of the MCP servers behind it. Call"
+    " them by name, or through lmToolsBridge.callTool with name, arguments and the workspace handle from that"
+    " answer."
 )
 CACHEABLE: Final = frozenset(
     {names.DISCOVER, names.TOOLS_LIST, names.PROMPTS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST,

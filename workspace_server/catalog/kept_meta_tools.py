@@ -64,7 +64,7 @@ class KeptMetaTools:
             return msgspec.json.decode(
                 private_files.read(self._file, _MAX_BYTES) or b"{}", type=dict[str, float]
             )
-        except (OSError, private_files.UnsafePathError, msgspec.DecodeError):
+        except (OSError, private_files.UnsafePathError, msgspec.DecodeError, UnicodeDecodeError):
             return {}  # it only saves a model a surprise
 
     def _save(self, needed_at: dict[str, float]) -> None:

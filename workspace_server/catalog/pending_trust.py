@@ -13,7 +13,7 @@ from workspace_server.catalog.view import View
 
 PENDING: Final = "TRUST_PENDING"
 """The code of issues of what waits for trust; their details are the command that gives it."""
-_MAX_NAMES: Final = 10
+_MAX_NAMES: Final = 6
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -24,17 +24,31 @@ def instructions(view: View, own_files: Collection[str] = ()) -> str:
         view: what the request may see.
         own_files: files of the project whose servers the client starts itself; these are not named.
     """
+    waiting = _waiting(view, own_files)
+    if waiting is None:
+        return ""
+    listed, command = waiting
+    return (
+        f"Before the user reviews them as they are now and runs `{command}`, these do not work: {listed}."
+        " If one is needed, ask the user to."
+    )
+
+
+def short_instructions(view: View, own_files: Collection[str] = ()) -> str:
+    """The same in the fewest words."""
+    waiting = _waiting(view, own_files)
+    return "" if waiting is None else f"Not before the user runs `{waiting[1]}`: {waiting[0]}."
+
+
+def _waiting(view: View, own_files: Collection[str]) -> tuple[str, str] | None:
+    """The names of what waits, and the command that trusts it; None for nothing."""
     found = list(dict.fromkeys(_names(view, own_files)))
     command = next((issue.details for issue in view.issues if issue.code == PENDING), None)
     if not found or command is None:
-        return ""
+        return None
     shown = [name for name in found if _NAME.fullmatch(name)][:_MAX_NAMES]
     more = len(found) - len(shown)
-    listed = ", ".join([*shown, *([f"{more} more"] if more else [])])
-    return (
-        f" Not usable yet, because the user has not trusted them as they are now: {listed}. If one of them is"
-        f" needed, ask the user to review them and to run: {command}"
-    )
+    return ", ".join([*shown, *([f"{more} more"] if more else [])]), command
 
 
 def _names(view: View, own_files: Collection[str]) -> Iterator[str]:

@@ -37,8 +37,8 @@ from workspace_server.methods.paging import PAGE_SIZE
 from workspace_server.methods.table import Answer, Methods
 
 KEEP_ALIVE_S: Final = 15.0
-_META_TOOLS: Final = "meta-tools"
-"""Folder below the user's state folder, with a file for each workspace."""
+_LISTS: Final = "lists"
+"""Folder below the user's state folder for what is remembered of lists."""
 
 
 class Server:
@@ -63,7 +63,7 @@ class Server:
         life.on_stop(self._pending_approvals.close)
         self._keep_alive_s = keep_alive_s
         page_size = int(launch.settings.get("page_size", PAGE_SIZE))
-        self._methods = Methods(calls, version, page_size, _kept_meta_tools(launch))
+        self._methods = Methods(calls, version, page_size, _kept_meta_tools(launch), launch.root)
         self._repeated = RepeatedCalls(self._methods)
         self._pages: Mapping[str, Callable[[HttpRequest], Awaitable[None]]] = {
             names.HEALTH_PATH: self._health,
@@ -214,7 +214,7 @@ async def _answered(work: Callable[[], Awaitable[None]], http_request: HttpReque
 def _kept_meta_tools(launch: LaunchInstructions) -> KeptMetaTools:
     if launch.folders is None:
         return KeptMetaTools()
-    return KeptMetaTools(Path(launch.folders.state) / _META_TOOLS / f"{launch.workspace}.json")
+    return KeptMetaTools(Path(launch.folders.state) / _LISTS / f"{launch.workspace}.shown")
 
 
 def _respond_json(http_request: HttpRequest, value: Any) -> None:

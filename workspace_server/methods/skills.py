@@ -45,7 +45,7 @@ def instructions(view: View) -> str:
         return ""
     more = f" and {len(own) - _MAX_NAMED} more, see resources/list" if len(own) > _MAX_NAMED else ""
     return (
-        " Skills, instructions for certain kinds of work, are resources; read the one that fits before you"
+        "Skills, instructions for certain kinds of work, are resources; read the one that fits before you"
         f" begin such work: {', '.join(own[:_MAX_NAMED])}{more}."
     )
 

@@ -22,11 +22,12 @@ from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.ways import Way
-from workspace_server.catalog import client_list, pending_trust
+from workspace_server.catalog import client_list
 from workspace_server.catalog.kept_meta_tools import KeptMetaTools
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View, mode_of
-from workspace_server.methods import completion, paging, prompts, resources, skills
+from workspace_server.methods import completion, paging, prompts, resources
+from workspace_server.methods.instructions import Reader, instructions
 from workspace_server.methods.loop_cache import LoopIterationCache
 from workspace_server.methods.pass_through import PassThrough
 from workspace_server.methods.skills import SkillMethods
@@ -37,14 +38,6 @@ _NO_MEMBERS: Final[Mapping[str, Any]] = {}
 _UNUSUAL: Final = frozenset({"resultType", "ttlMs", "cacheScope", "_meta"})
 """Members of a result that the older revisions do not have, or define differently."""
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
-INSTRUCTIONS: Final = (
-    "These are the tools of one project: some that look at its files, the project's own scripts, and the MCP"
-    " servers configured for it. If tool_search is among them, there are more tools than those that"
-    " are listed, or a server is still starting: find its tools with tool_search, and run them by name or"
-    " through execute_tool, which waits for a server that is starting. If lm_references is among them, use"
-    " lm_findSymbol, lm_references and lm_fileOutline for code rather than searching its text, and call"
-    " lm_getDiagnostics after edits."
-)
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
     "resources": {"listChanged": True, "subscribe": True},
@@ -81,6 +74,7 @@ class Methods:
         version: the product's version, for `serverInfo`.
         page_size: the most entries on one page of a list.
         kept_meta_tools: which clients were shown the meta-tools.
+        root: the project's folder, for the instructions.
     """
 
     def __init__(
@@ -89,7 +83,9 @@ class Methods:
         version: str,
         page_size: int = paging.PAGE_SIZE,
         kept_meta_tools: KeptMetaTools | None = None,
+        root: str = "",
     ) -> None:
+        self._root = root
         self._kept_meta_tools = kept_meta_tools or KeptMetaTools()
         self._toolset = calls.toolset
         self._calls = calls
@@ -195,9 +191,10 @@ class Methods:
 
     async def _discover(self, request: McpRequest) -> Outcome:
         view = await self._toolset.current(0.0, with_files=True)  # `PassThrough` has waited for new sources
-        pending = pending_trust.instructions(view, own_files(request.header))
-        texts = INSTRUCTIONS + skills.instructions(view) + pending
-        about = {"capabilities": _CAPABILITIES, "instructions": texts}
+        about = {
+            "capabilities": _CAPABILITIES,
+            "instructions": instructions(view, self._root, _reader(request)),
+        }
         return {"supportedVersions": list(MODERN_REVISIONS), **about, **_UNCACHED}
 
     async def _tools_list(self, request: McpRequest) -> Outcome:
@@ -256,6 +253,12 @@ class Methods:
         shown, following = found
         result: dict[str, Any] = {member: list(shown), **_UNCACHED}
         return result if following is None else {**result, "nextCursor": following}
+
+
+def _reader(request: McpRequest) -> Reader:
+    header = request.header
+    folder = headers.decode_value(header.get(headers.FOLDER, "")) or ""
+    return Reader(traits_of(header), own_files(header), mode_of(header, request.query), folder)
 
 
 def _failed(request: McpRequest, fault: Exception) -> Rejection:

@@ -34,8 +34,8 @@ async def _instructions(project: Project, client: str = "somebody") -> str:
 async def test_instructions_name_what_waits_and_the_command(gateway: Gateway) -> None:
     project = _untrusted(gateway, "instructed")
     said = await _instructions(project)
-    assert "not trusted them as they are now: notes, greet, 1 more." in said
-    assert said.endswith(f"to run: lmtb trust {project.root}")
+    assert "these do not work: notes, greet, 1 more." in said
+    assert f"as they are now and runs `lmtb trust {project.root}`" in said
     assert LURE not in said
     modern = await project.modern.ask(names.DISCOVER)
     assert "notes, " in modern.result["instructions"]

@@ -61,7 +61,7 @@ async def test_names_of_clients_are_limited_in_number_and_length(tmp_path: Path)
     assert not await kept.keeps("0-" + "x" * 5_000, is_needed=False), "the oldest is forgotten"
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"a":"b"}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"a":"b"}', b"\xff", b'{"\xff":1}'])
 async def test_a_damaged_file_counts_as_none(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "ws.json"
     file.write_bytes(content)

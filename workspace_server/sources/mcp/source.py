@@ -124,6 +124,7 @@ class McpSource(Source):
         """
         lists = self.lists
         await lists.load_cached()
+        self.instructions = lists.instructions.text
         lists.request(one.kind for one in lists.all if self._is_due(one))
         if lists.tools.items is None:
             lists.request([TOOLS])
@@ -276,6 +277,7 @@ class McpSource(Source):
     def _notify_if_changed(self) -> None:
         """Notify the registry if anything visible changed; it will list again."""
         tools = self.lists.tools
+        self.instructions = self.lists.instructions.text
         error = self._session_error or tools.error
         self.error = None if error is None else clean_text(error)
         self.stale = tools.stale

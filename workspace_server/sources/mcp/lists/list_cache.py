@@ -18,7 +18,7 @@ from host.files import private_files
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_FILES: Final = 800
-"""Four for each server."""
+"""Six for each server at most: its lists, and its instructions."""
 
 
 def key_of(configuration: Mapping[str, Any]) -> str:

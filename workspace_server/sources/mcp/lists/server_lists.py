@@ -25,6 +25,7 @@ from workspace_server.sources.mcp.lists.kinds import (
     ListKind,
 )
 from workspace_server.sources.mcp.lists.list_cache import ListCache
+from workspace_server.sources.mcp.lists.server_instructions import ServerInstructions
 from workspace_server.sources.mcp.lists.server_list import ServerList
 from workspace_server.sources.mcp.session.paging import Pages
 from workspace_server.sources.mcp.session.session import Session
@@ -47,6 +48,7 @@ class ServerLists:
     Attributes:
         tools: the list of its tools.
         others: its other lists.
+        instructions: what it says of itself for models.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class ServerLists:
 
         self.tools = ServerList(TOOLS, source, read_tools, cache, cache_key)
         self.others = {kind: other(kind) for kind in OTHER_KINDS}
+        self.instructions = ServerInstructions(cache, f"{cache_key}-instructions")
         self._source = source
         self._with_session = with_session
         self._on_news = on_refresh
@@ -108,6 +111,7 @@ class ServerLists:
         """Load the lists from the disk cache where nothing newer is known."""
         for known in self.all:
             await known.load_cached()
+        await self.instructions.load_cached()
 
     def request(self, kinds: Iterable[ListKind], *, again: bool = False) -> None:
         """Request these lists; with `again` also those with a request in flight."""
@@ -151,6 +155,7 @@ class ServerLists:
             known.tried_at = time.monotonic()
 
         async def ask(session: Session) -> None:
+            await self.instructions.take(session.handshake_result.instructions)
             refreshes = [self._refresh_one(session, known, missing) for known in lists]
             for fault in await asyncio.gather(*refreshes, return_exceptions=True):
                 if fault is not None:

@@ -53,6 +53,7 @@ from manager.startup.lock import Lock
 from manager.startup.replacement import Replacement
 from manager.supervision.processes.environment import SECRETS
 from manager.supervision.processes.leftover_files import remove_leftover_files
+from manager.supervision.removed_roots import RemovedRoots
 
 FLUSH_ANSWERS_S: Final = 2.0
 OnReady = Callable[[str], None]
@@ -187,6 +188,7 @@ class Daemon:
         self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")
         self.own(parts.team.run(), "team")
         self.own(housekeep(parts, self._settings.workspace_idle_s), "housekeeping")
+        self.own(RemovedRoots(parts.workspaces).run(), "removed roots")
 
     async def _restore(self, parts: Parts, stack: AsyncExitStack) -> None:
         """Open the state file and restore workspaces and servers, then sessions."""

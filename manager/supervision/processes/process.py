@@ -176,11 +176,18 @@ class Process:
     @property
     def folder(self) -> str | None:
         """Its working folder by its name of now; None if deleted, or if the system does not tell."""
+        folder = self._folder_text()
+        return None if folder is None or folder.endswith(_DELETED) else folder
+
+    def is_folder_deleted(self, root: str) -> bool:
+        """Whether its working folder `root` was deleted; a new one at the same path is another folder."""
+        return self._folder_text() == root + _DELETED
+
+    def _folder_text(self) -> str | None:
         try:
-            folder = os.readlink(f"/proc/{self.pid}/cwd")  # noqa: PTH115  a text of the kernel
+            return os.readlink(f"/proc/{self.pid}/cwd")  # noqa: PTH115  a text of the kernel
         except OSError:
             return None
-        return None if folder.endswith(_DELETED) else folder
 
     def terminate(self, *, at_once: bool = False) -> None:
         """Send SIGTERM. The server finishes its calls and stops its child processes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +23,9 @@ from manager.supervision.workspace import Workspace
 from manager.supervision.workspaces import ROOT_CHECK_S, ROOT_RECHECK_S, Workspaces
 from protocol.errors import Reason, Refusal
 from support.processes.managers.manager_in_process import make_project
+from support.servers.no_registered_servers import NoRegisteredServers
 
 BOUND = 15.0
-
-
-class NoRegisteredServers:
-    """Registered servers as the test sets them; `on_roots` is called after each read of the roots."""
-
-    def __init__(self) -> None:
-        self.changed = asyncio.Event()
-        self.known: list[tuple[str, str]] = []
-        self.on_roots: Any = lambda: None
-
-    def roots(self) -> Collection[tuple[str, str]]:
-        known = list(self.known)
-        self.on_roots()
-        return known
-
-    async def ready(self, root: str, *, urgent: bool, is_pure: bool) -> Instance | Refusal | None:
-        return None
-
-    def ready_now(self, root: str, *, is_pure: bool) -> bool:
-        return False
-
-    def changed_event(self) -> asyncio.Event:
-        return self.changed
 
 
 class WorkspacesSetup:

@@ -1,0 +1,158 @@
+"""The server of a folder that is removed, moved or no worktree any more stops at once, and no other does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from manager.configuration.settings import Settings
+from manager.disk.disk_lookups import DiskLookups
+from manager.disk.filesystem import FolderExaminer
+from manager.routing.state.root_watch import LOOKS, RootSign
+from manager.state_file.store import Store
+from manager.supervision import removed_roots
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.removed_roots import RemovedRoots, root_on_disk
+from manager.supervision.server.instance import Instance
+from manager.supervision.workspace import Workspace
+from manager.supervision.workspaces import Workspaces
+from protocol.errors import Refusal
+from support.processes.managers.manager_in_process import make_project
+from support.projects.git_repositories import git, repository, worktree
+from support.servers.no_registered_servers import NoRegisteredServers
+
+pytestmark = pytest.mark.processes
+
+
+class Scene:
+    """Workspaces whose folders are looked at when the test says so."""
+
+    def __init__(self, folder: Path, store: Store) -> None:
+        settings = Settings(start_timeout_s=10, grace_s=5)
+        self.now = 1000.0
+        dependencies = Dependencies(settings, store, folder, os.environ, now=lambda: self.now)
+        self.workspaces = Workspaces(
+            dependencies, FolderExaminer(), NoRegisteredServers(), home=None, windows=False
+        )
+        self.watch = RemovedRoots(self.workspaces, lookups=DiskLookups(deadline_s=0.3))
+
+    async def serve(self, root: Path) -> tuple[Workspace, Instance]:
+        """The workspace of a folder and its running server, whose folder was looked at once."""
+        self.now += 10
+        workspace = await self.workspaces.find(str(root), ambient=False)
+        assert isinstance(workspace, Workspace)
+        instance = await self.workspaces.ready(workspace)
+        assert isinstance(instance, Instance)
+        await self.watch.look()
+        return workspace, instance
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
+    await store.open()
+    made = Scene(tmp_path.resolve(), store)
+    yield made
+    await made.workspaces.close()
+    await store.close()
+
+
+async def test_a_removed_worktree_stops_its_server_with_the_next_look(scene: Scene, tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    tree = worktree(main)
+    (_, kept), (workspace, server) = await scene.serve(main), await scene.serve(tree)
+    git(main, "worktree", "remove", "--force", str(tree))
+    await scene.watch.look()
+    assert not server.is_alive
+    assert workspace.supervisor.instance is None
+    assert workspace.supervisor.lifecycle.state.value == "stopped"
+    assert workspace.supervisor.figures.last_error == "its folder was removed"
+    assert kept.is_alive
+    assert isinstance(await scene.workspaces.ready(workspace), Refusal)
+
+
+async def test_a_folder_made_anew_at_the_same_path_gets_a_new_server(scene: Scene, tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    tree = worktree(main)
+    workspace, server = await scene.serve(tree)
+    git(main, "worktree", "remove", "--force", str(tree))
+    worktree(main)
+    await scene.watch.look()
+    assert not server.is_alive
+    again, new = await scene.serve(tree)
+    assert again is workspace
+    assert workspace.supervisor.figures.last_error is None
+    assert new is not server
+    for _ in range(12):
+        await scene.watch.look()
+    assert new.is_alive
+
+
+async def test_a_moved_folder_stops_its_server_unless_it_comes_back(scene: Scene, tmp_path: Path) -> None:
+    root = make_project(tmp_path / "proj")
+    workspace, server = await scene.serve(root)
+    for _ in range(3):
+        root.rename(tmp_path / "moved")
+        await scene.watch.look()
+        (tmp_path / "moved").rename(root)
+        await scene.watch.look()
+    assert server.is_alive
+    root.rename(tmp_path / "moved")
+    make_project(root)
+    for _ in range(LOOKS[RootSign.MOVED]):
+        await scene.watch.look()
+    assert not server.is_alive
+    assert workspace.moved_to == str(tmp_path / "moved")
+
+
+async def test_a_worktree_without_its_git_file_stops_its_server_and_an_ordinary_folder_does_not(
+    scene: Scene, tmp_path: Path
+) -> None:
+    main = repository(tmp_path / "main")
+    tree = worktree(main)
+    (_, kept), (workspace, server) = await scene.serve(main), await scene.serve(tree)
+    (tree / ".git").unlink()
+    shutil.rmtree(main / ".git")
+    await scene.watch.look()
+    assert server.is_alive
+    await scene.watch.look()
+    assert not server.is_alive
+    assert workspace.supervisor.figures.last_error == "its folder is no git worktree any more"
+    assert kept.is_alive
+
+
+async def test_a_disk_that_hangs_stops_no_server_and_hides_no_removed_folder(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent, removed = make_project(tmp_path / "silent"), make_project(tmp_path / "removed")
+    (_, kept), (_, server) = await scene.serve(silent), await scene.serve(removed)
+    release = threading.Event()
+    monkeypatch.setattr(removed_roots, "root_on_disk", lambda root: release.wait(30) and None)
+    before = threading.active_count()
+    shutil.rmtree(removed)
+    for _ in range(LOOKS[RootSign.MISSING] + 2):
+        await scene.watch.look()
+    assert not server.is_alive
+    assert kept.is_alive
+    assert threading.active_count() <= before + 1
+    release.set()
+
+
+def test_a_path_that_cannot_be_looked_at_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert root_on_disk(tmp_path) == (True, False)
+    assert root_on_disk(tmp_path / "none") == (False, False)
+    (tmp_path / "file").write_text("")
+    assert root_on_disk(tmp_path / "file") == (False, False)
+
+    def stale(_: Path) -> os.stat_result:
+        raise OSError(116, "Stale file handle")
+
+    monkeypatch.setattr(Path, "lstat", stale)
+    assert root_on_disk(tmp_path) is None

@@ -107,7 +107,7 @@ def assemble(
     store = Store(
         paths.state_file,
         set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"),
-        unsaved=paths.runtime_dir / "unsaved-state",
+        unsaved=paths.unsaved_file,
     )
     folders = Folders(str(paths.config_dir), str(paths.state_dir), str(paths.runtime_dir))
     installation = Installation()
@@ -197,10 +197,10 @@ def _started_recorder(settings: Settings, paths: Paths, workspaces: Workspaces) 
 def _tokens(settings: Settings, paths: Paths) -> TokenGate:
     own = None
     if settings.require_token:
-        own = ensure_own_token(paths.runtime_dir)
+        own = ensure_own_token(paths.runtime_dir, paths.former_dirs)
         hide(own)
     else:
-        remove_own_token(paths.runtime_dir)
+        remove_own_token(paths.runtime_dir, paths.former_dirs)
     gate = TokenGate(paths.tokens_file, required=settings.require_token, own=own)
     gate.load()
     if gate.problem is not None:

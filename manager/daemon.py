@@ -212,7 +212,7 @@ class Daemon:
             access=parts.access, tokens=parts.token_control, approvals=parts.approvals, team=parts.team,
             paths=self._paths,
         )  # fmt: skip
-        control = ControlListener(self._paths.control_socket, parts.control, make)
+        control = ControlListener(self._paths.control_socket, parts.control, make, self._paths.former_dirs)
         stack.push_async_callback(control.close)
         await control.open()
         return control

@@ -2,23 +2,29 @@
 
 Short command line verbs import it, so it uses the standard library only. On Linux the XDG rules are written
 out here: platformdirs costs 10 ms and reads the process environment instead of the mapping it is given (a
-test checks that both agree). Elsewhere platformdirs decides. Nothing is created or read here.
+test checks that both agree). Elsewhere platformdirs decides. Nothing is created here.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from host.files.private_files import UnsafePathError
-
-APP_NAME = "lm-tools-bridge"
-# sockaddr_un holds 104 bytes on macOS and 108 on Linux, terminator included.
-MAX_SOCKET_PATH_BYTES = 100
+from manager.configuration.runtime_folder import (
+    APP_NAME,
+    BASE_FOLDERS,
+    LOCK,
+    control_socket_in,
+    fixed_folder,
+    remembered_base_folders,
+    served_folder,
+    session_folders,
+)
 
 
 class Paths(NamedTuple):
@@ -28,12 +34,22 @@ class Paths(NamedTuple):
     named by a hash of `runtime_dir`: in the home folder, or, where that is too long as well, under /tmp. Both
     are private in the same way: the folder must pass `make_private(control_socket.parent)` before use, so a
     folder somebody else made first is refused, and /tmp's sticky bit keeps others from renaming ours away.
+
+    Attributes:
+        memory_dir: our folder in the memory of the user's login session, if there is a session.
+        former_dirs: the runtime folders of earlier versions.
+        base_folders: the variables that moved `config_dir` or `state_dir`; a manager remembers them.
+        is_former: `runtime_dir` is that of an earlier version, because its manager still serves there.
     """
 
     config_dir: Path
     state_dir: Path
     runtime_dir: Path
     control_socket: Path
+    memory_dir: Path | None = None
+    former_dirs: tuple[Path, ...] = ()
+    base_folders: Mapping[str, str] = MappingProxyType({})
+    is_former: bool = False
 
     @property
     def config_file(self) -> Path:
@@ -73,29 +89,49 @@ class Paths(NamedTuple):
     @property
     def lock_file(self) -> Path:
         """The file whose lock makes the manager single (see `manager.startup.lock`)."""
-        return self.runtime_dir / "manager.lock"
+        return self.runtime_dir / LOCK
+
+    @property
+    def unsaved_file(self) -> Path:
+        """What waits until the disk of the state folder has room: on another disk where there is one."""
+        return (self.memory_dir or self.runtime_dir) / "unsaved-state"
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str] = os.environ) -> Paths:
         """Returns the paths of the user whose environment this is.
 
-        `LMTB_CONFIG_DIR`, `LMTB_STATE_DIR` and `LMTB_RUNTIME_DIR` override one folder each. Without a usable
-        XDG_RUNTIME_DIR the runtime folder is `<state_dir>/run`, never a shared temporary folder; one that
-        belongs to somebody else (as after `su`) or that others may write to is not usable. Raises
-        UnsafePathError for an override or HOME that is not absolute: it would mean another folder for every
-        caller.
+        `LMTB_CONFIG_DIR`, `LMTB_STATE_DIR` and `LMTB_RUNTIME_DIR` override one folder each; an overridden
+        state folder has the runtime folder in it. Otherwise the runtime folder depends on HOME alone, so that
+        all programs find the same manager. While a manager of an earlier version serves elsewhere, it is that
+        one's. XDG_CONFIG_HOME and XDG_STATE_HOME are those of the last manager where they are not set.
+
+        Raises UnsafePathError for an override or HOME that is not absolute: it would mean another folder for
+        every caller.
         """
         home = _home(environ)
-        config_default, state_default = _defaults(environ, home)
-        config_dir = _override(environ, "LMTB_CONFIG_DIR") or config_default
-        state_dir = _override(environ, "LMTB_STATE_DIR") or state_default
-        session = _session_runtime_dir(environ)
-        runtime_dir = (
-            _override(environ, "LMTB_RUNTIME_DIR")
-            or (session / APP_NAME if session else None)
-            or state_dir / "run"
+        state_override = _override(environ, "LMTB_STATE_DIR")
+        runtime_override = _override(environ, "LMTB_RUNTIME_DIR")
+        is_plain = not (state_override or runtime_override)
+        runtime_dir = runtime_override or (
+            state_override / "run" if state_override else fixed_folder(_state_default({}, home))
         )
-        return cls(config_dir, state_dir, runtime_dir, _control_socket(runtime_dir, home))
+        if is_plain:
+            environ = {**remembered_base_folders(runtime_dir), **environ}
+        state_default = _state_default(environ, home)
+        in_memory = [] if runtime_override else session_folders(environ)
+        former = () if runtime_override else (*in_memory, state_default / "run")
+        served = served_folder(former, home, runtime_dir)
+        runtime_dir = served or runtime_dir
+        return cls(
+            _override(environ, "LMTB_CONFIG_DIR") or _config_default(environ, home),
+            state_override or state_default,
+            runtime_dir,
+            control_socket_in(runtime_dir, home),
+            in_memory[0] if is_plain and in_memory else None,
+            tuple(folder for folder in former if is_plain and folder != runtime_dir),
+            {name: environ[name] for name in BASE_FOLDERS if is_plain and _xdg(environ, name)},
+            served is not None,
+        )
 
 
 def _home(environ: Mapping[str, str]) -> Path:
@@ -109,17 +145,20 @@ def _home(environ: Mapping[str, str]) -> Path:
     return home
 
 
-def _defaults(environ: Mapping[str, str], home: Path) -> tuple[Path, Path]:
+def _config_default(environ: Mapping[str, str], home: Path) -> Path:
     if sys.platform in {"darwin", "win32"}:
         import platformdirs  # not needed on Linux, where its 10 ms would be felt
 
-        return (
-            platformdirs.user_config_path(APP_NAME, appauthor=False),
-            platformdirs.user_state_path(APP_NAME, appauthor=False),
-        )
-    config = _xdg(environ, "XDG_CONFIG_HOME") or home / ".config"
-    state = _xdg(environ, "XDG_STATE_HOME") or home / ".local" / "state"
-    return config / APP_NAME, state / APP_NAME
+        return platformdirs.user_config_path(APP_NAME, appauthor=False)
+    return (_xdg(environ, "XDG_CONFIG_HOME") or home / ".config") / APP_NAME
+
+
+def _state_default(environ: Mapping[str, str], home: Path) -> Path:
+    if sys.platform in {"darwin", "win32"}:
+        import platformdirs  # not needed on Linux, where its 10 ms would be felt
+
+        return platformdirs.user_state_path(APP_NAME, appauthor=False)
+    return (_xdg(environ, "XDG_STATE_HOME") or home / ".local" / "state") / APP_NAME
 
 
 def _xdg(environ: Mapping[str, str], name: str) -> Path | None:
@@ -138,31 +177,3 @@ def _override(environ: Mapping[str, str], name: str) -> Path | None:
             path, f"(from {name}) is not an absolute path", f"set {name} to an absolute path"
         )
     return path
-
-
-def _session_runtime_dir(environ: Mapping[str, str]) -> Path | None:
-    folder = _xdg(environ, "XDG_RUNTIME_DIR")
-    if folder is None or sys.platform == "win32":
-        return None
-    try:
-        status = folder.stat()
-    except FileNotFoundError:
-        return folder
-    except OSError:
-        return None
-    ours = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if ours else None
-
-
-def _control_socket(runtime_dir: Path, home: Path) -> Path:
-    path = runtime_dir / "control.sock"
-    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES or sys.platform == "win32":
-        return path
-    import hashlib  # noqa: PLC0415 - 4 ms that only this rare case needs
-
-    digest = hashlib.sha256(os.fsencode(runtime_dir)).hexdigest()[:12]
-    in_home = home / f".lmtb-{digest}" / "control.sock"
-    if len(os.fsencode(in_home)) <= MAX_SOCKET_PATH_BYTES:
-        return in_home
-    # A fixed name, not TMPDIR: command line and daemon must find the same folder in any environment.
-    return Path("/tmp", f"lmtb-{os.geteuid()}-{digest}", "control.sock")  # noqa: S108 - see the class docstring

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -14,6 +14,7 @@ from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.control_connection import LIMITS, control_connections
 from manager.logs.log import logger
 from manager.startup.port import private_socket
+from manager.startup.signposts import leave_signposts, remove_signposts
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -38,12 +39,18 @@ class ControlListener:
         path: of the socket.
         services: what renews registrations, and decides who may use the socket.
         make_runner: makes the server of all requests but renewals.
+        former_dirs: folders in which programs of earlier versions look for the socket.
     """
 
     def __init__(
-        self, path: Path, services: ControlServices, make_runner: Callable[[Renewals], web.AppRunner]
+        self,
+        path: Path,
+        services: ControlServices,
+        make_runner: Callable[[Renewals], web.AppRunner],
+        former_dirs: Sequence[Path] = (),
     ) -> None:
         self._path = path
+        self._former_dirs = former_dirs
         self._services = services
         self._renewals = Renewals(services.renew)
         self._http = LazyAiohttpServer(lambda: make_runner(self._renewals))
@@ -66,6 +73,7 @@ class ControlListener:
         except BaseException:
             sock.close()
             raise
+        leave_signposts(self._path, self._former_dirs)
 
     async def load(self) -> None:
         """Load what requests need before the first of them arrives."""
@@ -89,6 +97,7 @@ class ControlListener:
             self._server.close()
         if self._is_in_place():
             self._path.unlink(missing_ok=True)
+            remove_signposts(self._path, self._former_dirs)
         await self._connections.close()
         await self._http.close()
 

@@ -5,11 +5,12 @@ One notification at a time: a new one replaces the last. Desktops that read mark
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from host.processes.login_session import with_session_folder
 
 if TYPE_CHECKING:
     from dbus_fast import Message
@@ -29,8 +30,8 @@ def session_bus(environ: Mapping[str, str]) -> str | None:
     """The address of the user's session bus; None if there is none."""
     if address := environ.get("DBUS_SESSION_BUS_ADDRESS"):
         return address
-    folder = environ.get("XDG_RUNTIME_DIR") or (f"/run/user/{os.getuid()}" if os.name == "posix" else "")
-    socket = Path(folder, "bus")
+    folder = with_session_folder(environ).get("XDG_RUNTIME_DIR")
+    socket = Path(folder or "/", "bus")
     return f"unix:path={socket}" if folder and socket.is_socket() else None
 
 

@@ -20,6 +20,9 @@ from manager.startup.port import PortTaken, bind_fixed
 from manager.startup.replacement import taken_over_lock
 
 HOST: Final = "127.0.0.1"
+_ENDING_LOOKS: Final = 100
+_ENDING_PAUSE_S: Final = 0.05
+"""A manager that ends closes its control socket within moments after it has released its lock."""
 
 
 async def acquire_lock(paths: Paths) -> Lock | int:
@@ -28,7 +31,7 @@ async def acquire_lock(paths: Paths) -> Lock | int:
         for folder in (paths.runtime_dir, paths.control_socket.parent):
             make_private(folder)
         with contextlib.suppress(OSError):  # then the manager serves from memory; the store logs that
-            for folder in (paths.state_dir, paths.logs_dir):
+            for folder in (paths.state_dir, paths.logs_dir, *filter(None, [paths.memory_dir])):
                 make_private(folder)
         lock = await _lock(paths)
     except UnsafePathError as error:
@@ -41,6 +44,20 @@ async def acquire_lock(paths: Paths) -> Lock | int:
         _other_manager(lock)
         return exit_codes.OK
     return lock
+
+
+def settled(paths: Paths) -> Paths:
+    """The paths of a manager that is to serve now.
+
+    A manager of an earlier version may have ended since the paths were read; its folder is used no more.
+    """
+    for _ in range(_ENDING_LOOKS):
+        if not paths.is_former or isinstance(lock := Lock.acquire(paths.lock_file), LockHolder):
+            break
+        lock.release()
+        time.sleep(_ENDING_PAUSE_S)
+        paths = Paths.of_user()
+    return paths
 
 
 async def acquire_port(settings: Settings) -> socket.socket | int | None:
@@ -76,7 +93,7 @@ async def _lock(paths: Paths) -> Lock | LockHolder:
     """The lock, or its holder, which gets up to 1 s to write its address if it is just starting."""
     held = taken_over_lock()
     for _ in range(20):
-        lock = Lock.acquire(paths.lock_file, held)
+        lock = Lock.acquire(paths.lock_file, held, paths.base_folders)
         held = None
         if isinstance(lock, Lock) or lock.address is not None:
             break

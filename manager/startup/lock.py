@@ -4,6 +4,8 @@ The kernel releases a lock on an open file when its holder dies, so nothing left
 of several simultaneous starts exactly one wins. The file's content only explains who holds the lock; no
 decision depends on the pid in it.
 
+After its holder's end the file still says which base folders that one had (`environment`).
+
 The file is never deleted: otherwise one manager could lock a file without a name and another its successor.
 If somebody else deletes it, its holder locks the name again (`Lock.renew`).
 """
@@ -13,9 +15,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from host.files.private_files import open_lock_file
@@ -48,14 +52,21 @@ class LockHolder:
 class Lock:
     """The held lock; keep it for the life of the process."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int, environment: Mapping[str, str]) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._environment = environment
         self._about: dict[str, Any] = {"pid": os.getpid()}
+        if environment:
+            self._about["environment"] = dict(environment)
 
     @classmethod
-    def acquire(cls, path: Path, held: int | None = None) -> Lock | LockHolder:
+    def acquire(
+        cls, path: Path, held: int | None = None, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> Lock | LockHolder:
         """Takes the lock on `path` (mode 0600, in an existing private folder), or returns its holder.
+
+        `environment` is written into it, for programs that are started without these variables.
 
         `held` is a descriptor that this process had with the lock before it became this program; it is kept
         if it still is the lock of `path`, and closed otherwise. Never waits. Raises UnsafePathError where
@@ -69,7 +80,7 @@ class Lock:
                 finally:
                     os.close(descriptor)
             if _is_still(path, descriptor):
-                lock = cls(path, descriptor)
+                lock = cls(path, descriptor, environment)
                 lock._write(lock._about)
                 return lock
             os.close(descriptor)  # deleted between opening and locking: the name belongs to another file now
@@ -86,7 +97,7 @@ class Lock:
         """
         if _is_still(self._path, self._descriptor):
             return True
-        fresh = Lock.acquire(self._path)
+        fresh = Lock.acquire(self._path, environment=self._environment)
         if isinstance(fresh, LockHolder):
             return False
         os.close(self._descriptor)

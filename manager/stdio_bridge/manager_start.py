@@ -15,6 +15,7 @@ from typing import Final
 
 from host.files.disk_errors import worded
 from host.files.private_files import UnsafePathError, make_private
+from host.processes.login_session import with_session_folder
 from manager import exit_codes
 from manager.configuration.paths import Paths
 
@@ -78,7 +79,12 @@ class ManagerStarter:
         command = ["systemctl", "--user", "--no-block", "start", UNIT]
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_SYSTEMCTL_S
+                command,
+                env=with_session_folder(self._environ),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=_SYSTEMCTL_S,
             )
         except (OSError, subprocess.TimeoutExpired):
             return False
@@ -91,7 +97,7 @@ class ManagerStarter:
                 [sys.executable, "-I", "-m", "manager.stdio_bridge.detached", str(self.log), *self._options],
                 # do not keep the current folder, which may be unmounted or removed later
                 cwd="/",
-                env=dict(self._environ),
+                env=with_session_folder(self._environ),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 from host.files import private_files
@@ -14,8 +15,10 @@ def new_token() -> str:
     return f"{PREFIX}{secrets.token_urlsafe(32)}"
 
 
-def ensure_own_token(runtime_dir: Path) -> str:
+def ensure_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> str:
     """The token of the user's own programs, which is made if there is none. It survives restarts.
+
+    Programs that were started before an upgrade read it in one of `former_dirs`, and go on with it.
 
     Raises:
         OSError, host.files.private_files.UnsafePathError: the file cannot be used.
@@ -23,12 +26,13 @@ def ensure_own_token(runtime_dir: Path) -> str:
     found = read_own_token(runtime_dir)
     if found is not None:
         return found
-    token = new_token()
+    token = next(filter(None, map(read_own_token, former_dirs)), None) or new_token()
     private_files.make_private(runtime_dir)
     private_files.write(runtime_dir / FILE, token.encode())
     return token
 
 
-def remove_own_token(runtime_dir: Path) -> None:
+def remove_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> None:
     """Remove the file: no token is required any more. Raises OSError if that is impossible."""
-    (runtime_dir / FILE).unlink(missing_ok=True)
+    for folder in (runtime_dir, *former_dirs):
+        (folder / FILE).unlink(missing_ok=True)

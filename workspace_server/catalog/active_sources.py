@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
+from host.files.local_disk import are_local
 from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog.registry import Registry
@@ -19,7 +20,6 @@ from workspace_server.config.combine import apply_widening
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
 from workspace_server.files.change_detection import ChangeDetector
-from workspace_server.files.local_disk import are_local
 from workspace_server.files.single_flight import SingleFlight
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies

@@ -19,11 +19,12 @@ from host.peers.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.doctor.client_checks import PATIENCE_S, clients
 from manager.cli.doctor.findings import Finding, Level, Situation
-from manager.cli.doctor.port_holder import extension_on
+from manager.cli.doctor.port_holder import extension_on, manager_on
 from manager.cli.doctor.workspace_checks import client_servers, languages, sources, workspaces
 from manager.cli.service import systemctl
 from manager.cli.service.service_files import UNITS
 from manager.configuration.paths import Paths
+from manager.configuration.runtime_folder import APP_NAME
 from manager.configuration.settings import Settings
 from manager.startup.port import PortTaken, bind_fixed
 
@@ -65,6 +66,12 @@ def _folders(situation: Situation) -> Iterator[Finding]:
         if folder not in seen:
             seen.add(folder)
             yield _folder(f"{name} folder", folder, private=name in private)
+    if moved := [f"{name}={path}" for name, path in paths.base_folders.items() if not os.environ.get(name)]:
+        text = f"{', '.join(moved)}, as the last manager had it; not set here"
+        yield Finding(Level.OK, "folders", text)
+    if paths.runtime_dir.name.startswith(f"{APP_NAME}-"):
+        text = f"{paths.runtime_dir} has the sockets, because {paths.state_dir} is on no known local disk"
+        yield Finding(Level.OK, "folders", text)
 
 
 def _folder(check: str, folder: Path, *, private: bool) -> Finding:
@@ -143,14 +150,11 @@ def _port(situation: Situation) -> Iterator[Finding]:
             yield Finding(Level.OK, "port", f"127.0.0.1:{port} is the manager's")
     elif (taken := _taken("127.0.0.1", port)) is None:
         yield Finding(Level.OK, "port", f"127.0.0.1:{port} is free")
-    elif taken.kind == "listener" and (extension := extension_on(port)) is not None:
-        who, hint = extension
+    elif taken.kind == "listener" and (holder := manager_on(port) or extension_on(port)) is not None:
+        who, hint = holder
         yield Finding(Level.FAIL, "port", f"127.0.0.1:{port} is taken by {who}", hint)
     elif taken.kind == "listener":
-        hint = (
-            "if that is your manager, it uses another runtime folder (compare XDG_RUNTIME_DIR);"
-            " else end that program, or choose another port: LMTB_HTTP_PORT"
-        )
+        hint = "end that program, or set another http_port in config.toml"
         yield Finding(Level.FAIL, "port", str(taken), hint)
     else:
         yield Finding(Level.WARN, "port", str(taken), "the manager waits up to 75 s for it")

@@ -1,4 +1,4 @@
-"""Tells whether a program on the manager's port belongs to the VS Code extension LM Tools Bridge.
+"""Tells which program is on the manager's port: a manager of ours, or the VS Code extension LM Tools Bridge.
 
 The extension has a manager of its own, which wants the same port, and each of its windows serves one, too.
 """
@@ -14,10 +14,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from host.text.printable import printable
+
 ANSWER_S: Final = 1.0
 MAX_ANSWER: Final = 512 * 1024
 MAX_NAMED: Final = 3
 MAX_FOLDER: Final = 200
+MAX_VERSION: Final = 40
 _MANAGER: Final = (
     'set "lmToolsBridge.manager.httpPort" to another port in the settings of VS Code, and reload its windows.'
     " Their tools are found without that manager"
@@ -25,11 +28,26 @@ _MANAGER: Final = (
 _WINDOW: Final = 'set "lmToolsBridge.server.port" to 48123 in the settings of VS Code, and reload the window'
 
 
+def manager_on(port: int) -> tuple[str, str] | None:
+    """A manager of this program that serves on this port, and how to end it; None for other programs.
+
+    The caller has found none by the paths of this environment.
+    """
+    if _asked(port, "/mcp/health") != {"ok": True}:
+        return None
+    status = _asked(port, "/mcp/status")
+    pid, version = status.get("pid"), status.get("version")
+    if not _is_ours(status) or not isinstance(pid, int):
+        return None
+    text = f"a manager of this program (pid {pid}, version {printable(version)[:MAX_VERSION]})"
+    return f"{text}, which was started with another HOME or LMTB_RUNTIME_DIR", f"to end it: kill {pid}"
+
+
 def extension_on(port: int) -> tuple[str, str] | None:
     """Which part of the extension serves on this port, and what to change; None for other programs."""
     status = _asked(port, "/mcp/status")
     instances = status.get("instanceDetails")
-    if isinstance(instances, list) and "version" in status:
+    if isinstance(instances, list) and "version" in status and not _is_ours(status):
         folders = [folder for one in instances if isinstance(one, Mapping) for folder in _folders(one)]
         text = f"the manager of the VS Code extension LM Tools Bridge{_of(folders)}"
         return text, _MANAGER
@@ -37,6 +55,11 @@ def extension_on(port: int) -> tuple[str, str] | None:
     if isinstance(health.get("workspaceFolders"), list) and isinstance(health.get("toolNames"), list):
         return f"a VS Code window with the extension LM Tools Bridge{_of(list(_folders(health)))}", _WINDOW
     return None
+
+
+def _is_ours(status: Mapping[str, Any]) -> bool:
+    """Whether a manager of this program says this; the extension's has the same members otherwise."""
+    return isinstance(status.get("installation"), Mapping)
 
 
 def _of(folders: list[str]) -> str:

@@ -54,7 +54,7 @@ def restart(servers: bool, timeout: float, as_json: bool) -> None:
     else:
         _refuse_others(before)
         after = _by_stopping(control, before, attempt, keep=not servers)
-    _report(control, before, after, time.monotonic() - began, as_json=as_json)
+    _report(before, after, time.monotonic() - began, as_json=as_json)
 
 
 def _in_place(
@@ -70,7 +70,8 @@ def _in_place(
             raise Failure(str(refusal), step, reason=refusal.reason) from refusal
 
     def restarted() -> dict[str, Any] | None:
-        status = answer(control)
+        # an earlier version may have had its runtime folder elsewhere
+        status = answer(Control(user_paths().control_socket))
         return status if status and status.get("startedAt") != before.get("startedAt") else None
 
     def ended() -> str | None:
@@ -85,7 +86,7 @@ def _by_stopping(control: Control, before: dict[str, Any], attempt: Attempt, *, 
     with explained():
         control.post("/shutdown", {"reason": "lmtb restart", "keepServers": keep})
     attempt.wait(lambda: {} if process.is_gone() else None, lambda: f"stopping{_calls(control)}")
-    return attempt.start(control)
+    return attempt.start(Control(user_paths().control_socket))
 
 
 def _refuse_others(before: dict[str, Any]) -> None:
@@ -112,11 +113,9 @@ def _calls(control: Control) -> str:
     return f", {count} calls in flight" if count else ""
 
 
-def _report(
-    control: Control, before: dict[str, Any] | None, after: dict[str, Any], seconds: float, *, as_json: bool
-) -> None:
+def _report(before: dict[str, Any] | None, after: dict[str, Any], seconds: float, *, as_json: bool) -> None:
     with explained():
-        status = control.get("/mcp/status")
+        status = Control(user_paths().control_socket).get("/mcp/status")
     servers = objects(status, "instanceDetails")
     report = {
         "started": before is None,

@@ -60,6 +60,7 @@ def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **fl
         ) from error
     garbage_collector.pause()
     from manager.daemon import run  # what --help and mistakes need not wait for
+    from manager.startup.acquisition import settled
 
     if check:
         click.echo(__version__)
@@ -68,7 +69,7 @@ def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **fl
     with redirect_stderr(sys.stdout) if as_json else nullcontext():
         ready = partial(_is_ready, greets=wanted, as_json=as_json)
         by: StartedBy = "background" if background else "foreground"
-        code = run(settings, paths, on_ready=ready, started_by="service" if is_service() else by)
+        code = run(settings, settled(paths), on_ready=ready, started_by="service" if is_service() else by)
     if code and as_json:
         text = f"the manager ended with exit code {code}"
         raise Failure(text, "the lines before say why", exit_code=code, reason="not_started")

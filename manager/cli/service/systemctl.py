@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+
+from host.processes.login_session import with_session_folder
 
 SYSTEMCTL: Final = ("systemctl", "--user")
 _ASK_S: Final = 3.0
@@ -25,6 +28,7 @@ def run(command: Sequence[str], timeout_s: float = _ACT_S) -> Outcome:
     try:
         done = subprocess.run(
             list(command),
+            env=with_session_folder(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -26,7 +26,7 @@ _STATE: Final = (
     "tokens.json*",
     "workspace.toml.last-good*",
 )
-_RUNTIME: Final = ("manager.lock", "own-token", "control.sock", "internal", "run")
+_RUNTIME: Final = ("manager.lock", "own-token", "control.sock", "internal", "run", "unsaved-state")
 _PROGRAM: Final = "lm-tools-bridge"
 
 
@@ -54,6 +54,7 @@ def groups(paths: Paths, home: Path) -> list[Group]:
     state, runtime = paths.state_dir, paths.runtime_dir
     sockets = [paths.control_socket.parent, *home.glob(".lmtb-*")]
     outside = [one for one in sockets if one != runtime and _is_own_folder(one)]
+    running = [folder for folder in (runtime, *paths.former_dirs) if _is_own_folder(folder)]
     every = [
         Group("logs", "log files", _existing(state, ["logs"]), (state,)),
         Group(
@@ -65,8 +66,8 @@ def groups(paths: Paths, home: Path) -> list[Group]:
         Group(
             "sockets",
             "lock and sockets of running programs",
-            (*_existing(runtime, _RUNTIME), *dict.fromkeys(outside)),
-            (runtime, state),
+            (*(path for folder in running for path in _existing(folder, _RUNTIME)), *dict.fromkeys(outside)),
+            (*running, state),
         ),
         Group("completion", "completion scripts of shells", tuple(_completion(home))),
         Group("secrets", "stored tokens and logins", _existing(state, ["secrets"]), (state,), is_secret=True),

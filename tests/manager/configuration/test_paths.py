@@ -13,7 +13,8 @@ import pytest
 
 import manager
 from host.files.private_files import UnsafePathError, make_private
-from manager.configuration.paths import MAX_SOCKET_PATH_BYTES, Paths
+from manager.configuration.paths import Paths
+from manager.configuration.runtime_folder import MAX_SOCKET_PATH_BYTES
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the XDG rules are used on Linux")
@@ -44,12 +45,13 @@ def test_folders_are_those_of_platformdirs(
 
 @linux
 def test_files_have_their_documented_names() -> None:
-    paths = Paths.of_user({"HOME": "/h", "XDG_RUNTIME_DIR": "/nowhere/run"})
+    paths = Paths.of_user({"HOME": "/h"})
     assert paths.config_file == Path("/h/.config/lm-tools-bridge/config.toml")
     assert paths.state_file == Path("/h/.local/state/lm-tools-bridge/state.sqlite3")
     assert paths.logs_dir == Path("/h/.local/state/lm-tools-bridge/logs")
-    assert paths.control_socket == Path("/nowhere/run/lm-tools-bridge/control.sock")
-    assert paths.lock_file.parent == paths.runtime_dir == Path("/nowhere/run/lm-tools-bridge")
+    assert paths.runtime_dir == Path("/h/.local/state/lm-tools-bridge/run")
+    assert paths.control_socket == paths.runtime_dir / "control.sock"
+    assert paths.lock_file == paths.runtime_dir / "manager.lock"
 
 
 @posix
@@ -68,29 +70,31 @@ def test_relative_override_is_refused_with_hint() -> None:
         Paths.of_user({"HOME": "/h", "LMTB_RUNTIME_DIR": "run"})
 
 
-@posix
-@pytest.mark.parametrize("runtime", [None, "", "relative/run"])
-def test_without_xdg_runtime_dir_the_runtime_folder_is_in_the_state_folder(runtime: str | None) -> None:
-    environ = {"HOME": "/h", "LMTB_STATE_DIR": "/s"} | (
-        {} if runtime is None else {"XDG_RUNTIME_DIR": runtime}
-    )
-    assert Paths.of_user(environ).runtime_dir == Path("/s/run")
+@linux
+@pytest.mark.parametrize("stripped", ["XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"])
+def test_a_variable_that_a_client_does_not_pass_on_moves_no_socket(tmp_path: Path, stripped: str) -> None:
+    environ = {"HOME": str(tmp_path)}
+    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        (tmp_path / name).mkdir(mode=0o700)
+        environ[name] = str(tmp_path / name)
+    everything, less = Paths.of_user(environ), dict(environ)
+    del less[stripped]
+    assert Paths.of_user(less).runtime_dir == everything.runtime_dir
+    assert Paths.of_user(less).control_socket == everything.control_socket
 
 
 @posix
-def test_session_folder_open_to_others_counts_as_absent(tmp_path: Path) -> None:
-    tmp_path.chmod(0o1777)
-    environ = {"HOME": "/h", "LMTB_STATE_DIR": "/s", "XDG_RUNTIME_DIR": str(tmp_path)}
-    assert Paths.of_user(environ).runtime_dir == Path("/s/run")
-    tmp_path.chmod(0o700)
-    assert Paths.of_user(environ).runtime_dir == tmp_path / "lm-tools-bridge"
+def test_an_overridden_state_folder_has_its_own_runtime_folder() -> None:
+    assert Paths.of_user({"HOME": "/h", "LMTB_STATE_DIR": "/s"}).runtime_dir == Path("/s/run")
 
 
-@as_root
-def test_session_folder_of_another_user_counts_as_absent(tmp_path: Path) -> None:
-    os.chown(tmp_path, 65534, -1)
-    environ = {"HOME": "/h", "LMTB_STATE_DIR": "/s", "XDG_RUNTIME_DIR": str(tmp_path)}
-    assert Paths.of_user(environ).runtime_dir == Path("/s/run")
+@linux
+def test_writes_that_wait_for_a_full_disk_go_to_another_one_if_there_is_one(tmp_path: Path) -> None:
+    session = tmp_path / "session"
+    session.mkdir(mode=0o700)
+    environ = {"HOME": str(tmp_path / "home")}
+    assert Paths.of_user(environ).unsaved_file.parent == Paths.of_user(environ).runtime_dir
+    assert Paths.of_user(environ | {"XDG_RUNTIME_DIR": str(session)}).unsaved_file.parent.parent == session
 
 
 @posix

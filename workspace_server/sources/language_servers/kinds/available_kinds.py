@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from host.files.local_disk import are_local
 from workspace_server.config.model import LanguageServerEntry
-from workspace_server.files.local_disk import are_local
 from workspace_server.sources.language_servers.kinds.candidates import Candidate, CandidateFinder
 from workspace_server.sources.language_servers.kinds.configured import (
     ConfiguredKind,

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from host.files.local_disk import are_local
 from workspace_server.files.folder_events import Events, FolderEvents
-from workspace_server.files.local_disk import are_local
 from workspace_server.sources.language_servers.session.tree.relevant_files import (
     GENERATED_MARKS,
     SKIPPED_FOLDERS,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from host.files.local_disk import are_local
 from support.examples import examples
 from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.files.local_disk import are_local
 from workspace_server.sources.builtin.search.files import directory, entries, listing, read_ahead
 from workspace_server.sources.builtin.search.files.listing import Listing
 from workspace_server.sources.builtin.search.files.tree import Tree

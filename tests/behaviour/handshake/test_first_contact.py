@@ -124,7 +124,7 @@ async def test_a_client_that_never_lists_again_reaches_tools_that_come_later(slo
     assert META_TOOLS & shown.keys() == {"execute_tool"}
     slow.project.gateway.user_tool("late", "print('here')")
     hits = await client.call("execute_tool", {"name": "tool_search", "arguments": {"query": "late"}})
-    assert hits.payload["results"][0]["name"] == "late"
+    assert json.loads(hits.result["content"][0]["text"])[0]["name"] == "late"
     answer = await client.call("execute_tool", {"name": "late"})
     assert answer.result["content"][0]["text"] == "here"
 

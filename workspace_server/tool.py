@@ -24,6 +24,8 @@ class Tool:
 
     Attributes:
         keywords: words for `tool_search` only.
+        unlisted: why lists leave it out for now, unless the user chose its visibility; empty if they do not.
+            It can be called all the same.
         timeout_s: limit of one call in seconds; None for the server's default.
         requires_approval: whether a person approves every call unless the user allowed the tool.
         harmless: arguments with which a call changes nothing, so that nobody has to approve it; an argument
@@ -43,6 +45,7 @@ class Tool:
     rate_limited: bool = False
     fingerprint: str = ""
     task: TaskUse = "forbidden"
+    unlisted: str = ""
 
     @property
     def description(self) -> str:

@@ -26,12 +26,12 @@ _YOURS: Final = {"yours": "yours", "yours_for_source": "yours, for its source"}
 
 
 def listing(row: Mapping[str, Any]) -> str:
-    """How clients get a tool that can be called, such as `listed` or `on demand (yours)`.
+    """How clients get a tool that can be called, such as `listed`, `unlisted` or `on demand (yours)`.
 
     Args:
         row: the tool, as its server describes it.
     """
-    words = "on demand"
+    words = "unlisted" if row.get("unlisted") else "on demand"
     if row.get("listed"):
         words = "always listed" if row.get("visibility") == "always" else "listed"
     chosen = _YOURS.get(str(row.get("visibilityOrigin")))

@@ -25,9 +25,9 @@ def apply(tools: Sequence[OfferedTool], choices: VisibilityChoices) -> Sequence[
 
 
 def _applied(offered: OfferedTool, chosen: Visibility | None) -> OfferedTool:
-    if chosen is None or chosen == offered.tool.visibility:
+    if chosen is None or (chosen == offered.tool.visibility and not offered.tool.unlisted):
         return offered
-    return replace(offered, tool=replace(offered.tool, visibility=chosen))
+    return replace(offered, tool=replace(offered.tool, visibility=chosen, unlisted=""))
 
 
 def origin(offered: OfferedTool, choices: VisibilityChoices) -> Origin:

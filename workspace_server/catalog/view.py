@@ -189,7 +189,9 @@ class View:
         definitions = [
             offered.definition
             for offered in self.tools
-            if offered.tool.visibility in shown and offered.source.project_file not in hidden
+            if offered.tool.visibility in shown
+            and offered.source.project_file not in hidden
+            and not (offered.tool.unlisted and mode is not Mode.SHOW_ALL)
         ]
         if added := self._meta_tools(mode, traits, keeps_meta_tools):
             definitions.extend(added)
@@ -241,7 +243,7 @@ class View:
             (one.name, one.tool.description) for one in self.tools
         ]  # each tool is a resource as well
         return {
-            "tools": [(one.definition, one.tool.visibility) for one in self.tools],
+            "tools": [(one.definition, one.tool.visibility, one.tool.unlisted) for one in self.tools],
             "prompts": [one.definition for one in offerings.prompts],
             "resources": (
                 described,

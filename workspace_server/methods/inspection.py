@@ -28,9 +28,10 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     """`{ok, tools, metaTools, skills, sources, issues}`.
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility` and `visibilityOrigin`
-    (`catalog/chosen_visibility.py`), `listed` (in normal mode), `state` (`callable`, `hidden` or `pending`),
-    `reason` if it cannot be called, `tokens` (the size of its definition), `approval` (`allow`, `ask` or
-    `deny`) and `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A
+    (`catalog/chosen_visibility.py`), `listed` (in normal mode), `unlisted` (why its source leaves it out
+    of lists, if it does), `state` (`callable`, `hidden` or `pending`), `reason` if it
+    cannot be called, `tokens` (the size of its definition), `approval` (`allow`, `ask` or `deny`) and
+    `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A
     source has `visibility` if the user chose one for all its tools. The listed meta-tools have `name` and
     `tokens`.
     """
@@ -94,6 +95,7 @@ def _with_choice(source: Mapping[str, Any], configuration: Configuration) -> Map
 
 def _row(offered: OfferedTool, listed: set[str], configuration: Configuration) -> dict[str, Any]:
     choices = configuration.visibility
+    unlisted = {"unlisted": offered.tool.unlisted} if offered.tool.unlisted else {}
     return {
         "name": offered.name,
         "source": offered.source.id,
@@ -101,6 +103,7 @@ def _row(offered: OfferedTool, listed: set[str], configuration: Configuration) -
         "visibility": choices.choice(offered.name, offered.source.id) or offered.tool.visibility,
         "visibilityOrigin": chosen_visibility.origin(offered, choices),
         "listed": offered.name in listed,
+        **unlisted,
         "state": "callable",
         "tokens": tokens(offered.definition),
         "approval": approvals.policy(offered.name, offered.tool, configuration.approvals),

@@ -127,6 +127,7 @@ class SourceFactory:
             self._editor_problems,
             searches=self._searches,
             warm=warm,
+            has_editor=self._has_editor,
         )
 
     def editor(self, settings: EditorSettings) -> Source:
@@ -139,6 +140,10 @@ class SourceFactory:
         finder = WindowFinder(root, dependencies.environ, settings.first_port, session=dependencies.workspace)
         self._editor = EditorSource(finder, dependencies.root, dependencies.version)
         return self._editor
+
+    def _has_editor(self) -> bool:
+        """Whether an editor has the project open."""
+        return self._editor is not None and self._editor.is_shown
 
     async def _editor_problems(self, paths: Sequence[Path] | None) -> Problems | None:
         """What the editor shows of these files, or of the project; None without an editor."""

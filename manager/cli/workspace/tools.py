@@ -201,14 +201,20 @@ def _say_costs(
     listed = [row for row in callable_ if row.get("listed")]
     cost = context_cost(listed, meta)
     with_them = f" with {' and '.join(str(one.get('name')) for one in meta)}" if meta else ""
-    say("", "; ".join(_sums(len(listed), with_them, cost, len(callable_) - len(listed), unseen)))
+    unlisted = sum("unlisted" in row for row in callable_)
+    on_demand = len(callable_) - len(listed) - unlisted
+    say("", "; ".join(_sums(len(listed), with_them, cost, on_demand, unlisted, unseen)))
 
 
-def _sums(listed: int, with_them: str, cost: int, on_demand: int, unseen: int) -> Iterator[str]:
+def _sums(  # noqa: PLR0917  the numbers of one sentence
+    listed: int, with_them: str, cost: int, on_demand: int, unlisted: int, unseen: int
+) -> Iterator[str]:
     tools = "tool" if listed == 1 else "tools"
     yield f"{listed} {tools} listed{with_them}, about {cost} tokens in a model's context"
     if on_demand:
         yield f"{on_demand} more on demand"
+    if unlisted:
+        yield f"{unlisted} more can be called without being listed, see: lmtb tools why NAME"
     if unseen:
         yield f"{unseen} cannot be called, see: lmtb tools --all"
 
@@ -221,6 +227,9 @@ def _explained(row: Mapping[str, Any]) -> str:
         return f"{name} cannot be called: {reason}{step if reason.startswith('disabled: ') else ''}"
     if row.get("listed"):
         return f"{name} is listed and can be called; it comes from {source} ({origin(row)})"
+    if row.get("unlisted"):
+        step = f"list it with: lmtb tools visibility {operand(name)} native"
+        return f"{name} of {source} can be called, but is not listed: {row['unlisted']}; {step}"
     text = f"{name} of {source} can be called, but is not listed: it is on demand, tool_search finds it"
     return f"{text} ({origin(row)})"
 

@@ -200,7 +200,7 @@ async def test_of_two_windows_the_other_takes_over(project: Project, port: int) 
 
 
 async def test_clients_are_told_when_a_window_opens_and_closes(project: Project, port: int) -> None:
-    await project.until_listed("lm_getDiagnostics")
+    await project.until_listed("lm_readFile")
     async with listening(project.modern) as stream:
 
         async def told_until(there: bool) -> None:

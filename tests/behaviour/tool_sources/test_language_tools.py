@@ -54,13 +54,16 @@ async def test_a_project_with_code_has_all_tools(project: Project) -> None:
     assert await codes(project.modern) == []
 
 
-async def test_a_project_without_code_has_diagnostics_only(gateway: Gateway) -> None:
+async def test_a_project_without_code_lists_none_of_them_but_answers_that_nothing_checks_it(
+    gateway: Gateway,
+) -> None:
     project = gateway.project("empty", **{"README.md": "x"})
-    await project.until_listed("lm_getDiagnostics")
-    assert (await listed(project.modern)).keys() & set(MODULES) == {"lm_getDiagnostics"}
+    await project.until_listed("lm_readFile")
+    assert not (await listed(project.modern)).keys() & set(MODULES)
     text = await text_of(project.modern, "lm_getDiagnostics")
     assert "note: Nothing checks this project" in text
     assert await codes(project.modern) == ["NO_DIAGNOSTICS_SOURCE"]
+    assert not (await listed(project.modern)).keys() & set(MODULES)
 
 
 async def test_a_setting_removes_them(gateway: Gateway) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,18 @@ async def test_a_choice_does_not_offer_a_tool_that_is_disabled() -> None:
     deltas, chosen = PolicyDeltas(disabled=("a",)), VisibilityChoices({"a": "always"})
     view = await view_of(tool("a"), configuration=Configuration(deltas=deltas, visibility=chosen))
     assert shown(view, Mode.SHOW_ALL) == []
+
+
+async def test_a_tool_that_its_source_leaves_out_of_lists_can_be_called_and_needs_no_meta_tools() -> None:
+    left_out = replace(tool("b"), unlisted="nothing to do")
+    view = await view_of(tool("a"), left_out)
+    assert shown(view, Mode.NORMAL) == ["a"]
+    assert shown(view, Mode.SHOW_ALL) == ["a", "b"]
+    assert view.get("b") is not None
+    assert view.differences(await view_of(tool("a"), tool("b"))) == {"tools"}
+    chosen = Configuration(visibility=VisibilityChoices(tools={"b": "native"}))
+    view = await view_of(tool("a"), left_out, configuration=chosen)
+    assert shown(view, Mode.NORMAL) == ["a", "b"]
 
 
 async def test_meta_tools_are_listed_only_where_something_is_not() -> None:

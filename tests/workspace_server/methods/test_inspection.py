@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import ClientSession
@@ -33,6 +34,16 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
     assert (rows["rare"]["visibility"], rows["rare"]["visibilityOrigin"]) == ("ondemand", "source")
     assert rows["a"]["group"]["id"]
     assert [one["id"] for one in found["sources"]] == ["script"]
+
+
+async def test_why_a_source_leaves_a_tool_out_of_lists_is_shown() -> None:
+    source = ScriptedSource([tool("a"), replace(tool("b"), unlisted="nothing to do")])
+    async with serving([source]) as served:
+        found = await inspected(served.session, served.base)
+    assert [(row["listed"], row.get("unlisted")) for row in found["tools"]] == [
+        (True, None),
+        (False, "nothing to do"),
+    ]
 
 
 async def test_who_chose_a_visibility_is_shown() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -37,15 +38,25 @@ RARELY_S: Final = 960.0
 FIRST_LOOK_S: Final = 1.5
 """So long the first list waits for the look; less than a list waits for a source."""
 _PACKAGE: Final = "workspace_server.sources.language_servers.tools"
-_NO_SERVER: Final = (definitions.GET_DIAGNOSTICS,)
+_UNLISTED: Final = replace(definitions.GET_DIAGNOSTICS, unlisted="nothing checks this project")
+_UNKNOWN: Final = (
+    replace(definitions.GET_DIAGNOSTICS, unlisted="it is not known yet what checks this project"),
+)
 _MIB: Final = 1024 * 1024
+
+
+def no_window() -> bool:
+    """Whether an editor is open, in a workspace that looks for none."""
+    return False
 
 
 class LanguageServerSource(Source):
     """The tools that rest on language servers.
 
-    `lm_getDiagnostics` is always there, because agents call it after edits in new projects, too, and some
-    clients list tools only once. The others are there while a server for a language of the project can run.
+    `lm_getDiagnostics` can always be called, because agents call it after edits in new projects, too. It is
+    listed once something can check the project, by its files and the programs that are there, and from then
+    on: what a check finds, or a server that ends, changes no list. The others are there while a server for a
+    language of the project can run.
     """
 
     id = ID
@@ -61,12 +72,16 @@ class LanguageServerSource(Source):
         *,
         searches: KeptSearches | None = None,
         warm: bool = False,
+        has_editor: Callable[[], bool] = no_window,
     ) -> None:
         """Args:
         searches: what its searches share with those of other sources.
+        has_editor: whether an editor has the project open, which checks it as well.
         warm: whether the servers for symbols start after the first look, without a call.
         """
         self._servers = servers
+        self._has_editor = has_editor
+        self._is_checked = False
         self._is_cold = warm
         self._warming: asyncio.Task[None] | None = None
         self._workplace = Workplace(
@@ -83,12 +98,15 @@ class LanguageServerSource(Source):
         looking = self._begin_look()
         if self._tools is None and looking is not None:
             await asyncio.wait({looking}, timeout=FIRST_LOOK_S)
-        return self._tools or _NO_SERVER
+        return self.cached_tools() or _UNKNOWN
 
     def cached_tools(self) -> Sequence[Tool] | None:
         """The tools by the last look, which is repeated now and then."""
         if self._tools is not None:
             self._begin_look()
+            if self._tools[0].unlisted and (self._is_checked or self._has_editor()):
+                self._is_checked = True
+                self._tools = (definitions.GET_DIAGNOSTICS, *self._tools[1:])
         return self._tools
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
@@ -158,7 +176,7 @@ class LanguageServerSource(Source):
             waiting = await asyncio.to_thread(self._waiting_for_trust)
         except Exception as fault:  # noqa: BLE001  the next look may succeed
             log.fault("languages_unknown", fault)
-            tools, waiting = self._tools or _NO_SERVER, self._waiting
+            tools, waiting = self._tools or _UNKNOWN, self._waiting
         finally:
             self._looking = None
             self._look_at = asyncio.get_running_loop().time() + self._pause_s
@@ -166,7 +184,7 @@ class LanguageServerSource(Source):
         if (tools, waiting) != (self._tools, self._waiting):
             self._tools, self._waiting, self._pause_s = tools, waiting, LOOK_AGAIN_S
             self.notify_changed()
-        if self._is_cold and len(tools) > len(_NO_SERVER):
+        if self._is_cold and len(tools) > 1:
             self._is_cold = False
             self._warming = asyncio.create_task(self._warm_up(), name="warm up language servers")
 
@@ -179,11 +197,15 @@ class LanguageServerSource(Source):
 
     def _offered(self) -> tuple[tuple[Tool, ...], bool]:
         """The tools to offer now, and whether the project has code whose server was not found. Blocks."""
-        runnable = [kind for kind in self._servers.runnable() if "symbols" in kind.roles]
-        if any(not kind.limits for kind in runnable):
-            return (*_NO_SERVER, *definitions.SYMBOL_TOOLS), False
+        runnable = self._servers.runnable()
+        if self._has_editor() or any("diagnostics" in kind.roles for kind in runnable):
+            self._is_checked = True
+        first = definitions.GET_DIAGNOSTICS if self._is_checked else _UNLISTED
+        for_symbols = [kind for kind in runnable if "symbols" in kind.roles]
+        if any(not kind.limits for kind in for_symbols):
+            return (first, *definitions.SYMBOL_TOOLS), False
         lacks_server = any("symbols" in kind.roles and not kind.limits for kind in self._servers.known())
-        return (*_NO_SERVER, *(definitions.OUTLINE_TOOLS if runnable else ())), lacks_server
+        return (first, *(definitions.OUTLINE_TOOLS if for_symbols else ())), lacks_server
 
     def _waiting_for_trust(self) -> tuple[Issue, ...]:
         """The servers that would run if the user trusted them, where nothing does the same. Blocks."""

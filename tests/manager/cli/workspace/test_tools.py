@@ -134,6 +134,18 @@ def test_groups_are_headed_only_where_there_are_several(run: Any, control: Any) 
     assert lines[1:-2] == ["", "Deploy", "z", "", "Custom tools", "a", "", "Other tools", "b"]
 
 
+def test_a_tool_that_its_source_leaves_out_of_lists_is_not_called_on_demand(run: Any, control: Any) -> None:
+    rows = [tool("a"), tool("b", listed=False, unlisted="nothing to do")]
+    control.say("POST /inspect", {"ok": True, "tools": rows})
+    lines = run("tools").stdout.splitlines()
+    assert "unlisted" in lines[2]
+    assert lines[-1].endswith("; 1 more can be called without being listed, see: lmtb tools why NAME")
+    assert run("tools", "why", "b").stdout == (
+        "b of builtin can be called, but is not listed: nothing to do;"
+        " list it with: lmtb tools visibility b native\n"
+    )
+
+
 def test_what_the_user_chose_is_marked_and_explained(run: Any, control: Any) -> None:
     rows = [
         tool("a", visibility="always", visibilityOrigin="yours"),

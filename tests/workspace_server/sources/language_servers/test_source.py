@@ -33,12 +33,54 @@ async def names(source: LanguageServerSource) -> list[str]:
     return [tool.name for tool in await source.list_tools()]
 
 
+async def listed(source: LanguageServerSource) -> list[str]:
+    return [tool.name for tool in await source.list_tools() if not tool.unlisted]
+
+
+RUFF = kind("ruff", ".py", roles={"diagnostics"})
+OUTLINE = kind("outline", ".md", roles={"symbols"}, limits="no types")
+
+
 async def test_a_project_without_servers_has_diagnostics_only(tmp_path: Path) -> None:
+    for servers in (InMemoryServers(), InMemoryServers([InMemoryServer(RUFF)])):
+        assert await names(source_of(tmp_path, servers)) == DIAGNOSTICS
+
+
+async def test_diagnostics_are_listed_where_something_can_check_the_project(tmp_path: Path) -> None:
+    absent = Unavailable(RUFF, "missing", "not on the PATH")
     for servers in (
         InMemoryServers(),
-        InMemoryServers([InMemoryServer(kind("ruff", ".py", roles={"diagnostics"}))]),
+        InMemoryServers([InMemoryServer(OUTLINE)]),
+        InMemoryServers(absent=[absent]),
     ):
-        assert await names(source_of(tmp_path, servers)) == DIAGNOSTICS
+        assert "lm_getDiagnostics" not in await listed(source_of(tmp_path, servers))
+    for servers in (
+        InMemoryServers([InMemoryServer(RUFF)]),
+        InMemoryServers([InMemoryServer(OUTLINE), InMemoryServer(kind("ty", ".py"))]),
+    ):
+        assert "lm_getDiagnostics" in await listed(source_of(tmp_path, servers))
+
+
+async def test_diagnostics_once_listed_stay(tmp_path: Path) -> None:
+    servers = InMemoryServers()
+    source = source_of(tmp_path, servers)
+    for running, shown in (([], []), ([InMemoryServer(RUFF)], DIAGNOSTICS), ([], DIAGNOSTICS)):
+        servers.running = running
+        await source.refresh()
+        await source.close()  # waits for the look
+        assert await listed(source) == shown
+
+
+async def test_an_editor_with_the_project_is_something_that_checks_it(tmp_path: Path) -> None:
+    windows: list[str] = []
+    source = LanguageServerSource(
+        Workspace.of(tmp_path), InMemoryServers(), no_environment, has_editor=lambda: bool(windows)
+    )
+    assert await listed(source) == []
+    windows.append("shop")
+    assert [tool.unlisted for tool in source.cached_tools() or ()] == [""]
+    windows.clear()
+    assert await listed(source) == DIAGNOSTICS
 
 
 async def test_what_waits_for_trust_is_an_issue_unless_something_does_the_same(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import click
 
 from host.command_line import say
 from manager.cli.output.manager_access import current_folder, user_paths
+from manager.routing.workspace.cwd import placeholder_in
 
 
 @click.command()
@@ -23,6 +24,10 @@ def connect(cwd: Path | None) -> None:
     Forwards messages to the manager and back, one JSON object per line. Starts a manager if none runs, and
     reconnects after a restart. Ends when standard input closes.
     """
+    placeholder = placeholder_in(None if cwd is None else str(cwd))
+    if placeholder is not None:
+        say(f"the client did not expand {placeholder} in --cwd; the current folder is used", err=True)
+        cwd = None
     paths, folder = user_paths(), current_folder(cwd)
     if sys.stdin.isatty():
         say("waiting for MCP messages on standard input; a client starts this, not a person", err=True)

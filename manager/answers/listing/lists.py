@@ -25,6 +25,7 @@ from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
 from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from manager.routing.json import legacy_tools
+from manager.routing.workspace.unexpanded import issues_of
 from protocol import jsonrpc, names
 from protocol.errors import Refusal
 from protocol.extensions import skills
@@ -46,9 +47,11 @@ def own_list(exchange: Exchange, problem: Refusal | None = None) -> Plain:
     member, entries = _own_entries(exchange)
     remember_shown(exchange, [])
     value: dict[str, Any] = {member: list(entries)}
+    issues = issues_of(exchange.claims)
     if problem is not None:
-        issue = found.issue("WORKSPACE_NOT_FOUND", details=problem.text)
-        value["_meta"] = {names.META_ISSUES: [issue.as_json()]}
+        issues.append(found.issue("WORKSPACE_NOT_FOUND", details=problem.text))
+    if issues:
+        value["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in issues]}
     return Plain(result_format.result(exchange, value))
 
 
@@ -141,18 +144,30 @@ class Lists:
         remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
         theirs = _allowed(exchange, theirs)
         first = [] if "cursor" in exchange.params else list(own)
-        return Plain(result_format.result(exchange, {**result, member: [*first, *theirs]}))
+        value = {**result, **_with_issues(exchange, result), member: [*first, *theirs]}
+        return Plain(result_format.result(exchange, value))
 
     def _without_workspace(self, exchange: Exchange, located: Located, why: str) -> Plain:
         member, own = _own_entries(exchange)
         theirs: list[msgspec.Raw] = []
         if exchange.message.method == names.TOOLS_LIST:
             theirs = _allowed(exchange, [one.raw for one in self._catalog.last_known(located.workspace)])
-        problem = found.issue("TOOLS_LIST_FETCH_FAILED", details=why).as_json()
-        value = {member: [*own, *theirs], "_meta": {names.META_ISSUES: [problem]}}
+        problem = found.issue("TOOLS_LIST_FETCH_FAILED", details=why)
+        issues = [issue.as_json() for issue in (problem, *issues_of(exchange.claims))]
+        value = {member: [*own, *theirs], "_meta": {names.META_ISSUES: issues}}
         if exchange.session is not None:
             exchange.session.unannounced = True
         return Plain(result_format.result(exchange, value))
+
+
+def _with_issues(exchange: Exchange, result: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    """The list's `_meta` with the issues that the request has itself; nothing if it has none."""
+    issues = [issue.as_json() for issue in issues_of(exchange.claims)]
+    if not issues:
+        return {}
+    meta = jsonrpc.members_of(result.get("_meta", b"{}"))
+    theirs = msgspec.json.decode(meta.get(names.META_ISSUES, b"[]"))
+    return {"_meta": {**meta, names.META_ISSUES: [*issues, *(theirs if isinstance(theirs, list) else [])]}}
 
 
 def _allowed(exchange: Exchange, entries: list[msgspec.Raw]) -> list[msgspec.Raw]:

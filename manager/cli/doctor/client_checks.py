@@ -22,7 +22,9 @@ from manager.client_files.clients import CLIENTS, Client
 from manager.client_files.configured_entries import ClientConfiguration, Configured, configuration_of
 from manager.client_files.folder_trust import uses_servers
 from manager.configuration.settings import Settings, by_client
+from manager.documentation import page
 from manager.routing.client_profiles import ClientProfile, ClientProfiles
+from manager.routing.workspace.unexpanded import unexpanded
 from manager.status_reading.responses import objects
 
 PATIENCE_S: Final = 10.0
@@ -48,6 +50,22 @@ def clients(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.WARN, "clients", text, "lmtb up; then again: lmtb doctor")
     for _, findings in _played_at_once(situation, place, found):
         yield from findings
+
+
+def unexpanded_variables(situation: Situation) -> Iterator[Finding]:
+    """The clients whose last request had a variable in place of its value."""
+    for client in objects(situation.status or {}, "clients"):
+        last = objects(client, "requests")[-1:]
+        sent = last[0].get("sent") if last else None
+        for text in unexpanded(sent) if isinstance(sent, dict) else ():
+            name = client.get("name") or "(unnamed client)"
+            yield Finding(
+                Level.WARN,
+                "clients",
+                f"{name}: {text}, so that does not say where it works",
+                "lmtb client list names the entries; the page of the client says what it expands: "
+                f"{page('clients')}",
+            )
 
 
 def findings_of(situation: Situation, chosen: Iterable[Client]) -> Iterator[tuple[Client, list[Finding]]]:

@@ -40,8 +40,26 @@ _PLACEHOLDER: Final = re.compile(
     )""",
     re.VERBOSE,
 )
+_PLACEHOLDER_TEXT: Final = re.compile(
+    r"\$?\{\{?[^{}]*\}?\}|\$\([^()]*\)|\$[\w:]+|%[^%\n]*%|`[^`]*`|<[^<>]*>", re.DOTALL
+)
+_MAX_PLACEHOLDER: Final = 80
+"""Longest placeholder in a text for users, in characters."""
 _FILE_URI: Final = re.compile(r"file:(?://(?P<host>[^/]*))?(?P<path>.*)", re.IGNORECASE | re.DOTALL)
 _WINDOWS_ABSOLUTE: Final = re.compile(r"[A-Za-z]:\\|\\\\[^\\?.][^\\]*\\[^\\]")
+
+
+def placeholder_in(text: object) -> str | None:
+    """The placeholder that a text begins with because nobody expanded it, such as `${PWD}`; None for none."""
+    if not isinstance(text, str) or (found := _PLACEHOLDER.match(text)) is None:
+        return None
+    begins = text[found.start() :].lstrip()
+    if begins[:5].lower() == "file:":
+        begins = begins[5:].lstrip("/")
+    if begins[0] in "\ufffd\udccd":
+        return "%CD%"  # what is left of it once it was percent-decoded
+    whole = _PLACEHOLDER_TEXT.match(begins)
+    return (whole[0] if whole else begins)[:_MAX_PLACEHOLDER]
 
 
 def parse_cwd(text: object, *, ambient: bool, windows: bool) -> CwdCandidates | NoCwd | CwdProblem:

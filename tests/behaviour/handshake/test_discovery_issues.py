@@ -216,3 +216,21 @@ async def test_a_first_failure_shows_the_managers_tools_with_an_issue(setup: Reg
     pure = await setup.modern().ask(names.TOOLS_LIST)
     assert pure.error["code"] == -32603
     assert json.dumps(pure.error["data"]["details"]) == '{"httpStatus": 502}'
+
+
+async def test_a_variable_that_the_client_did_not_expand_is_an_issue_beside_those_of_the_workspace(
+    setup: RegisteredSetup,
+) -> None:
+    theirs = issue_of("error", "source", "SOURCE_UNAVAILABLE", details="git")
+    setup.upstream.answers[names.TOOLS_LIST] = result(
+        {"tools": [GOOD], "_meta": {names.META_ISSUES: [theirs], "x/own": 7}}
+    )
+    client = await setup.legacy()
+    client.url += "?cwd=%24%7BPWD%7D"
+    found = (await client.ask(names.TOOLS_LIST)).result
+    assert [one["name"] for one in found["tools"]] == [names.HANDSHAKE, names.CALL_TOOL, "good"]
+    assert [one["code"] for one in found["_meta"][names.META_ISSUES]] == [
+        "VARIABLE_NOT_EXPANDED",
+        "SOURCE_UNAVAILABLE",
+    ]
+    assert found["_meta"]["x/own"] == 7

@@ -15,6 +15,8 @@ from manager.routing.discovery.own_tools import (
     MANAGER_TEMPLATES,
     MANAGER_TOOLS,
 )
+from manager.routing.workspace.resolution import Claims
+from protocol import names
 from protocol.extensions import skills
 from support.clients.exchanges import legacy, session_of, stateless
 
@@ -47,6 +49,15 @@ def test_without_a_workspace_the_lists_are_the_managers_own(method: str, modern:
     assert modern or set(found) == {member}
     if method != skills.LIST:  # the official models do not know extensions
         validate_server_result(method, "2026-07-28" if modern else "2025-11-25", found)
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_a_variable_that_the_client_did_not_expand_is_an_issue_of_the_list(modern: bool) -> None:
+    claims = Claims(query="${PWD}")
+    exchange = stateless("tools/list", claims=claims) if modern else listing("tools/list", claims=claims)
+    (issue,) = result_of(own_list(exchange))["_meta"][names.META_ISSUES]
+    assert issue["code"] == "VARIABLE_NOT_EXPANDED"
+    assert issue["message"] == "the client did not expand ${PWD} in ?cwd= of its address"
 
 
 def test_all_lists_are_covered() -> None:

@@ -269,3 +269,22 @@ def test_languages_of_running_workspaces_are_told(
     assert "lua" in told["message"]
     assert "lmtb languages" in told["message"]
     assert not (project / "ran").exists()
+
+
+def test_a_client_that_did_not_expand_a_variable_is_named(diagnose: Any, control: Any) -> None:
+    clients = [
+        {"name": "gemini", "requests": [{"method": "tools/list", "sent": {"?cwd": "/a"}}]},
+        {
+            "name": "cline",
+            "requests": [
+                {"method": "tools/list", "sent": {"?cwd": "/a"}},
+                {"method": "tools/list", "sent": {"X-Workspace-Cwd": "$PWD"}},
+            ],
+        },
+    ]
+    control.say("GET /mcp/status", healthy(clients=clients))
+    _, found = diagnose()
+    assert found["clients"]["level"] == "warn"
+    assert found["clients"]["message"].startswith(
+        "cline: the client did not expand $PWD in its header X-Workspace-Cwd"
+    )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.disk.folder import CwdProblem, CwdProblemKind
-from manager.routing.workspace.cwd import CwdCandidates, NoCwd, parse_cwd
+from manager.routing.workspace.cwd import CwdCandidates, NoCwd, parse_cwd, placeholder_in
 
 PLACEHOLDERS = [
     "${PWD}",
@@ -42,6 +42,23 @@ def problem(text: object, *, ambient: bool = False, windows: bool = False) -> st
     parsed = parse_cwd(text, ambient=ambient, windows=windows)
     assert isinstance(parsed, CwdProblem), parsed
     return parsed.kind.value
+
+
+@pytest.mark.parametrize("text", PLACEHOLDERS)
+def test_a_placeholder_is_named_without_what_follows(text: str) -> None:
+    named = placeholder_in(text)
+    assert named is not None
+    assert named in (text, "%CD%") or text.strip().removeprefix("file://").startswith(named)
+    assert not named.endswith(("/api", "\\x", " "))
+
+
+@pytest.mark.parametrize("text", [None, 7, "", "  ", "/a/${PWD}", "/home/$x", "C:\\x", "file:///a"])
+def test_what_is_no_placeholder_has_no_name(text: object) -> None:
+    assert placeholder_in(text) is None
+
+
+def test_a_long_placeholder_is_cut() -> None:
+    assert placeholder_in("${" + "x" * 1000 + "}") == "${" + "x" * 78
 
 
 def test_problems_have_stable_names() -> None:

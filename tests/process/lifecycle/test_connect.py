@@ -7,7 +7,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,14 @@ class ReceivedMessages:
 
 @contextlib.asynccontextmanager
 async def connected(
-    home: ManagerHome, project: Path, mode: str, messages: ReceivedMessages | None = None, **env: str
+    home: ManagerHome,
+    project: Path,
+    mode: str,
+    messages: ReceivedMessages | None = None,
+    roots: Sequence[Path] = (),
+    **env: str,
 ) -> AsyncIterator[mcp.Client]:
-    """The SDK's client of an `lmtb connect` that it starts in the project."""
+    """The SDK's client of an `lmtb connect` that it starts in the project; with `roots` it says where it works."""
     program = StdioServerParameters(
         command=sys.executable,
         args=["-I", "-m", "manager", "connect"],
@@ -65,9 +70,23 @@ async def connected(
         cwd=project,
     )
     async with mcp.Client(
-        program, mode=mode, message_handler=messages, elicitation_callback=_named, read_timeout_seconds=30
+        program,
+        mode=mode,
+        message_handler=messages,
+        elicitation_callback=_named,
+        list_roots_callback=roots_of(*roots) if roots else None,
+        read_timeout_seconds=30,
     ) as client:
         yield client
+
+
+def roots_of(*folders: Path) -> Any:
+    """What a client answers when it is asked for its roots."""
+
+    async def answer(context: Any) -> mcp.types.ListRootsResult:
+        return mcp.types.ListRootsResult(roots=[mcp.types.Root(uri=folder.as_uri()) for folder in folders])
+
+    return answer
 
 
 async def _named(context: Any, params: Any) -> mcp.types.ElicitResult:
@@ -138,6 +157,23 @@ async def test_a_manager_is_started_where_none_runs(user: ManagerHome, project: 
     assert psutil.Process(manager).is_running()
     assert manager not in [one.pid for one in psutil.Process().children(recursive=True)]
     assert (user.paths.logs_dir / "manager.log").stat().st_mode & 0o777 == 0o600
+
+
+@EITHER_ERA
+@pytest.mark.parametrize("is_repository", [False, True], ids=["copied", "cloned"])
+async def test_in_the_folder_of_a_plugin_the_roots_of_the_client_decide(
+    user: ManagerHome, project: Path, mode: str, is_repository: bool
+) -> None:
+    """A client may start the servers of a plugin in the plugin's own folder."""
+    plugin = user.folder / ".claude/plugins/marketplaces" / ("cloned" if is_repository else "copied") / "plug"
+    plugin.mkdir(parents=True, exist_ok=True)
+    (plugin / "nonce.txt").write_text("of the plugin")
+    if is_repository:
+        (plugin.parent / ".git").mkdir(exist_ok=True)
+    async with connected(user, plugin, mode, roots=[project]) as client:
+        assert await nonce(client) == "of this project"
+        if mode == "legacy":  # a stateless list cannot ask for roots
+            assert f"{FOREIGN}ledger" in [tool.name for tool in (await client.list_tools()).tools]
 
 
 @EITHER_ERA

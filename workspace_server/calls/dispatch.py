@@ -226,6 +226,8 @@ class Calls:
             call = await source_wait.with_all_sources(call, self.toolset, source_wait.EMPTY_SEARCH_WAIT_S)
             found = await self._found_tools(call.view, given)
         starting = [source.id.partition(":")[2] or source.id for source in call.view.starting]
+        if (client_names := call.view.names_for(call.request.name_rules)) is not None:
+            found = found.renamed(client_names.shown)
         answer = encode_result(search_tool.answer(found, starting))
         return result_channels.without_repetition(answer, call.model_sees)
 

@@ -40,7 +40,9 @@ class ClientNames:
             offered.name for offered in tools if offered.source.kind in naming.OWN_KINDS
         }
         changed = {offered.name: _changed(offered.name, rules) for offered in tools}
-        self._prefixes = {_joined(prefix, rules): prefix for prefix in prefixes if prefix}
+        self._prefixes: dict[str, list[str]] = {}
+        for prefix in filter(None, prefixes):
+            self._prefixes.setdefault(_joined(prefix, rules), []).append(prefix)
         self._shown = _apart(changed, own, rules)
         self._meant: dict[str, list[str]] = {}
         for name, spelling in changed.items():
@@ -66,11 +68,11 @@ class ClientNames:
         return self._meant.get(name) or (self._with_offered_prefix(name),)
 
     def _with_offered_prefix(self, name: str) -> str:
-        if name.startswith(tuple(self._prefixes.values())):
+        joined = max((one for one in self._prefixes if name.startswith(one)), key=len, default="")
+        offered = self._prefixes.get(joined, [])
+        if len(offered) != 1 or name.startswith(offered[0]):
             return name
-        fitting = [joined for joined in self._prefixes if name.startswith(joined)]
-        joined = max(fitting, key=len, default="")
-        return self._prefixes[joined] + name.removeprefix(joined) if joined else name
+        return offered[0] + name.removeprefix(joined)
 
 
 def _apart(changed: Mapping[str, str], own: frozenset[str], rules: NameRules) -> Mapping[str, str]:

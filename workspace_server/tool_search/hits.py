@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -42,6 +42,10 @@ class Found:
 
     hits: tuple[Hit, ...]
     total: int
+
+    def renamed(self, shown: Callable[[str], str]) -> Found:
+        """The same with other names: `shown` gives them for the offered ones."""
+        return replace(self, hits=tuple(replace(hit, name=shown(hit.name)) for hit in self.hits))
 
 
 def merge(own: Sequence[Hit], remote: Sequence[Hit], max_results: int) -> Found:

@@ -91,6 +91,8 @@ def test_a_name_of_a_source_without_a_list_means_its_tool() -> None:
     assert names.meant("late_er_tool") == ("late_er__tool",)
     assert names.meant("late__tool") == ("late__tool",)
     assert names.meant("nobody_has_this") == ("nobody_has_this",)
+    similar = ClientNames([], ["a__", "a___"], GROK)
+    assert similar.meant("a_tool") == ("a_tool",), "two sources could have it"
 
 
 @pytest.mark.parametrize("rules", [GROK, GEMINI, BOTH])

@@ -79,6 +79,14 @@ async def test_a_tool_is_executed_by_either_name(served: Serving) -> None:
         assert result["structuredContent"] == {"ran": "later"}
 
 
+async def test_hits_and_suggestions_have_the_names_of_the_list(served: Serving) -> None:
+    client = with_separator(served)
+    found = await client.call("tool_search", {"query": "later"})
+    assert found["structuredContent"]["results"][0]["name"] == "memory_later"
+    error = await client.error(names.TOOLS_CALL, {"name": "memory_a_rather_long_name_that_somebody_wrote"})
+    assert error["data"]["details"]["nearest"] == [f"memory_{LONG}"]
+
+
 async def test_a_client_gets_names_that_it_shows_whole(served: Serving) -> None:
     client = caller(served, **{headers.TOOL_NAMES: "longest=43"})
     tools = await listed(client)

@@ -72,8 +72,11 @@ class OfferedTool:
 
     @property
     def repeats_itself(self) -> bool:
-        """Whether the text of its results says all that their structured content says."""
-        return self.source.kind in naming.OWN_KINDS
+        """Whether the text of its results says all that their structured content says.
+
+        The results of scripts are JSON that is in both.
+        """
+        return self.source.kind in naming.OWN_KINDS or self.source.kind == "script"
 
     @property
     def schema(self) -> Mapping[str, Any]:

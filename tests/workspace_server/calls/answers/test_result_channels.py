@@ -154,7 +154,7 @@ def test_links_that_reach_the_model_are_not_named(result: Outcome, sees: str) ->
 OWN: dict[str, Any] = {"content": [text("2 files: a, b")], "isError": False, "structuredContent": FOUND}
 
 
-@pytest.mark.parametrize("kind", ["builtin", "language-server"])
+@pytest.mark.parametrize("kind", ["builtin", "language-server", "script"])
 def test_a_model_that_sees_both_parts_gets_the_result_of_our_own_tool_once(kind: SourceKind) -> None:
     answer = for_model(OWN, offered(WITH_SCHEMA, kind), "both no-links")
     assert answer == {"content": [text("2 files: a, b")], "isError": False}
@@ -162,7 +162,7 @@ def test_a_model_that_sees_both_parts_gets_the_result_of_our_own_tool_once(kind:
 
 @pytest.mark.parametrize(
     ("kind", "sees"),
-    [("builtin", "text"), ("builtin", "structured"), ("builtin", ""), ("script", "both"), ("stdio", "both")],
+    [("builtin", "text"), ("builtin", "structured"), ("builtin", ""), ("editor", "both"), ("stdio", "both")],
 )
 def test_nobody_else_misses_a_part_of_it(kind: SourceKind, sees: str) -> None:
     assert for_model(OWN, offered(PLAIN, kind), sees) is OWN

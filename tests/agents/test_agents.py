@@ -15,6 +15,10 @@ from support.clients.agent_workplace import NONCE, OTHER_NONCE, SLOW_S, Workplac
 from workspace_server.tool_search.definitions import search_name
 
 TEXT = "größe ☕"
+PROMISING = """
+tools.append({"name": "promising", "inputSchema": {"type": "object"}, "outputSchema": {"type": "object"}})
+serve(lambda m: answer(m["id"], m["params"]["arguments"]))
+"""
 
 
 async def test_built_in_tools_are_in_the_first_request_and_can_be_called(workplace: Workplace) -> None:
@@ -83,13 +87,24 @@ async def test_tools_of_a_trusted_server_are_in_the_first_request(workplace: Wor
 
 async def test_the_model_sees_all_of_a_result_whichever_part_says_it(workplace: Workplace) -> None:
     """Gemini CLI shows only text, and Claude Code and Codex only structured content where there is any."""
-    await workplace.trust_program('serve(lambda m: answer(m["id"], m["params"]["arguments"]))')
+    await workplace.trust_program(PROMISING)
     alone = {"content": [], "structuredContent": {"number": 4711}}
     beside = {"content": [{"type": "text", "text": "in words"}], "structuredContent": {"number": 4712}}
-    steps = script(workplace.calls("demo__echo", **alone), workplace.calls("demo__echo", **beside))
-    _, first, second = (await workplace.work(steps)).requests
+    link = {"type": "resource_link", "uri": "file:///report.md", "name": "report"}
+    steps = script(
+        workplace.calls("demo__echo", **alone),
+        workplace.calls("demo__echo", **beside),
+        workplace.calls("demo__promising", **beside),
+        workplace.calls("demo__echo", content=[link]),
+        workplace.reads("nonce.txt"),
+    )
+    _, first, second, promised, linked, read = (await workplace.work(steps)).requests
     assert "4711" in first.last_result
     assert "in words" in second.last_result
+    assert "4712" in second.last_result
+    assert "4712" in promised.last_result
+    assert "file:///report.md" in linked.last_result
+    assert read.last_result.count(NONCE) == 1
 
 
 @pytest.mark.parametrize("workplace", ["claude-code", "codex"], indirect=True)

@@ -49,6 +49,10 @@ OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
 """Tells a workspace server which configuration files of the project the client reads itself, separated by
 commas. It starts their servers, so their tools would be in its list twice."""
 
+NOTE: Final = "Lm-Tools-Bridge-Note"
+"""A sentence for the model about a tool call, which the workspace server adds to its result: that another
+project answers than the client's address names. Encoded with `encode_value`."""
+
 FOLDER: Final = "Lm-Tools-Bridge-Folder"
 """Tells a workspace server in which folder of the workspace the client works: relative to the root, with `/`,
 as `encode_value` writes it. Absent for the root itself."""

@@ -14,7 +14,7 @@ from manager.forwarding.answer import Answer
 from manager.http.stream_endings import StreamEndings
 from manager.routing.state.clients import Client, RequestRecord
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import Claims, WorkspaceSource
+from manager.routing.workspace.resolution import WORDS, Claims, WorkspaceSource
 from manager.supervision.placement import folder_in
 from manager.supervision.workspace import Workspace
 from protocol import headers, jsonrpc, names
@@ -82,6 +82,7 @@ class Exchange:
         has_plain_names: Whether the client takes no names of tools with a dot.
         is_pure: Whether the URL or a header addresses the workspace alone (`Located.is_pure`).
         folder: The folder of the workspace that the client works in (`Located.folder`).
+        note: What the model is told about the workspace of its call; empty if the address names it, too.
         wants_roots: Whether the client has to be asked for its roots before the workspace is decided.
         seen: Its record in the table of clients.
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
@@ -104,6 +105,7 @@ class Exchange:
     has_plain_names: bool = False
     is_pure: bool = False
     folder: str = ""
+    note: str = ""
     wants_roots: bool = False
     seen: RequestRecord | None = None
     begun: float | None = None
@@ -176,7 +178,10 @@ class Exchange:
         if located.source is WorkspaceSource.SESSION and self.session is not None:
             self.folder = folder_in(located.workspace, self.session.cwd or "")
         self.headers[headers.WORKSPACE_ID] = located.workspace.id
+        self.note = ""
         if located.overruled:
+            by, root = WORDS.get(located.source, located.source.value), located.workspace.root
+            self.note = f"This is from the project {root}: {by} decided. Overruled: {located.overruled}."
             self.headers[headers.WORKSPACE_OVERRULED] = headers.encode_value(located.overruled)
         if self.session is not None:
             self.session.last_workspace = located.workspace.id

@@ -57,6 +57,8 @@ def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | 
             _UNMIRRORED,
         )
     passed = (*passed, *_of_workspace(exchange))
+    if exchange.note and method == names.TOOLS_CALL:
+        passed = (*passed, (headers.NOTE.encode(), headers.encode_value(exchange.note).encode()))
     target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
     begun = exchange.begun if method == names.TOOLS_CALL else None
     fields = (_ACCEPT, _JSON, *passed)

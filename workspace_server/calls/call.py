@@ -61,6 +61,11 @@ class Call(msgspec.Struct, frozen=True):
         return "" if self.depth else headers.decode_value(self.request.header.get(headers.FOLDER, "")) or ""
 
     @property
+    def note(self) -> str:
+        """What the manager tells the model about the workspace of this call; empty for nothing."""
+        return "" if self.depth else headers.decode_value(self.request.header.get(headers.NOTE, "")) or ""
+
+    @property
     def search_name(self) -> str:
         """The name of `tool_search` for its client."""
         return search_name(ClientTraits.decode(self.request.header.get(headers.CLIENT_TRAITS, "")))

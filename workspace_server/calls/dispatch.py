@@ -176,7 +176,9 @@ class Calls:
                 if call.depth == 0:
                     call.request.clock.add(offered.source.id, time.monotonic() - began)
                 answer = outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
-                return result_channels.for_model(answer, offered, call.model_sees)
+                return outcomes.with_note(
+                    result_channels.for_model(answer, offered, call.model_sees), call.note
+                )
 
     async def _refused_meanwhile(self, checked: CheckedCall) -> Outcome | None:
         """The answer to a call that may not run any more: a person took time to approve it."""

@@ -208,6 +208,16 @@ async def test_roots_beat_the_folder_in_the_address(setup: RootsSetup) -> None:
         assert str(setup.folders[0]) in called.headers[headers.WORKSPACE_OVERRULED]
 
 
+async def test_the_model_is_told_from_which_project_its_answer_is(setup: RootsSetup) -> None:
+    """Where the address names another. What only computes is the same in all projects."""
+    read = {"name": "lm_readFile", "arguments": {"filePath": "who.txt"}}
+    for number, told in ((0, False), (1, True)):
+        client = at_folder(await setup.client(setup.folders[number].as_uri()), setup, 0)
+        called = await client.listen(names.TOOLS_CALL, read)
+        note = called.response["result"]["content"][-1]["text"]
+        assert (f"from the project {setup.folders[1]}: the client's roots decided" in note) == told
+
+
 async def test_roots_that_agree_with_the_address_change_nothing(setup: RootsSetup) -> None:
     client = at_folder(await setup.client((setup.folders[0] / "src").as_uri()), setup, 0)
     assert (await client.tools()).asked == [names.ROOTS_LIST]
@@ -215,6 +225,7 @@ async def test_roots_that_agree_with_the_address_change_nothing(setup: RootsSetu
     assert called.headers[headers.WORKSPACE_ID].startswith("one-")
     assert called.headers[headers.WORKSPACE_SOURCE] == "query"
     assert headers.WORKSPACE_OVERRULED not in called.headers
+    assert len(called.response["result"]["content"]) == 1
 
 
 async def test_a_pinned_folder_beats_roots_that_are_not_asked_for(setup: RootsSetup) -> None:

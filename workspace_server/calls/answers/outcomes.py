@@ -51,6 +51,18 @@ def answer(identity: bytes, offered: OfferedTool, outcome: CallOutcome, report: 
             return outcome
 
 
+def with_note(answer: Outcome, note: str) -> Outcome:
+    """The answer with one more text for the model; what has no list of content stays as it is."""
+    if not note or isinstance(answer, Rejection):
+        return answer
+    members = jsonrpc.members_of(jsonrpc.raw(answer))
+    content = members.get("content")
+    if content is None or jsonrpc.bytes_of(content)[:1] != b"[":
+        return answer
+    blocks = msgspec.json.decode(content, type=list[msgspec.Raw])
+    return jsonrpc.raw({**members, "content": [*blocks, {"type": "text", "text": note}]})
+
+
 def rejection(error: RpcError, identity: bytes) -> Rejection:
     """A source's error, unchanged. A missing capability is HTTP status 400 (MCP 2026-07-28)."""
     status = 400 if error.code == MISSING_CAPABILITY else 200

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from manager.client_files.editing import jsonc_edit, toml_edit
+from manager.client_files.editing import jsonc_edit, toml_edit, yaml_servers
 from manager.client_files.editing.jsonc_parser import Dialect
+from manager.client_files.entry_upgrade import Entry, address_of, flat, upgraded
 from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
 
 ENTRY_NAME: Final = "lm-tools-bridge"
 BOM: Final = b"\xef\xbb\xbf"
 """The byte order mark, which stays where a file has one."""
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
-_ADDRESSES: Final = ("url", "httpUrl", "serverUrl")
+_NOT_CHANGED: Final = FormProblem(
+    "unsupported_form", "it is YAML, which cannot be changed without losing comments and layout"
+)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 EntryState = Literal["missing", "current", "outdated", "not_ours"]
-Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How a file is written, and the name of the object in it that has the servers; None for TOML."""
+    """How a file is written.
+
+    Attributes:
+        container: the name of the object in it that has the servers.
+        dialect: of JSON; None for TOML and YAML.
+        is_yaml: whether it is YAML, which we read, but do not change: its servers are a list.
+    """
 
     container: str
     dialect: Dialect | None
+    is_yaml: bool = False
 
     @property
     def path(self) -> tuple[str, str]:
@@ -73,15 +82,16 @@ def state_of(present: Entry | None, wanted: Entry) -> EntryState:
         return "missing"
     if not is_ours(present):
         return "not_ours"
-    return "current" if _over(present, wanted) == present else "outdated"
+    return "current" if upgraded(present, wanted) == present else "outdated"
 
 
 def is_ours(entry: Entry) -> bool:
     """Whether an entry leads to a manager on this machine, or starts `lmtb connect`."""
-    address = next((entry[key] for key in _ADDRESSES if isinstance(entry.get(key), str)), None)
+    address = address_of(entry)
     if address is not None:
         return _is_manager(address)
-    command, arguments = entry.get("command"), entry.get("args")
+    members = flat(entry)
+    command, arguments = members.get("command"), members.get("args")
     if not isinstance(command, str) or not isinstance(arguments, list):
         return False
     name = command.replace("\\", "/").rpartition("/")[2].removesuffix(".exe")
@@ -109,8 +119,8 @@ def addition(
     text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
-    kept = present if present is not None and state == "outdated" else {}
-    return _change(content, _with_entry(text, form, present, _over(kept, wanted)), file)
+    entry = upgraded(present, wanted) if present is not None and state == "outdated" else wanted
+    return _change(content, _with_entry(text, form, present, entry), file)
 
 
 def removal(
@@ -124,6 +134,8 @@ def removal(
         return Unchanged()
     if not is_ours(present) and not force:
         return _not_ours(file)
+    if form.is_yaml:
+        return refused(_NOT_CHANGED, file)
     text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
@@ -134,6 +146,8 @@ def removal(
 
 def value_at(text: str, form: FileFormat, path: Sequence[str]) -> Any | SyntaxProblem | FormProblem:
     """The value at a path of names in a file's text; None if it is missing."""
+    if form.is_yaml:
+        return yaml_servers.value_at(text, path)
     if form.dialect is None:
         return toml_edit.value_at(text, path)
     return jsonc_edit.value_at(text, path, form.dialect)
@@ -142,6 +156,8 @@ def value_at(text: str, form: FileFormat, path: Sequence[str]) -> Any | SyntaxPr
 def _with_entry(
     text: str, form: FileFormat, present: Entry | None, entry: Entry
 ) -> str | SyntaxProblem | FormProblem:
+    if form.is_yaml:
+        return _NOT_CHANGED
     if form.dialect is None:
         return toml_edit.with_table(text, form.path, entry)
     if present is None or not is_ours(present):
@@ -150,18 +166,10 @@ def _with_entry(
     for key, value in entry.items():  # one by one, so that comments in the entry stay
         if present.get(key) != value and isinstance(changed, str):
             changed = jsonc_edit.with_member(changed, (*form.path, key), value, form.dialect)
+    for key in present.keys() - entry.keys():
+        if isinstance(changed, str):
+            changed = jsonc_edit.without_member(changed, (*form.path, key), form.dialect)
     return changed
-
-
-def _over(present: Entry, wanted: Entry) -> dict[str, Any]:
-    """What the user added to an entry, and what we want in it."""
-    merged = {
-        key: _over(present[key], value)
-        if isinstance(value, dict) and isinstance(present.get(key), dict)
-        else value
-        for key, value in wanted.items()
-    }
-    return {**present, **merged}
 
 
 def _is_manager(address: str) -> bool:
@@ -203,4 +211,4 @@ def refused(problem: SyntaxProblem | FormProblem, file: str) -> Refusal:
 
 def _not_ours(file: str) -> Refusal:
     text = f'{file} has an entry "{ENTRY_NAME}" that does not lead to this program'
-    return Refusal("not_ours", text, "rename that entry, or replace it with --force")
+    return Refusal("not_ours", text, "rename that entry, or replace it with: lmtb client add --force")

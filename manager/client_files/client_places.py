@@ -65,6 +65,10 @@ READING: Final[Mapping[str, Reading]] = {
     "opencode": Reading(("opencode.jsonc", "opencode.json"), _OPENCODE, merges=True),
     "vscode": Reading((".vscode/mcp.json",), _EDITOR),
     "cursor": Reading((".cursor/mcp.json",), _EDITOR),
+    "copilot-cli": Reading((".mcp.json", ".github/mcp.json"), _DOLLAR),
+    "qwen-code": Reading((".qwen/settings.json",), _DOLLAR),
+    "kilo": Reading((".kilo/kilo.jsonc", "kilo.jsonc", "kilo.json"), _OPENCODE, merges=True),
+    "grok": Reading((".grok/config.toml",), _BRACED, merges=True),
     "zed": Reading((".zed/settings.json",)),
     "windsurf": Reading((), _EDITOR),
 }

@@ -61,7 +61,7 @@ class Client:
         entry: makes the entry.
         note: what a person should know after it was added.
         sign: the folder that exists if the client was used; None if it is the file's folder.
-        sends_folder: whether its entry sends the project's folder.
+        sends_folder: whether the project is found without the model: by the entry, or by the client's roots.
     """
 
     id: str
@@ -91,6 +91,11 @@ def _zed(machine: Machine) -> Path:
     return (machine.home / ".config" if machine.platform == "darwin" else machine.xdg_config()) / "zed"
 
 
+def _cline(machine: Machine) -> Path:
+    folder = machine.variable("CLINE_DIR") or machine.home / ".cline"
+    return (machine.variable("CLINE_DATA_DIR") or folder / "data") / "settings"
+
+
 CLIENTS: Final = (
     Client(
         "claude-code",
@@ -111,7 +116,7 @@ CLIENTS: Final = (
         ("codex",),
         FileFormat("mcp_servers", None),
         entries.codex,
-        "Codex now waits for the manager, and does not start without it: run lmtb service install",
+        "Codex now waits for the manager, which its entry starts if none runs",
         sends_folder=True,
     ),
     Client(
@@ -163,7 +168,58 @@ CLIENTS: Final = (
         ("copilot",),
         FileFormat("mcpServers", JSON),
         entries.copilot,
-        _WITHOUT_FOLDER,
+        sends_folder=True,
+    ),
+    Client(
+        "qwen-code",
+        "Qwen Code",
+        lambda machine: machine.variable("QWEN_HOME") or machine.home / ".qwen",
+        ("settings.json",),
+        ("qwen",),
+        FileFormat("mcpServers", COMMENTS),
+        entries.gemini,
+        sends_folder=True,
+    ),
+    Client(
+        "kilo",
+        "Kilo",
+        lambda machine: machine.xdg_config() / "kilo",
+        ("kilo.jsonc", "kilo.json"),
+        ("kilo", "kilocode"),
+        FileFormat("mcp", RELAXED),
+        entries.opencode,
+        sends_folder=True,
+    ),
+    Client(
+        "cline",
+        "Cline",
+        _cline,
+        ("cline_mcp_settings.json",),
+        ("cline",),
+        FileFormat("mcpServers", JSON),
+        entries.cline,
+        "Cline does not say in which folder it works: the model names it",
+        sign=lambda machine: machine.variable("CLINE_DIR") or machine.home / ".cline",
+    ),
+    Client(
+        "continue",
+        "Continue",
+        lambda machine: machine.variable("CONTINUE_GLOBAL_DIR") or machine.home / ".continue",
+        ("config.yaml",),
+        ("cn",),
+        FileFormat("mcpServers", None, is_yaml=True),
+        entries.program,
+        sends_folder=True,
+    ),
+    Client(
+        "grok",
+        "Grok Build",
+        lambda machine: machine.variable("GROK_HOME") or machine.home / ".grok",
+        ("config.toml",),
+        ("grok",),
+        FileFormat("mcp_servers", None),
+        entries.grok,
+        sends_folder=True,
     ),
     Client(
         "zed",

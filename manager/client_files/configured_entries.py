@@ -17,10 +17,10 @@ from manager.client_files.change import ENTRY_NAME, decoded, is_ours, refused, v
 from manager.client_files.client_places import Expanded, Place, expanded, places_of, reading_of
 from manager.client_files.clients import Client, Machine
 from manager.client_files.editing import file_access, jsonc_parser
+from manager.client_files.entry_upgrade import address_of, flat
 from manager.client_files.folder_trust import reads_project_files
 from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
 
-_ADDRESSES: Final = ("httpUrl", "serverUrl", "url")
 _USUAL_PORT: Final = 47100
 
 
@@ -32,7 +32,8 @@ class Configured:
         name: its name in the file.
         place: where it is.
         line: in which line it begins, if known.
-        entry: the entry, with variables replaced.
+        written: the entry as it is in the file, or as it is merged from several.
+        entry: the same, with variables replaced, and what is in its `transport` beside the rest.
         headers: what the client sends with each request.
         unset: variables without a value.
     """
@@ -40,6 +41,7 @@ class Configured:
     name: str
     place: Place
     line: int | None
+    written: Mapping[str, Any]
     entry: Mapping[str, Any]
     headers: Mapping[str, str]
     unset: tuple[str, ...]
@@ -52,7 +54,7 @@ class Configured:
     @property
     def address(self) -> str | None:
         """Where it connects to; None if it starts a program."""
-        return next((self.entry[key] for key in _ADDRESSES if isinstance(self.entry.get(key), str)), None)
+        return address_of(self.entry)
 
     @property
     def port(self) -> int | None:
@@ -161,13 +163,14 @@ def _servers(place: Place) -> tuple[str, dict[str, Any]] | Refusal:
 def _configured(client: Client, name: str, found: _Found, machine: Machine, project: Path) -> Configured:
     environ = machine.environ
     of_user = found.place.scope == "user"
-    made: Expanded = expanded(found.entry, client, environ, project, of_user=of_user)
+    made: Expanded = expanded(flat(found.entry), client, environ, project, of_user=of_user)
     from_environ = made.value.get("env_http_headers")
     named = from_environ if isinstance(from_environ, dict) else {}
     unset = [str(one) for one in named.values() if str(one) not in environ]
     written = {**_pairs(made.value.get("headers")), **_pairs(made.value.get("http_headers"))}
     headers = written | {key: environ[one] for key, one in _pairs(named).items() if one in environ}
-    return Configured(name, found.place, found.line, made.value, headers, (*made.unset, *unset))
+    unset = [*made.unset, *unset]
+    return Configured(name, found.place, found.line, found.entry, made.value, headers, tuple(unset))
 
 
 def _pairs(value: Any) -> dict[str, str]:
@@ -176,6 +179,9 @@ def _pairs(value: Any) -> dict[str, str]:
 
 def _line(text: str, place: Place, name: str) -> int | None:
     """The line in which an entry begins."""
+    if place.form.is_yaml:
+        named = re.search(rf"""\bname:\s*["']?{re.escape(name)}["']?\s*$""", text, re.MULTILINE)
+        return None if named is None else text.count("\n", 0, named.start()) + 1
     if place.form.dialect is None:
         key = re.escape(name)
         header = re.search(rf'^\s*\[{place.container[0]}\.(?:{key}|"{key}")\]', text, re.MULTILINE)

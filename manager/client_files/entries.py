@@ -32,22 +32,23 @@ def claude_code(endpoint: Endpoint) -> Mapping[str, Any]:
 
 
 def codex(endpoint: Endpoint) -> Mapping[str, Any]:
-    """Codex expands nothing in an address. If the server is not required, Codex waits for 1 s only."""
-    return {
-        "url": endpoint.address(),
-        "env_http_headers": {"X-Workspace-Cwd": "PWD"},
-        "required": True,
-        "startup_timeout_sec": CODEX_START_S,
-    }
+    """Codex keeps one process for all folders: only a program learns the folder of a thread.
+
+    If the server is not required, Codex waits for 1 s only.
+    """
+    return {**program(endpoint), "required": True, "startup_timeout_sec": CODEX_START_S}
 
 
 def gemini(endpoint: Endpoint) -> Mapping[str, Any]:
-    """Gemini CLI."""
+    """Gemini CLI and Qwen Code. Their roots decide; with roots in several projects, `$PWD` says which.
+
+    The manager's own tools are not listed to a client whose address names a folder.
+    """
     return {"httpUrl": endpoint.address("$PWD")}
 
 
 def opencode(endpoint: Endpoint) -> Mapping[str, Any]:
-    """The program opencode."""
+    """The programs opencode and Kilo, for which the same holds."""
     return {"type": "remote", "url": endpoint.address("{env:PWD}"), "enabled": True}
 
 
@@ -57,8 +58,18 @@ def vscode(endpoint: Endpoint) -> Mapping[str, Any]:
 
 
 def copilot(endpoint: Endpoint) -> Mapping[str, Any]:
-    """Copilot CLI expands variables in a program's environment only."""
-    return {"type": "http", "url": endpoint.address(), "tools": ["*"]}
+    """Copilot CLI has no roots. Without `tools` it offers none."""
+    return {"type": "http", "url": endpoint.address("${PWD}"), "tools": ["*"]}
+
+
+def cline(endpoint: Endpoint) -> Mapping[str, Any]:
+    """Cline has no variables and no roots, and one process for all folders."""
+    return {"transport": {"type": "streamableHttp", "url": endpoint.address()}}
+
+
+def grok(endpoint: Endpoint) -> Mapping[str, Any]:
+    """Grok Build has no roots."""
+    return {"url": endpoint.address("${PWD}"), "enabled": True}
 
 
 def plain_address(endpoint: Endpoint) -> Mapping[str, Any]:
@@ -72,5 +83,5 @@ def windsurf(endpoint: Endpoint) -> Mapping[str, Any]:
 
 
 def program(endpoint: Endpoint) -> Mapping[str, Any]:
-    """Clients that can only start programs."""
+    """Clients that can only start programs, or whose programs alone learn the folder."""
     return {"command": endpoint.program, "args": ["connect"]}

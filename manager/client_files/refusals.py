@@ -15,6 +15,7 @@ RefusalReason = Literal[
     "invalid_syntax",
     "not_an_object",
     "not_ours",
+    "not_configured",
     "unsupported_form",
     "changed_meanwhile",
     "no_undo",

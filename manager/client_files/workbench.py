@@ -11,7 +11,6 @@ from host.files import private_files
 from host.files.private_files import LockTimeout, UnsafePathError
 from manager.client_files.change import (
     Change,
-    Entry,
     EntryState,
     Unchanged,
     addition,
@@ -24,6 +23,7 @@ from manager.client_files.editing import file_access, undo_records
 from manager.client_files.editing.file_access import FileState
 from manager.client_files.editing.undo_records import UndoRecord
 from manager.client_files.entries import Endpoint
+from manager.client_files.entry_upgrade import Entry
 from manager.client_files.refusals import Refusal
 
 
@@ -103,6 +103,14 @@ class ClientFiles:
         return self._plan(
             client, lambda state: addition(state.content, client.form, entry, str(state.path), force=force)
         )
+
+    def plan_update(self, client: Client) -> Planned | Unchanged | Refusal:
+        """How our entry in a client's file would change to what `plan_addition` writes into an empty one."""
+        overview = self.overview(client)
+        if overview.state == "missing":
+            text = f"{client.title} is not configured: {overview.file} has no entry of ours"
+            return Refusal("not_configured", text, f"lmtb client add {client.id}")
+        return self.plan_addition(client)
 
     def plan_removal(self, client: Client, *, force: bool = False) -> Planned | Unchanged | Refusal:
         """How a client's file would change to lose our entry."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from host.command_line import Failure, confirm, print_json, say
 from host.terminal.tones import Tone
@@ -13,18 +13,24 @@ from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.client.context import running_port
 from manager.cli.client.presentation import diff_lines, refusal_json, short, show_diff
-from manager.cli.client.service_offer import ServiceOffer
 from manager.cli.output.manager_access import user_paths
 from manager.client_files.change import Unchanged
 from manager.client_files.clients import Client
 from manager.client_files.refusals import Refusal
 from manager.client_files.workbench import ClientFiles, Planned
 
-Verb = Literal["add", "remove", "undo"]
+Verb = Literal["add", "update", "remove", "undo"]
 Plan = Callable[[Client], Planned | Unchanged | Refusal]
-_DONE: dict[Verb, str] = {"add": "added to", "remove": "removed from", "undo": "restored"}
+_DONE: dict[Verb, str] = {
+    "add": "added to",
+    "update": "updated in",
+    "remove": "removed from",
+    "undo": "restored",
+}
+_WRITES: Final = frozenset({"add", "update"})
 _NOTHING: dict[Verb, str] = {
     "add": "already configured",
+    "update": "nothing to do",
     "remove": "not configured",
     "undo": "nothing to undo",
 }
@@ -40,21 +46,11 @@ class Changes:
         yes: whether not to ask.
         dry_run: whether to show changes only.
         as_json: whether to print one JSON value at the end.
-        offer: of the service, where clients are added.
     """
 
     def __init__(
-        self,
-        files: ClientFiles,
-        verb: Verb,
-        plan: Plan,
-        *,
-        yes: bool,
-        dry_run: bool,
-        as_json: bool,
-        offer: ServiceOffer | None = None,
+        self, files: ClientFiles, verb: Verb, plan: Plan, *, yes: bool, dry_run: bool, as_json: bool
     ) -> None:
-        self._offer = offer
         self._files = files
         self._verb = verb
         self._plan = plan
@@ -64,14 +60,9 @@ class Changes:
 
     def run(self, clients: list[Client]) -> None:
         """Do it. Exits with 1 if one client was refused."""
-        if self._offer is not None and not self._dry_run:
-            self._offer.check()
         results = [self._one(client) for client in clients]
-        if self._offer is not None and not self._dry_run:
-            pairs = zip(clients, results, strict=True)
-            self._offer.finish([client for client, result in pairs if result["result"] == "done"])
         problems = [result["problem"] for result in results if result["result"] == "refused"]
-        if self._verb == "add" and not self._dry_run:
+        if self._verb in _WRITES and not self._dry_run:
             self._check(clients, results)
         if problems and self._as_json:
             first = problems[0]
@@ -114,7 +105,7 @@ class Changes:
         }
         if self._dry_run:
             return {**result, "result": "planned"}
-        if not self._may(client, planned):
+        if not self._may(planned):
             self._say(f"{client.title}: left as it is")
             return {**result, "result": "declined"}
         refused = self._files.carry_out(client, planned, undo=self._verb == "undo")
@@ -123,14 +114,11 @@ class Changes:
         self._say_done(client, planned)
         return {**result, "result": "done"}
 
-    def _may(self, client: Client, planned: Planned) -> bool:
+    def _may(self, planned: Planned) -> bool:
         if self._yes:
             return True
-        question = f"Change {short(planned.state.path)}?"
-        if self._offer is not None:
-            return self._offer.may_change(client, question)
         step = "look at the change with --dry-run, then repeat the command with --yes"
-        return confirm(question, "this changes a file", step=step)
+        return confirm(f"Change {short(planned.state.path)}?", "this changes a file", step=step)
 
     def _show(self, planned: Planned) -> None:
         if not self._as_json:
@@ -142,12 +130,14 @@ class Changes:
                 show_diff(self._files.overview(client).file, change.before, change.after)
             problem = Note(f"{client.title}: {refusal.message}", Tone.BAD)
             say(problem, f"Next step: {refusal.next_step}", err=True)
+            if refusal.reason == "unsupported_form" and self._verb in _WRITES:
+                say(f"The entry, to be pasted: lmtb client show {client.id}", err=True)
         return {"client": client.id, "result": "refused", "problem": refusal_json(refusal)}
 
     def _say_done(self, client: Client, planned: Planned) -> None:
         done = "deleted the new file" if planned.after is None else _DONE[self._verb]
         self._say(f"{client.title}: {done} {short(planned.state.path)}")
-        if self._verb == "add" and client.note:
+        if self._verb in _WRITES and client.note:
             self._say(f"  note: {client.note}")
         if self._verb != "undo":
             self._say(f"  undo: lmtb client remove --undo {client.id}")

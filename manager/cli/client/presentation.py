@@ -13,8 +13,9 @@ import click
 
 from host.terminal.views import Column, Kind, Table
 from host.text.printable import printable
-from manager.client_files.change import ENTRY_NAME, Entry
+from manager.client_files.change import ENTRY_NAME
 from manager.client_files.clients import Client
+from manager.client_files.entry_upgrade import Entry
 from manager.client_files.refusals import Refusal
 from manager.client_files.secret_texts import masked
 from manager.client_files.workbench import Overview
@@ -25,7 +26,7 @@ _CONFIGURED: Final = {"current": "yes", "missing": "no", "outdated": "outdated",
 _COLUMNS: Final = (
     Column("CLIENT", Kind.NAME),
     Column("FOUND", Kind.STATE),
-    Column("CONFIGURED", Kind.STATE),
+    Column("ENTRY", Kind.STATE),
     Column("FILE", Kind.FOLDER),
 )
 _COLOURS: Final = {"+": "green", "-": "red", "@": "cyan"}
@@ -78,6 +79,10 @@ def client_table(rows: list[tuple[Client, Overview]]) -> Table:
 
 def entry_text(client: Client, entry: Entry) -> str:
     """An entry as it stands in the client's file."""
+    if client.form.is_yaml:
+        from manager.client_files.editing.yaml_servers import text_of
+
+        return text_of(client.form.container, ENTRY_NAME, entry)
     if client.form.dialect is None:
         from manager.client_files.editing.toml_edit import with_table
 

@@ -16,13 +16,14 @@ from manager.cli.client.changes import Changes
 from manager.cli.client.context import client_files, named
 from manager.cli.client.presentation import as_json as overview_json
 from manager.cli.client.presentation import client_table, configured, entry_text, short
-from manager.cli.client.service_offer import ServiceOffer
 from manager.cli.completion import suggestions
 from manager.client_files import entries
-from manager.client_files.change import ENTRY_NAME, Entry
+from manager.client_files.change import ENTRY_NAME
 from manager.client_files.clients import CLIENTS, Client
+from manager.client_files.entry_upgrade import Entry, upgraded
 from manager.client_files.workbench import ClientFiles, Overview
 
+_OURS: Final = frozenset({"current", "outdated"})
 _NO_PORT: Final = 1
 """Stands for the port where an entry is only removed."""
 
@@ -35,14 +36,18 @@ def _port_option(command: Command) -> Command:
     )(command)
 
 
-def _change_options(command: Command) -> Command:
+def _update_options(command: Command) -> Command:
     for option in (
         click.option("--dry-run", is_flag=True, help="Show the change, and write nothing."),
-        click.option("--force", is_flag=True, help="Also change an entry that is not ours."),
         click.option("--yes", "-y", is_flag=True, help="Do not ask."),
     ):
         command = option(command)
     return command
+
+
+def _change_options(command: Command) -> Command:
+    force = click.option("--force", is_flag=True, help="Also change an entry that is not ours.")
+    return _update_options(force(command))
 
 
 @click.group()
@@ -57,11 +62,10 @@ def client() -> None:
 @_port_option
 @json_option
 def list_clients(port: int | None, as_json: bool) -> None:
-    """List the known clients: found here, configured, file.
+    """List the known clients: found here, our entry, file.
 
-    A client is found if its program is on the PATH, or its folder exists. CONFIGURED is `outdated` if the
-    entry differs from what add would write, `other` if an entry of our name leads elsewhere, and `unknown`
-    if the file cannot be used.
+    A client is found if its program is on the PATH, or its folder exists. ENTRY is `outdated` if update would
+    change it, `other` if an entry of our name leads elsewhere, and `unknown` if the file cannot be used.
     """
     files = client_files(port)
     rows = [(one, files.overview(one)) for one in CLIENTS]
@@ -105,26 +109,19 @@ def show(name: str, port: int | None, as_json: bool) -> None:
 @client.command()
 @click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=suggestions.clients)
 @click.option("--all", "everything", is_flag=True, help="All clients that are installed.")
-@click.option(
-    "--service/--no-service",
-    default=None,
-    help="Whether to install the service that starts the manager at login. [default: ask; with --yes, no]",
-)
 @_change_options
 @_port_option
 @json_option
 def add(
     names: tuple[str, ...],
     everything: bool,
-    service: bool | None,
     force: bool,
     port: int | None,
     **options: Any,
 ) -> None:
     """Add this server to a client's file, after showing the change.
 
-    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. Where a
-    client needs a running manager and no service starts it at login, the service is offered, too. If a
+    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. If a
     manager runs, each client is then played in the current folder, as by `lmtb doctor`.
     """
     chosen = named(names)
@@ -134,17 +131,35 @@ def add(
         here = f"; found here: {', '.join(one.id for one in found)}" if found else "; see: lmtb client list"
         raise click.UsageError(f"name clients, or use --all{here}")
     if everything:
-        chosen = found
+        chosen = [one for one in found if not one.form.is_yaml]
+        by_hand = [one for one in found if one.form.is_yaml]
+        say(*(f"{one.title}: paste its entry yourself: lmtb client show {one.id}" for one in by_hand))
     if not chosen:
         text = "no known client is installed"
         raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
-    options["offer"] = ServiceOffer(service, files.endpoint)
     _changes(files, "add", lambda one: files.plan_addition(one, force=force), options).run(chosen)
 
 
 install = copy(add)
 install.name, install.hidden = "install", True
 client.add_command(install)
+
+
+@client.command()
+@click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=suggestions.clients)
+@_update_options
+@_port_option
+@json_option
+def update(names: tuple[str, ...], port: int | None, **options: Any) -> None:
+    """Bring our entries up to date: what add writes today, with what you added yourself.
+
+    Without CLIENT, those of all clients that have one. Nothing is added where there is none.
+    """
+    files = client_files(port)
+    chosen = named(names) or [one for one in CLIENTS if files.overview(one).state in _OURS]
+    if not chosen:
+        raise Failure("no client is configured", "add one with: lmtb client add CLIENT", reason="no_client")
+    _changes(files, "update", files.plan_update, options).run(chosen)
 
 
 @client.command()
@@ -173,9 +188,15 @@ def _show_entry(chosen: Client, overview: Overview, wanted: Entry) -> None:
     if overview.entry is not None:
         say(f"configured: {configured(overview)}. The entry is:", "")
         click.echo(printable(entry_text(chosen, overview.entry), lines=True))
-    if overview.state != "current":
-        say("", f"`lmtb client add {chosen.id}` would write:", "")
-        click.echo(printable(entry_text(chosen, wanted), lines=True))
+    if overview.state == "current":
+        return
+    if chosen.form.is_yaml:
+        say("", "YAML cannot be changed without losing comments and layout. Write it yourself:", "")
+    else:
+        verb = "update" if overview.state == "outdated" else "add"
+        wanted = upgraded(overview.entry or {}, wanted) if verb == "update" else wanted
+        say("", f"`lmtb client {verb} {chosen.id}` would write:", "")
+    click.echo(printable(entry_text(chosen, wanted), lines=True))
 
 
 def _show_generic(files: ClientFiles, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,8 +11,15 @@ from typing import Final
 from urllib.parse import quote
 
 from host.command_line import Failure
-from manager.cli.client.context import user_machine
-from manager.cli.doctor.configuration_checks import Problem, leads_to, problems_of_entry, problems_of_files
+from manager.cli.client.context import program, user_machine
+from manager.cli.doctor.configuration_checks import (
+    Judged,
+    Problem,
+    leads_to,
+    problems_of_entry,
+    problems_of_files,
+    program_of,
+)
 from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.doctor.introductions import INTRODUCTIONS
 from manager.cli.doctor.played_client import PlayedClient, TooLate, Unanswered
@@ -20,6 +28,8 @@ from manager.cli.output.manager_access import current_folder
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.client_files.clients import CLIENTS, Client
 from manager.client_files.configured_entries import ClientConfiguration, Configured, configuration_of
+from manager.client_files.entries import Endpoint
+from manager.client_files.entry_upgrade import Entry
 from manager.client_files.folder_trust import uses_servers
 from manager.configuration.settings import Settings, by_client
 from manager.documentation import page
@@ -30,6 +40,7 @@ from manager.status_reading.responses import objects
 PATIENCE_S: Final = 10.0
 """Longest wait for one answer; some clients wait a minute."""
 _INSPECT_S: Final = 30.0
+_USUAL_PORT: Final = 47100
 
 
 def clients(situation: Situation) -> Iterator[Finding]:
@@ -108,13 +119,14 @@ def _client(situation: Situation, place: Place, found: ClientConfiguration) -> I
     title, port = found.client.title, situation.port
     path = place.machine.environ.get("PATH")
     problems = list(problems_of_files(found))
-    for entry in found.entries:
-        problems += problems_of_entry(found.client.id, entry, port, path)
+    judged = [Judged.of(found.client, one, _wanted(found.client, one, port, path)) for one in found.entries]
+    for entry in judged:
+        problems += problems_of_entry(entry, port, path)
     if found.entries and not uses_servers(found.client, place.machine, place.root or place.folder):
         text = f"it does not trust {place.folder}, and uses no servers in a folder that it does not trust"
         problems.append(Problem(Level.WARN, text, "start it there, and choose to trust the folder"))
-    usable = [one for one in found.entries if one.is_ours and not one.is_disabled]
-    usable = [one for one in usable if one.address is None or (port is not None and leads_to(one, port))]
+    usable = [one for one in judged if one.entry.is_ours and not one.entry.is_disabled]
+    usable = [one for one in usable if one.entry.address is None or (port and leads_to(one.entry, port))]
     said = ""
     if situation.status is not None and usable:
         said, more = _played(situation, place, found, usable[0])
@@ -125,10 +137,20 @@ def _client(situation: Situation, place: Place, found: ClientConfiguration) -> I
         yield Finding(Level.OK, title, said)
 
 
+def _wanted(client: Client, entry: Configured, port: int | None, path: str | None) -> Entry:
+    """The entry that we write today; another program of ours that is there is as good."""
+    wanted = client.entry(Endpoint(port or entry.port or _USUAL_PORT, program()))
+    present = program_of(entry)
+    if present is None or "command" not in wanted or shutil.which(present, path=path) is None:
+        return wanted
+    return {**wanted, "command": present}
+
+
 def _played(
-    situation: Situation, place: Place, found: ClientConfiguration, entry: Configured
+    situation: Situation, place: Place, found: ClientConfiguration, judged: Judged
 ) -> tuple[str, list[Problem]]:
     """What the client sees, empty if nothing, and its problems."""
+    entry = judged.entry
     introduction = INTRODUCTIONS[found.client.id]
     profile = _profiles(situation).of(introduction.name, introduction.version)
     wait_s = _wait_s(entry, profile)
@@ -145,7 +167,8 @@ def _played(
     problems = [*late(seen, wait_s, tools, profile, place), *twice(seen, found)]
     if seen.workspace is None and place.root is not None and found.client.sends_folder:
         text = f"{entry.where}: {place.root} is not found, so it sees the manager's own tools only"
-        hint = f"lmtb client add {found.client.id}; or let the model name the folder"
+        own = "give the project its own address, /w/ID/mcp (the ID is in: lmtb workspaces)"
+        hint = f"{judged.update or own}; or let the model name the folder"
         problems.append(Problem(Level.WARN, text, hint))
     return summary(seen, tools, place), problems
 

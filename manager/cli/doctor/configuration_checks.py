@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
@@ -9,10 +10,14 @@ from urllib.parse import urlsplit
 
 from manager.cli.doctor.findings import Level
 from manager.client_files.change import ENTRY_NAME, is_ours
+from manager.client_files.clients import Client
 from manager.client_files.configured_entries import ClientConfiguration, Configured
+from manager.client_files.entry_upgrade import Entry, upgraded
 from protocol import headers
 
 _FOLDER_HEADER: Final = headers.WORKSPACE_CWD.lower()
+_NOT_REQUIRED: Final = "required = true is missing, so Codex waits for the list of tools for 1 s only"
+_PWD: Final = re.compile(r"\bPWD\b")
 
 
 class Problem(NamedTuple):
@@ -33,35 +38,103 @@ def problems_of_files(found: ClientConfiguration) -> Iterator[Problem]:
         yield Problem(Level.WARN, text, f'remove the entry "{one.name}" from {one.where}')
 
 
-def problems_of_entry(client: str, one: Configured, port: int | None, path: str | None) -> Iterator[Problem]:
+class Judged(NamedTuple):
+    """An entry, and what it becomes if it is brought up to date.
+
+    Attributes:
+        client: whose it is.
+        entry: the entry.
+        after: what `lmtb client update` makes of it; the same if it leaves it as it is.
+    """
+
+    client: Client
+    entry: Configured
+    after: Entry
+
+    @classmethod
+    def of(cls, client: Client, entry: Configured, wanted: Entry) -> Judged:
+        """Judge an entry by the one that we write today. Only our name in files of users is."""
+        is_changed = entry.place.scope == "user" and entry.name == ENTRY_NAME
+        is_changed = is_changed and len(entry.place.container) == 1 and entry.is_ours
+        return cls(client, entry, upgraded(entry.written, wanted) if is_changed else entry.written)
+
+    @property
+    def update(self) -> str | None:
+        """The command that brings it up to date; None if that changes nothing."""
+        if self.after == self.entry.written:
+            return None
+        if self.client.form.is_yaml:
+            return f"write it as this shows: lmtb client show {self.client.id}"
+        return f"lmtb client update {self.client.id}"
+
+    def cure(self, line: str = "") -> str:
+        """What solves a problem that an update solves, or without one the line to write."""
+        where = self.entry.where
+        return self.update or (f"write in {where}: {line}" if line else f"correct {where}")
+
+
+def problems_of_entry(judged: Judged, port: int | None, path: str | None) -> Iterator[Problem]:
     """What is wrong with one entry.
 
     Args:
-        client: the id of the client.
-        one: the entry.
+        judged: the entry.
         port: the manager's port; None if it is not known.
         path: the PATH on which the client finds programs.
     """
-    again = f"lmtb client add {client}"
-    if not one.is_ours:
-        text = f'{one.where}: the entry "{one.name}" does not lead to LM Tools Bridge'
-        yield Problem(Level.FAIL, text, f"{again} --force")
+    client, entry = judged.client, judged.entry
+    if not entry.is_ours:
+        text = f'{entry.where}: the entry "{entry.name}" does not lead to LM Tools Bridge'
+        yield Problem(Level.FAIL, text, f"lmtb client add {client.id} --force")
         return
-    if one.is_disabled:
-        yield Problem(
-            Level.WARN, f'{one.where}: the entry "{one.name}" is disabled', "enable it in that file"
-        )
+    if entry.is_disabled:
+        text = f'{entry.where}: the entry "{entry.name}" is disabled'
+        yield Problem(Level.WARN, text, "enable it in that file")
         return
-    if one.address is None:
-        yield from _program(one, again, path)
-    elif port is not None and not leads_to(one, port):
-        text = f"{one.where}: it connects to {one.address}, but the manager's port is {port}"
-        yield Problem(Level.FAIL, text, _hint(one, again, f"http://127.0.0.1:{port}/mcp"))
-    for variable in one.unset:
-        text = f"{one.where}: it uses {variable}, which has no value here"
-        yield Problem(Level.WARN, text, f"set it where you start the client, or correct the entry: {again}")
-    if client == "codex":
-        yield from _codex(one, again)
+    faults = [*_faults(judged, port, path)]
+    yield from faults or _outdated(judged)
+    for variable in entry.unset:
+        text = f"{entry.where}: it uses {variable}, which has no value here"
+        instead = f", or: {judged.update}" if judged.update else ""
+        yield Problem(Level.WARN, text, f"set it where you start the client{instead}")
+    if client.id == "codex":
+        yield from _codex(judged)
+
+
+def _faults(judged: Judged, port: int | None, path: str | None) -> Iterator[Problem]:
+    """Why an entry does not lead to the manager of this port."""
+    entry = judged.entry
+    if entry.address is None:
+        program = program_of(entry)
+        if program is None or shutil.which(program, path=path) is None:
+            yield Problem(
+                Level.FAIL, f"{entry.where}: it starts {program}, which is not there", judged.cure()
+            )
+    elif port is not None and not leads_to(entry, port):
+        text = f"{entry.where}: it connects to {entry.address}, but the manager's port is {port}"
+        yield Problem(Level.FAIL, text, judged.cure(f"http://127.0.0.1:{port}/mcp"))
+
+
+def _outdated(judged: Judged) -> Iterator[Problem]:
+    """An entry that is not what we write today, and what is worse about it."""
+    if judged.update is None:
+        return
+    before, after = judged.entry.written, judged.after
+    changed = [key for key in after if after[key] != before.get(key)]
+    dropped = [key for key in before if key not in after]
+    instead = f" in place of {', '.join(dropped)}" if dropped else ""
+    text = f"{judged.entry.where}: the entry is not what is written today: {', '.join(changed)}{instead}"
+    if _PWD.search(str(before)) and not _PWD.search(str(after)):
+        text += "; it names the folder of the shell that started the program, not that of the session"
+    if judged.client.id == "codex" and "required" in changed:
+        text += f"; {_NOT_REQUIRED}"
+    yield Problem(Level.WARN, text, judged.update)
+
+
+def program_of(entry: Configured) -> str | None:
+    """The program that an entry starts, if it names one."""
+    command = entry.entry.get("command")
+    program = command[0] if isinstance(command, list) and command else command
+    return program if isinstance(program, str) else None
 
 
 def leads_to(one: Configured, port: int) -> bool:
@@ -73,32 +146,21 @@ def leads_to(one: Configured, port: int) -> bool:
     return parts.scheme == "http" and is_ours({"url": one.address}) and one.port == port
 
 
-def _program(one: Configured, again: str, path: str | None) -> Iterator[Problem]:
-    command = one.entry.get("command")
-    program = command[0] if isinstance(command, list) and command else command
-    if not isinstance(program, str) or shutil.which(program, path=path) is None:
-        yield Problem(Level.FAIL, f"{one.where}: it starts {program}, which is not there", _hint(one, again))
-
-
-def _codex(one: Configured, again: str) -> Iterator[Problem]:
-    if one.entry.get("required") is not True:
-        text = f"{one.where}: required = true is missing, so Codex waits for the list of tools for 1 s only"
-        yield Problem(Level.WARN, text, _hint(one, again, "required = true"))
-    names = {name.lower() for key in ("env_http_headers", "http_headers") for name in _keys(one.entry, key)}
-    address = one.address or ""
-    if _FOLDER_HEADER not in names and "cwd=" not in address and "/w/" not in address:
+def _codex(judged: Judged) -> Iterator[Problem]:
+    entry = judged.entry
+    if judged.after.get("required") is not True:
+        text = f"{entry.where}: {_NOT_REQUIRED}"
+        yield Problem(Level.WARN, text, f"write in {entry.where}: required = true")
+    names = {name.lower() for key in ("env_http_headers", "http_headers") for name in _keys(entry.entry, key)}
+    address = entry.address
+    if address is None or judged.update is not None or "cwd=" in address or "/w/" in address:
+        return
+    if _FOLDER_HEADER not in names:
+        text = f"{entry.where}: the header {headers.WORKSPACE_CWD} is missing, so no project is found"
         line = f'env_http_headers = {{ "{headers.WORKSPACE_CWD}" = "PWD" }}'
-        text = f"{one.where}: the header {headers.WORKSPACE_CWD} is missing, so no project is found"
-        yield Problem(Level.WARN, text, _hint(one, again, line))
+        yield Problem(Level.WARN, text, judged.cure(line))
 
 
 def _keys(entry: Mapping[str, object], key: str) -> tuple[str, ...]:
     value = entry.get(key)
     return tuple(value) if isinstance(value, dict) else ()
-
-
-def _hint(one: Configured, again: str, line: str = "") -> str:
-    """The command that corrects the user's own entry; for other entries, what to write there."""
-    if one.place.scope == "user" and one.name == ENTRY_NAME and len(one.place.container) == 1:
-        return again
-    return f"write in {one.where}: {line}" if line else f"correct {one.where}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientSession
+from aiohttp import ClientResponse, ClientSession
 
-from protocol import headers, names
-from support.clients.raw_clients import JSON
-from support.clients.rooted_clients import Heard, RootedSession
+from protocol import headers, names, sse
+from support.clients.raw_clients import JSON, SessionClient
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
 
@@ -24,8 +24,49 @@ SUM = {"expression": "2 + 3"}
 OWN = {names.HANDSHAKE, names.CALL_TOOL}
 
 
-class Rooted(RootedSession):
-    """With two requests that these tests need."""
+@dataclass
+class Heard:
+    """A whole answer: requests, notifications, the response and the headers."""
+
+    asked: list[str]
+    told: list[str]
+    response: dict[str, Any]
+    headers: Mapping[str, str]
+
+
+class Rooted(SessionClient):
+    """A client that declares roots and answers with them; with None it never answers."""
+
+    capabilities: Mapping[str, Any] = {"roots": {"listChanged": True}}
+    answer: Mapping[str, Any] | None = None
+
+    def has(self, *uris: str) -> None:
+        self.answer = {"result": {"roots": [{"uri": uri, "name": "n"} for uri in uris]}}
+
+    async def listen(self, method: str, params: dict[str, Any] | None = None) -> Heard:
+        async with self.open(self.body(method, params, next(self._ids))) as response:
+            if response.content_type == JSON:
+                return Heard([], [], await response.json(), response.headers)
+            return await self._listen(response)
+
+    async def _listen(self, response: ClientResponse) -> Heard:
+        heard = Heard([], [], {}, response.headers)
+        decoder = sse.Decoder()
+        async for chunk in response.content.iter_any():
+            for message in [json.loads(one.data) for one in decoder.feed(chunk) if one.data]:
+                if "id" in message and "method" in message:
+                    heard.asked.append(message["method"])
+                    await self.reply(message["id"])
+                elif "method" in message:
+                    heard.told.append(message["method"])
+                else:
+                    heard.response = message
+        return heard
+
+    async def reply(self, identity: Any) -> None:
+        if self.answer is not None:
+            body = {"jsonrpc": "2.0", "id": identity, **self.answer}
+            assert (await self.post(json.dumps(body).encode())).status == 202
 
     async def tools(self) -> Heard:
         return await self.listen(names.TOOLS_LIST)
@@ -304,13 +345,3 @@ async def test_after_a_cancelled_request_the_next_one_asks_for_roots(setup: Root
     client.has(setup.folders[0].as_uri())
     called = await client.sum()
     assert (called.asked, called.response["result"]["content"][0]["text"]) == ([names.ROOTS_LIST], "5")
-
-
-async def test_agents_that_leave_their_folder_are_offered_a_way_to_name_it(setup: RootsSetup) -> None:
-    """Sub-agents in worktrees share the connection and the roots of their parent."""
-    client = at_folder(await setup.client(setup.folders[0].as_uri(), cls=ChangesSilently), setup, 0)
-    listed = (await client.tools()).response["result"]["tools"]
-    assert [tool["name"] for tool in listed][-1] == names.CALL_TOOL
-    read = {"name": "lm_readFile", "arguments": {"filePath": "who.txt"}, "cwd": str(setup.folders[1])}
-    called = await client.listen(names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": read})
-    assert "two" in called.response["result"]["content"][0]["text"]

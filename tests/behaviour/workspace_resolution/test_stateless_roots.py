@@ -14,12 +14,30 @@ from aiohttp import ClientSession
 
 from protocol import headers, names
 from support.clients.raw_clients import Answer, StatelessClient
-from support.clients.rooted_clients import RootedStateless as Rooted
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+ROOTS = {"roots": {}}
 SUM = {"expression": "2 + 3"}
+
+
+class Rooted(StatelessClient):
+    """A stateless client that declares roots."""
+
+    capabilities: dict[str, Any] = ROOTS
+
+    def body(self, method: str, params: dict[str, Any] | None, identity: Any) -> bytes:
+        given = dict(params or {})
+        given["_meta"] = {names.META_CAPABILITIES: self.capabilities, **given.get("_meta", {})}
+        return super().body(method, given, identity)
+
+    async def answered(self, asked: Answer, roots: list[str], params: dict[str, Any], **more: Any) -> Answer:
+        """Repeat a call with these roots."""
+        [key] = asked.result["inputRequests"]
+        answers = {key: {"roots": [{"uri": uri} for uri in roots]}}
+        state = {"requestState": asked.result["requestState"], "inputResponses": answers}
+        return await self.ask(names.TOOLS_CALL, {**params, **state, **more})
 
 
 @dataclass
@@ -165,14 +183,3 @@ async def test_a_request_state_of_another_call_is_refused(
     answer = await setup.client.answered(asked, [setup.folders[0].as_uri()], params, **forged)
     assert answer.error["code"] == -32602
     assert "call again" in answer.error["data"]["nextStep"]
-
-
-async def test_agents_that_leave_their_folder_are_offered_a_way_to_name_it(setup: RootsSetup) -> None:
-    """Here a stateless client of that kind; all others get the project's tools alone."""
-    url = f"{setup.manager.address}?cwd={setup.folders[0]}"
-    offered = {}
-    for name in ("claude-code", "other"):
-        meta = {names.META_CLIENT: {"name": name, "version": "1"}}
-        listed = await Rooted(setup.client.http, url).ask(names.TOOLS_LIST, {"_meta": meta})
-        offered[name] = [tool["name"] for tool in listed.result["tools"]]
-    assert offered["claude-code"] == [*offered["other"], names.CALL_TOOL]

@@ -17,7 +17,8 @@ from manager.client_files.entries import Endpoint
 from manager.client_files.refusals import Refusal
 from manager.client_files.workbench import ClientFiles, Planned
 
-EVERY = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.id)
+WRITTEN = [client for client in CLIENTS if not client.form.is_yaml]
+EVERY = pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.id)
 
 
 @pytest.fixture
@@ -159,13 +160,52 @@ def test_another_port_makes_an_entry_outdated_and_add_corrects_it(
     do(files, client, files.plan_addition(client))
     moved = made(tmp_path, 48999)
     path = client.candidates(files.machine)[-1]
-    if client.id == "claude-desktop":  # it starts a program, which finds the port by itself
+    if client.id in {"claude-desktop", "codex"}:  # it starts a program, which finds the port by itself
         assert moved.overview(client).state == "current"
         return
     assert moved.overview(client).state == "outdated"
     do(moved, client, moved.plan_addition(client))
     assert b"127.0.0.1:48999/mcp" in path.read_bytes()
     assert b"48123" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["codex", "opencode"])
+def test_an_older_entry_is_updated_and_what_the_user_added_stays(files: ClientFiles, name: str) -> None:
+    client = named(name)
+    entry = b'{"type": "remote", "url": "http://127.0.0.1:48123/mcp", // mine\n"enabled": false}'
+    before = b'{"mcp": {"lm-tools-bridge": ' + entry + b"}}"
+    if name == "codex":
+        before = (
+            b'[mcp_servers.lm-tools-bridge]\nurl = "http://127.0.0.1:48123/mcp"\n# mine\n'
+            b'env_http_headers = { "X-Workspace-Cwd" = "PWD" }\nenabled = false\n'
+        )
+    path = place(files, client, before)
+    do(files, client, files.plan_update(client))
+    assert b"mine" in path.read_bytes()
+    found = files.overview(client)
+    assert (found.state, found.entry) == ("current", {**client.entry(files.endpoint), "enabled": False})
+    assert isinstance(files.plan_update(client), Unchanged)
+    do(files, client, files.plan_undo(client), undo=True)
+    assert path.read_bytes() == before
+
+
+def test_a_client_without_our_entry_is_not_updated(files: ClientFiles) -> None:
+    refused = files.plan_update(named("cursor"))
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, refused.next_step) == ("not_configured", "lmtb client add cursor")
+
+
+def test_yaml_is_read_and_never_changed(files: ClientFiles) -> None:
+    client = named("continue")
+    assert isinstance(files.plan_addition(client), Refusal)
+    text = b"# mine\nmcpServers:\n  - name: lm-tools-bridge\n    command: /gone/lmtb\n    args: [connect]\n"
+    path = place(files, client, text)
+    assert files.overview(client).state == "outdated"
+    for refused in (files.plan_addition(client), files.plan_removal(client)):
+        assert isinstance(refused, Refusal)
+        assert refused.reason == "unsupported_form"
+    path.write_bytes(text.replace(b"/gone/lmtb", b"/opt/lmtb"))
+    assert isinstance(files.plan_addition(client), Unchanged)
 
 
 JSON_DEFECTS = [b'{"a": ', b"[]", b"{'a': 1}", b'{"a": 1, "a": 2}', b"\xff\xfe{\x00}\x00", b"{} {}"]

@@ -227,7 +227,7 @@ def test_undo_shows_what_others_changed_since_and_leaves_it(run: Any, home: Path
 def test_show_tells_what_would_be_written_and_then_what_is_there(run: Any, home: Path) -> None:
     before = run("client", "show", "codex").stdout
     assert "would write" in before
-    assert 'env_http_headers = { "X-Workspace-Cwd" = "PWD" }' in before
+    assert 'args = ["connect"]' in before
     assert "undo: not available" in before
     run("client", "add", "--yes", "codex")
     after = run("client", "show", "codex").stdout
@@ -237,6 +237,64 @@ def test_show_tells_what_would_be_written_and_then_what_is_there(run: Any, home:
     value = json.loads(run("client", "show", "codex", "--json").stdout)
     assert value["entry"] == value["wanted"]
     assert (value["path"], value["undo"]) == (["mcp_servers", "lm-tools-bridge"], True)
+
+
+OLDER = """\
+[mcp_servers.lm-tools-bridge]
+url = "http://127.0.0.1:48123/mcp"
+env_http_headers = { "X-Workspace-Cwd" = "PWD" }
+enabled = false  # for now
+"""
+
+
+def test_update_changes_what_an_older_version_wrote_and_can_be_undone(run: Any, home: Path) -> None:
+    file = home / ".codex" / "config.toml"
+    file.parent.mkdir()
+    file.write_text(OLDER)
+    run("client", "add", "--yes", "cursor")
+    result = run("client", "update", "--yes")
+    assert result.exit_code == exit_codes.OK
+    assert '-env_http_headers = { "X-Workspace-Cwd" = "PWD" }' in result.stdout
+    assert "Cursor: nothing to do" in result.stdout
+    assert "Codex: updated in ~/.codex/config.toml" in result.stdout
+    value = tomllib.loads(file.read_text())["mcp_servers"]["lm-tools-bridge"]
+    assert (value["args"], value["enabled"]) == (["connect"], False)
+    assert "url" not in value and "# for now" in file.read_text()
+    assert run("client", "update", "codex").stdout == "Codex: nothing to do\n"
+    run("client", "remove", "--undo", "--yes", "codex")
+    assert file.read_text() == OLDER
+
+
+def test_update_adds_nothing_where_there_is_no_entry(run: Any, home: Path) -> None:
+    nobody = run("client", "update", "--yes")
+    assert (nobody.exit_code, "no client is configured" in nobody.stderr) == (exit_codes.FAILED, True)
+    named = json.loads(run("client", "update", "cursor", "--yes", "--json").stdout)
+    assert named["error"]["reason"] == "not_configured"
+    assert named["clients"][0]["problem"]["nextStep"] == "lmtb client add cursor"
+    assert not (home / ".cursor").exists()
+
+
+def test_an_update_is_shown_first(run: Any, home: Path) -> None:
+    file = home / ".codex" / "config.toml"
+    file.parent.mkdir()
+    file.write_text(OLDER)
+    (row,) = json.loads(run("client", "update", "--dry-run", "--json").stdout)["clients"]
+    assert (row["client"], row["result"], file.read_text()) == ("codex", "planned", OLDER)
+    assert run("client", "update").exit_code == exit_codes.FAILED
+    assert file.read_text() == OLDER
+
+
+def test_the_entry_of_a_yaml_file_is_to_be_pasted(run: Any, home: Path) -> None:
+    (home / ".continue").mkdir()
+    refused = run("client", "add", "continue", "--yes")
+    assert refused.exit_code == exit_codes.FAILED
+    assert "it is YAML" in refused.stderr and "lmtb client show continue" in refused.stderr
+    shown = run("client", "show", "continue").stdout
+    assert "mcpServers:\n- name: lm-tools-bridge\n  command: " in shown
+    everything = run("client", "add", "--all", "--yes")
+    assert everything.exit_code == exit_codes.FAILED and "Continue: paste its entry" in everything.stdout
+    run("client", "add", "--yes", "cursor")
+    assert run("client", "add", "--all", "--yes").exit_code == exit_codes.OK
 
 
 def test_show_explains_a_file_that_cannot_be_read(run: Any, home: Path) -> None:
@@ -259,7 +317,7 @@ def test_any_other_client_gets_an_entry_to_copy(run: Any, home: Path) -> None:
 def test_the_port_of_the_running_manager_is_written(run: Any, home: Path, control: Any) -> None:
     result = run("client", "add", "--yes", "cursor")
     assert entry(home / ".cursor" / "mcp.json") == {"url": "http://127.0.0.1:9/mcp"}
-    assert "Next step: start the manager" not in result.stdout
+    assert "lmtb up" not in result.stdout
 
 
 def test_a_named_port_is_written_and_the_running_one_is_mentioned(run: Any, home: Path, control: Any) -> None:

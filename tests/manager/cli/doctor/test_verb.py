@@ -56,7 +56,8 @@ def test_clients_are_checked_by_their_files_alone_without_a_manager(diagnose: An
     assert found["clients"]["level"] == "warn"
     assert found["clients"]["message"].startswith("Codex: only the files are checked")
     assert "lmtb up" in found["clients"]["hint"]
-    assert found["Codex"]["hint"] == "lmtb client add codex"
+    assert found["Codex"]["hint"] == "lmtb client update codex"
+    assert "required = true is missing" in found["Codex"]["message"]
 
 
 def test_other_version_is_a_warning(diagnose: Any, control: Any) -> None:

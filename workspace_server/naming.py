@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Generic, Protocol, TypeVar
@@ -18,11 +18,6 @@ from workspace_server.source import Source
 
 SEPARATOR: Final = "__"
 MAX_LENGTH: Final = 64
-LONGEST_WHOLE: Final = 43
-"""Gemini CLI shows names of 63 characters whole, 20 of which are its prefix for `lm-tools-bridge`. Of a
-longer one it keeps the first and the last 30."""
-_KEPT_FIRST: Final = 10
-_KEPT_LAST: Final = 30
 SCRIPT_SOURCES: Final = ("script", "script_user", "script_system")
 BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin", "language_servers")
 """Ids of the sources whose tools have no namespace, by precedence. An id is also the prefix of aliases."""
@@ -101,24 +96,9 @@ def assign(
             entry = _alias(candidate, named)
             issues.append(_clash(keeper, entry, word))
         named[entry.name] = entry
-    ordered = sorted(_apart(named.values()), key=lambda entry: sort_key(entry.name))
+    ordered = sorted(named.values(), key=lambda entry: sort_key(entry.name))
     issues.extend(_twins(ordered, word))
     return ordered, issues
-
-
-def _apart(named: Collection[Named[T]]) -> list[Named[T]]:
-    """The items under names that stay different in clients which cut the middle out of long names."""
-    shortened = Counter(_shortened(entry.name) for entry in named)
-    return [
-        Named(_hashed(entry.source.id + entry.name), entry.item, entry.source)
-        if shortened[_shortened(entry.name)] > 1
-        else entry
-        for entry in named
-    ]
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= LONGEST_WHOLE else f"{name[:_KEPT_FIRST]}...{name[-_KEPT_LAST:]}"
 
 
 def prefix_of(source: Source) -> str:

@@ -64,6 +64,13 @@ def test_long_names_that_begin_alike_stay_apart() -> None:
     assert "__" not in first + second
 
 
+def test_long_names_that_differ_in_the_middle_only_stay_different() -> None:
+    ends = ("server__begin_of_", "_and_the_same_end_of_all_of_them")
+    tools = [f"{ends[0]}{middle}{ends[1]}" for middle in ("one", "two")]
+    names = names_of(*tools, rules=GEMINI)
+    assert len({names.shown(name) for name in tools}) == 2
+
+
 def test_names_that_become_equal_are_told_apart_and_a_call_by_the_common_one_is_open() -> None:
     names = names_of("a__b", "a_b", "c__d")
     first, second = names.shown("a__b"), names.shown("a_b")

@@ -62,6 +62,27 @@ def is_copy(folder: Path) -> bool:
     )
 
 
+def copies_in(root: Path) -> Iterator[Path]:
+    """The registered worktrees below the root of a working tree that are copies of it, by name.
+
+    Those of other repositories below the root are not among them.
+    """
+    try:
+        git = root / ".git"
+        entry = _real(git) if git.is_dir() else _entry_of(root)
+        if entry is None:
+            return
+        worktree = worktree_at(root)
+        repository = entry if worktree is None else worktree.repository
+        entries = sorted((repository / "worktrees").iterdir())
+    except (OSError, ValueError):
+        return
+    for place in entries:
+        named = _target(place, _text(place / "gitdir"))
+        if named is not None and root in _real(named.parent).parents and is_copy(named.parent):
+            yield _real(named.parent)
+
+
 def is_tree_of(repository: Path, folder: Path) -> bool:
     """Whether the folder is the root of a working tree of this repository: the main one or another."""
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from host.files.git_worktrees import Worktree, is_copy, is_tree_of, witnesses, worktree_at
+from host.files.git_worktrees import Worktree, copies_in, is_copy, is_tree_of, witnesses, worktree_at
 from support.projects.git_repositories import git, repository, worktree
 
 
@@ -138,6 +138,19 @@ def test_a_whole_forged_repository_hides_nothing_of_another(tmp_path: Path) -> N
     (entry / "commondir").write_text("../..\n")
     assert worktree_at(src) == Worktree(src, main / "forged")
     assert not is_copy(src)
+
+
+def test_the_copies_of_a_tree_are_listed(tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    first, second = worktree(main, "b"), worktree(main, ".claude/worktrees/a")
+    worktree(main, "../beside")
+    inner = worktree(first, "inner")
+    shutil.rmtree(worktree(main, "removed"))
+    (main / ".git/worktrees/stray").mkdir()
+    assert set(copies_in(main)) == {first, second, inner}
+    assert list(copies_in(first)) == [inner]
+    assert list(copies_in(inner)) == []
+    assert list(copies_in(tmp_path)) == []
 
 
 def test_the_witnesses_are_the_files_of_both_sides(tmp_path: Path) -> None:

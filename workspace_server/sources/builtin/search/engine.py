@@ -10,10 +10,13 @@ import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from host.files.git_worktrees import copies_in
 from workspace_server.garbage_pause import garbage_pause
 from workspace_server.sources.builtin.search.files.listing import MAX_KEPT_FILES, Listings
 from workspace_server.sources.builtin.search.files.patterns import query_filters
@@ -32,10 +35,13 @@ from workspace_server.sources.builtin.search.query import (
     TextMatch,
     TextQuery,
 )
-from workspace_server.workspace import Workspace
+from workspace_server.workspace import Folder, Workspace
 
 IGNORED_S: Final = 0.5
 """Longest look for ignored files, in seconds, to explain that nothing was found."""
+
+MAX_COPIES: Final = 10
+"""Git worktrees that are looked at for the same reason."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -138,6 +144,25 @@ async def ignored_files_match(workspace: Workspace, where: Where, settings: Sear
         return False
     finally:
         stop.set()
+
+
+async def copies_that_match(workspace: Workspace, where: Where, settings: SearchSettings) -> tuple[Path, ...]:
+    """The git worktrees inside the project in which the pattern matches a file, the first few of them.
+
+    Searches leave them out. Those that take too long to tell are left out here, too.
+    """
+    found: list[Path] = []
+    with suppress(TimeoutError):
+        async with asyncio.timeout(IGNORED_S):
+            for folder in workspace.folders:
+                copies = await asyncio.to_thread(
+                    lambda root: list(islice(copies_in(root), MAX_COPIES)), folder.path
+                )
+                for copy in copies:
+                    inside = Workspace(copy, (Folder(folder.name, copy),))
+                    if (await find_files(inside, where, 1, settings)).items:
+                        found.append(copy)
+    return tuple(found)
 
 
 async def find_text(

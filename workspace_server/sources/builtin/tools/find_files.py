@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workspace_server.sources.builtin.search.engine import Found, Where, find_files, ignored_files_match
+from workspace_server.sources.builtin.search.engine import (
+    Found,
+    Where,
+    copies_that_match,
+    find_files,
+    ignored_files_match,
+)
 from workspace_server.sources.builtin.search.query import SearchSettings
 from workspace_server.sources.builtin.tools.pages import (
     MEMBER_SCHEMAS,
@@ -23,6 +29,8 @@ from workspace_server.tool import Tool, ToolResult
 from workspace_server.workspace import Workspace, absolute_text
 
 DEFAULT_MAX_RESULTS = 200
+SHOWN_COPIES = 3
+"""Git worktrees that an empty result names."""
 
 TOOL = Tool(
     name="lm_findFiles",
@@ -97,7 +105,7 @@ async def call(
     offset = int(arguments.get("offset", 0))
     settings = settings or SearchSettings()
     found = await find_files(workspace, where, offset + limit, settings)
-    note = "" if found.items or found.late else await ignored_note(workspace, where, settings)
+    note = "" if found.items or found.late else await hidden_note(workspace, where, settings)
     fit = "maxResults" not in arguments
     nothing = nothing_found("No files found.", found, settings)
     return await asyncio.to_thread(_result, found, offset, (nothing, note), fit=fit)
@@ -126,8 +134,12 @@ def nothing_found(text: str, found: Found[Any], settings: SearchSettings) -> str
     return f"{text} (capped: the search was stopped after {settings.deadline:g} s; try a narrower pattern)"
 
 
-async def ignored_note(workspace: Workspace, where: Where, settings: SearchSettings) -> str:
-    """Says that the pattern matches ignored files; empty if it does not, or they were searched."""
-    if where.include_ignored or not await ignored_files_match(workspace, where, settings):
+async def hidden_note(workspace: Workspace, where: Where, settings: SearchSettings) -> str:
+    """Says that the pattern matches files that are left out, and how to find them; empty if it does not."""
+    if not where.include_ignored and await ignored_files_match(workspace, where, settings):
+        return "only ignored or excluded files match; set includeIgnoredFiles to true to include them"
+    copies = await copies_that_match(workspace, where, settings)
+    if not copies:
         return ""
-    return "only ignored or excluded files match; set includeIgnoredFiles to true to include them"
+    shown = ", ".join(workspace.workspace_path(copy) or str(copy) for copy in copies[:SHOWN_COPIES])
+    return f"only files in git worktrees inside the project match; begin the pattern with one of: {shown}"

@@ -15,7 +15,7 @@ from workspace_server.sources.builtin.search.query import (
     TextMatch,
     TextQuery,
 )
-from workspace_server.sources.builtin.tools.find_files import ignored_note, nothing_found
+from workspace_server.sources.builtin.tools.find_files import hidden_note, nothing_found
 from workspace_server.sources.builtin.tools.pages import (
     MEMBER_SCHEMAS,
     NOTE_SCHEMA,
@@ -154,8 +154,8 @@ async def call(
 
 async def _pattern_note(workspace: Workspace, where: Where, settings: SearchSettings) -> str:
     """Why no file was searched."""
-    ignored = await ignored_note(workspace, where, settings)
-    return ignored or f"no file matches {where.pointer.removeprefix('/')}"
+    hidden = await hidden_note(workspace, where, settings)
+    return hidden or f"no file matches {where.pointer.removeprefix('/')}"
 
 
 def _query(arguments: Mapping[str, Any]) -> TextQuery:

@@ -11,6 +11,8 @@ from support.projects.git_repositories import git, repository, worktree
 from workspace_server.sources.builtin.search.engine import Where, find_files
 from workspace_server.sources.builtin.search.files import directory
 from workspace_server.sources.builtin.search.query import TextQuery
+from workspace_server.sources.builtin.tools import find_files as find_files_tool
+from workspace_server.sources.builtin.tools import find_text as find_text_tool
 from workspace_server.sources.builtin.tools import list_directory, read_file
 from workspace_server.tool import InvalidArguments
 
@@ -125,6 +127,28 @@ async def test_a_kept_list_notices_worktrees_that_come_and_go(
     assert await listed() == ["mod.py"]
     git(main, "worktree", "remove", "--force", str(tree))
     assert await listed() == ["mod.py"]
+
+
+@pytest.mark.parametrize("pattern", ["new.py", "*.rs,new.py", "src/new.py"])
+async def test_an_empty_result_names_the_copies_that_have_such_files(tmp_path: Path, pattern: str) -> None:
+    main = repository(tmp_path / "main")
+    worktree(main)
+    tree = worktree(main, ".claude/worktrees/other")
+    (tree / "src").mkdir()
+    for place in (tree, tree / "src"):
+        (place / "new.py").write_text("def f(): ...\n")
+    query = f"{{{pattern}}}" if "," in pattern else pattern
+    found = await find_files_tool.call(workspace_of(main), {"query": query})
+    assert found.structured["note"] == (
+        "only files in git worktrees inside the project match; begin the pattern with one of: "
+        "main/.claude/worktrees/other"
+    )
+    found = await find_text_tool.call(workspace_of(main), {"query": "f", "includePattern": query})
+    assert "main/.claude/worktrees/other" in found.structured["note"]
+    found = await find_files_tool.call(workspace_of(main), {"query": "nowhere.py"})
+    assert "note" not in found.structured
+    found = await find_files_tool.call(workspace_of(main), {"query": f"main/.claude/worktrees/other/{query}"})
+    assert str(tree / pattern.rpartition(",")[2]) in found.structured["files"]
 
 
 def entries(main: Path, **arguments: object) -> list[str]:

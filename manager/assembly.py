@@ -24,6 +24,7 @@ from manager.answers.handshake import Handshakes
 from manager.answers.listing.catalog import Catalog
 from manager.answers.listing.list_adaptation import ListAdaptation
 from manager.answers.listing.lists import Lists
+from manager.answers.listing.own_servers import OwnServersLookup
 from manager.answers.listing.server_discover import ServerDiscover
 from manager.answers.roots import RootsRequests
 from manager.approvals.board import ApprovalBoard
@@ -130,7 +131,8 @@ def assemble(
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
     roots = RootsRequests(os.urandom(32), time.time)
-    adaptation = ListAdaptation(profiles, hides_own=settings.hide_own_servers)
+    own_servers = OwnServersLookup(profiles, _home(), is_wanted=settings.hide_own_servers)
+    adaptation = ListAdaptation(profiles, own_servers)
     lists = Lists(forwarder, catalog, settings, adaptation)
     dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
     server_discover = ServerDiscover(workspaces, catalog, adaptation)
@@ -162,7 +164,7 @@ def assemble(
             registered_servers,
             session_manager,
             clients,
-            profiles,
+            own_servers,
             store,
             installation,
             address,

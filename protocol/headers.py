@@ -46,8 +46,8 @@ TOOL_NAMES: Final = "Lm-Tools-Bridge-Tool-Names"
 """Tells a workspace server what the client needs of the names of tools (`internal/name_rules.py`)."""
 
 OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
-"""Tells a workspace server which configuration files of the project the client reads itself, separated by
-commas. It starts their servers, so their tools would be in its list twice."""
+"""Tells a workspace server which servers of the project's files the client starts itself, so that their tools
+would be in its list twice (`internal/own_servers.py`)."""
 
 NOTE: Final = "Lm-Tools-Bridge-Note"
 """A sentence for the model about a tool call, which the workspace server adds to its result: that another

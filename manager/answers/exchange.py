@@ -84,6 +84,7 @@ class Exchange:
         folder: The folder of the workspace that the client works in (`Located.folder`).
         note: What the model is told about the workspace of its call; empty if the address names it, too.
         wants_roots: Whether the client has to be asked for its roots before the workspace is decided.
+        user_agent: What the client's HTTP library says of it; anybody can invent it.
         seen: Its record in the table of clients.
         begun: Monotonic time when its work began: at its arrival, or after the client's input.
         recorded_as: Who sent it, for the recorder; None if it is not recorded.
@@ -107,6 +108,7 @@ class Exchange:
     folder: str = ""
     note: str = ""
     wants_roots: bool = False
+    user_agent: str = ""
     seen: RequestRecord | None = None
     begun: float | None = None
     recorded_as: Client | None = None

@@ -6,10 +6,11 @@ They contain names and the command only: all other text of an untrusted project 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from workspace_server.catalog.view import View
+from protocol.internal.own_servers import OwnServers
+from workspace_server.catalog.view import View, is_own_server
 
 PENDING: Final = "TRUST_PENDING"
 """The code of issues of what waits for trust; their details are the command that gives it."""
@@ -17,14 +18,14 @@ _MAX_NAMES: Final = 6
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-def instructions(view: View, own_files: Collection[str] = ()) -> str:
+def instructions(view: View, own_servers: Sequence[OwnServers] = ()) -> str:
     """The sentences for a server's instructions; empty if nothing waits for trust.
 
     Args:
         view: what the request may see.
-        own_files: files of the project whose servers the client starts itself; these are not named.
+        own_servers: servers that the client starts itself; these are not named.
     """
-    waiting = _waiting(view, own_files)
+    waiting = _waiting(view, own_servers)
     if waiting is None:
         return ""
     listed, command = waiting
@@ -34,15 +35,15 @@ def instructions(view: View, own_files: Collection[str] = ()) -> str:
     )
 
 
-def short_instructions(view: View, own_files: Collection[str] = ()) -> str:
+def short_instructions(view: View, own_servers: Sequence[OwnServers] = ()) -> str:
     """The same in the fewest words."""
-    waiting = _waiting(view, own_files)
+    waiting = _waiting(view, own_servers)
     return "" if waiting is None else f"Not before the user runs `{waiting[1]}`: {waiting[0]}."
 
 
-def _waiting(view: View, own_files: Collection[str]) -> tuple[str, str] | None:
+def _waiting(view: View, own_servers: Sequence[OwnServers]) -> tuple[str, str] | None:
     """The names of what waits, and the command that trusts it; None for nothing."""
-    found = list(dict.fromkeys(_names(view, own_files)))
+    found = list(dict.fromkeys(_names(view, own_servers)))
     command = next((issue.details for issue in view.issues if issue.code == PENDING), None)
     if not found or command is None:
         return None
@@ -51,9 +52,9 @@ def _waiting(view: View, own_files: Collection[str]) -> tuple[str, str] | None:
     return ", ".join([*shown, *([f"{more} more"] if more else [])]), command
 
 
-def _names(view: View, own_files: Collection[str]) -> Iterator[str]:
+def _names(view: View, own_servers: Sequence[OwnServers]) -> Iterator[str]:
     for source in view.snapshot.sources:
-        if source.state == "pending_trust" and source.project_file not in own_files:
+        if source.state == "pending_trust" and not is_own_server(source, own_servers):
             yield source.id.partition(":")[2]
         yield from source.pending_names()
     yield from view.snapshot.withheld

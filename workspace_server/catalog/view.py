@@ -6,7 +6,7 @@ clients.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from protocol import headers
 from protocol.internal.client_traits import ClientTraits
 from protocol.internal.name_rules import AS_OFFERED, NameRules
+from protocol.internal.own_servers import OwnServers
 from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import chosen_visibility, schema_defaults
@@ -169,7 +170,7 @@ class View:
     def listed(
         self,
         mode: Mode,
-        own_files: Collection[str] = (),
+        own_servers: Sequence[OwnServers] = (),
         traits: ClientTraits = NO_TRAITS,
         *,
         keeps_meta_tools: bool = False,
@@ -179,18 +180,18 @@ class View:
         With the meta-tools, if a model can reach tools that are not in the list.
 
         Args:
-            mode: with `SHOW_ALL`, `own_files` has no effect.
-            own_files: files of the project whose servers the client starts itself; their tools are left out.
+            mode: with `SHOW_ALL`, `own_servers` has no effect.
+            own_servers: servers that the client starts itself; their tools are left out.
             traits: what is special about the client.
             keeps_meta_tools: whether the client was shown the meta-tools before.
         """
         shown = _SHOWN[mode]
-        hidden = frozenset() if mode is Mode.SHOW_ALL else own_files
+        own_servers = () if mode is Mode.SHOW_ALL else own_servers
         definitions = [
             offered.definition
             for offered in self.tools
             if offered.tool.visibility in shown
-            and offered.source.project_file not in hidden
+            and not is_own_server(offered.source, own_servers)
             and not (offered.tool.unlisted and mode is not Mode.SHOW_ALL)
         ]
         if added := self._meta_tools(mode, traits, keeps_meta_tools):
@@ -250,6 +251,14 @@ class View:
                 [one.definition for one in (*offerings.resources, *offerings.templates, *offerings.skills)],
             ),
         }
+
+
+def is_own_server(source: Source, own_servers: Sequence[OwnServers]) -> bool:
+    """Whether the client starts the server of a source itself."""
+    if source.project_file is None or not own_servers:
+        return False
+    namespace = source.id.partition(":")[2]
+    return any(own.starts(source.project_file, namespace) for own in own_servers)
 
 
 def mode_of(header: Mapping[str, str], query: Mapping[str, str]) -> Mode:

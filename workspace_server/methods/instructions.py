@@ -7,13 +7,14 @@ but servers and commands.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from protocol import names
 from protocol.internal.client_traits import ClientTraits
+from protocol.internal.own_servers import OwnServers
 from workspace_server.catalog import pending_trust
-from workspace_server.catalog.view import Mode, View
+from workspace_server.catalog.view import Mode, View, is_own_server
 from workspace_server.methods import skills
 from workspace_server.results import clean_text
 from workspace_server.source import Source
@@ -37,13 +38,13 @@ class Reader(NamedTuple):
 
     Attributes:
         traits: what is special about the client.
-        own_files: files of the project whose servers the client starts itself.
+        own_servers: servers that the client starts itself.
         mode: which tools it gets listed.
         folder: the folder of its session below the root, `/`-separated; empty for the root.
     """
 
     traits: ClientTraits = ClientTraits()
-    own_files: Collection[str] = ()
+    own_servers: Sequence[OwnServers] = ()
     mode: Mode = Mode.NORMAL
     folder: str = ""
 
@@ -61,7 +62,7 @@ def instructions(view: View, root: str, reader: Reader) -> str:
         for source in view.snapshot.sources
         if source.kind in _MCP
         and source.state not in {"disabled", "pending_trust"}
-        and source.project_file not in reader.own_files
+        and not is_own_server(source, reader.own_servers)
     ]
     if reader.traits.repeats_instructions:
         sentences = [_short_offer(view, sources), *_short_ways(view, root, reader)]
@@ -120,7 +121,7 @@ def _limited(words: Sequence[str]) -> str:
 
 
 def _ways(view: View, root: str, reader: Reader) -> Iterator[str]:
-    if waits := pending_trust.instructions(view, reader.own_files):
+    if waits := pending_trust.instructions(view, reader.own_servers):
         yield waits
     yield f"The project's root folder is {clean_text(root)}."
     if reader.folder:
@@ -150,7 +151,7 @@ def _ways(view: View, root: str, reader: Reader) -> Iterator[str]:
 
 
 def _short_ways(view: View, root: str, reader: Reader) -> Iterator[str]:
-    if waits := pending_trust.short_instructions(view, reader.own_files):
+    if waits := pending_trust.short_instructions(view, reader.own_servers):
         yield waits
     yield f"Root: {clean_text(root)}."
     if reader.folder:

@@ -14,6 +14,7 @@ from protocol import headers, jsonrpc, names
 from protocol.extensions import skills as skills_extension
 from protocol.extensions import tasks
 from protocol.inbound import Rejection
+from protocol.internal import own_servers
 from protocol.internal import result_trim as trims
 from protocol.internal.client_traits import ClientTraits
 from protocol.internal.result_trim import ResultTrim
@@ -54,11 +55,6 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     body: bytes
     trim: ResultTrim | None = None
-
-
-def own_files(header: Mapping[str, str]) -> frozenset[str]:
-    """The files of the project whose servers the client starts itself, as the manager says."""
-    return frozenset(one.strip() for one in header.get(headers.OWN_FILES, "").split(",") if one.strip())
 
 
 def traits_of(header: Mapping[str, str]) -> ClientTraits:
@@ -201,9 +197,9 @@ class Methods:
         view = await self._listed(request)
         mode, traits = mode_of(request.header, request.query), traits_of(request.header)
         is_kept = await self._kept_meta_tools.keeps(request.client, is_needed=view.needs_meta_tools(mode))
-        files = own_files(request.header)
+        own = own_servers.decode(request.header.get(headers.OWN_FILES, ""))
         definitions: Sequence[Mapping[str, Any]]
-        definitions = view.listed(mode, files, traits, keeps_meta_tools=is_kept)
+        definitions = view.listed(mode, own, traits, keeps_meta_tools=is_kept)
         if request.model_sees_both:
             definitions = client_list.for_model_of_both(definitions, view)
         if (client_names := view.names_for(request.name_rules)) is not None:
@@ -258,7 +254,8 @@ class Methods:
 def _reader(request: McpRequest) -> Reader:
     header = request.header
     folder = headers.decode_value(header.get(headers.FOLDER, "")) or ""
-    return Reader(traits_of(header), own_files(header), mode_of(header, request.query), folder)
+    own = own_servers.decode(header.get(headers.OWN_FILES, ""))
+    return Reader(traits_of(header), own, mode_of(header, request.query), folder)
 
 
 def _failed(request: McpRequest, fault: Exception) -> Rejection:

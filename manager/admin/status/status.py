@@ -10,11 +10,11 @@ from typing import Any
 
 from manager import __version__
 from manager.admin.status.status_clock import Clock
+from manager.answers.listing.own_servers import OwnServersLookup
 from manager.approvals.board import ApprovalBoard
 from manager.installation import Installation
 from manager.logs.log import recent_lines, short
 from manager.recorder.writing.recorder import Recorder
-from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.client_overview import ClientRow, client_rows, count_connected, name_and_version
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.registration import Registration
@@ -41,7 +41,7 @@ class Status:
         registered_servers: RegisteredServers,
         session_manager: SessionManager,
         clients: RecentClients,
-        profiles: ClientProfiles,
+        own_servers: OwnServersLookup,
         store: Store,
         installation: Installation,
         address: str,
@@ -54,7 +54,7 @@ class Status:
         self._registered_servers = registered_servers
         self._session_manager = session_manager
         self._clients = clients
-        self._profiles = profiles
+        self._own_servers = own_servers
         self._store = store
         self._installation = installation
         self._address = address
@@ -224,7 +224,10 @@ class Status:
             "state": row.state.value,
             "streaming": row.streaming,
             "sessions": row.sessions,
-            "ownFiles": list(self._profiles.of(row.name, row.version).own_files),
+            "ownServers": [
+                {"file": own.file, "names": sorted(own.names), "allBut": own.is_all_but}
+                for own in self._own_servers.last(row.name, row.version, row.workspace)
+            ],
             **clock.stamps("lastCall", row.last_call),
             "lastCallAgeSec": clock.age(row.last_call),
         }

@@ -128,8 +128,9 @@ class Lists:
                 return refusal
             if exchange.message.method == names.TOOLS_LIST:
                 session.tools_changed = False
+        adapted = await self._adaptation.headers(exchange, located.workspace)
         outgoing = upstream_request(exchange)
-        outgoing = replace(outgoing, headers=(*outgoing.headers, *self._adaptation.headers(exchange)))
+        outgoing = replace(outgoing, headers=(*outgoing.headers, *adapted))
         return await self._forwarder.send(located.workspace, outgoing)
 
     def _merge(self, exchange: Exchange, result: Mapping[str, msgspec.Raw]) -> Plain:

@@ -53,7 +53,8 @@ class ServerDiscover:
             return None
         try:
             async with asyncio.timeout(WAIT_S):
-                on_behalf = [*address_headers(exchange), *self._adaptation.discover_headers(exchange)]
+                adapted = await self._adaptation.discover_headers(exchange, located.workspace)
+                on_behalf = [*address_headers(exchange), *adapted]
                 result = await self._catalog.ask(located.workspace, names.DISCOVER, {}, on_behalf)
         except TimeoutError:
             return None

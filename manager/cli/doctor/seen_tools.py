@@ -12,11 +12,11 @@ from typing import Any, Final
 from manager.cli.doctor.configuration_checks import Problem
 from manager.cli.doctor.findings import Level
 from manager.cli.doctor.played_client import Seen, Unanswered
-from manager.client_files.adoption.project_entry import namespace
 from manager.client_files.clients import Machine
 from manager.client_files.configured_entries import ClientConfiguration
 from manager.routing.client_profiles import ClientProfile
 from protocol import names
+from protocol.internal.own_servers import namespace_of
 
 _TOLERANCE: Final = 1.1
 """The times of the profiles are a tenth shorter than what the clients wait."""
@@ -75,7 +75,7 @@ def _prefix(name: str) -> str:
 def twice(seen: Seen, found: ClientConfiguration) -> Iterator[Problem]:
     """Servers that the client has itself, and whose tools it has from us as well."""
     for own in found.others:
-        count = sum(_prefix(tool) == namespace(own.name) for tool in seen.tools)
+        count = sum(_prefix(tool) == namespace_of(own.name) for tool in seen.tools)
         if count:
             scope = " --user" if own.place.scope == "user" else ""
             what = f"{count} tool{'s' * (count > 1)} of {own.name}"

@@ -8,14 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from manager.cli.client.context import user_machine
 from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.workspace_command import answer_of
+from manager.client_files.adoption.project_file_formats import ServersFile
 from manager.client_files.adoption.project_files import ProjectFiles
 from manager.configuration.paths import Paths
+from manager.disk import claude_approvals
+from manager.disk.claude_approvals import read_approvals
 from manager.status_reading.responses import objects
 from manager.status_reading.source_problems import source_problems
 from manager.status_reading.workspaces import merged_workspaces
 from manager.supervision.processes.server_log import tail
+from protocol.internal.own_servers import namespace_of
 
 _LAST_LINES: Final = 5
 _MAX_LOOKED_AT: Final = 5
@@ -90,7 +95,7 @@ def client_servers(situation: Situation) -> Iterator[Finding]:
         row["root"]: row for row in merged_workspaces(situation.status) if isinstance(row.get("root"), str)
     }
     for root, row in roots.items():
-        started = ProjectFiles(Path(root), situation.paths.state_dir).started_by_clients()
+        started = _known_to_start(Path(root), situation.paths.state_dir)
         if started:
             shown = "; ".join(
                 f"{file.client} starts {', '.join(names)} of {file.path}" for file, names in started.items()
@@ -98,6 +103,19 @@ def client_servers(situation: Situation) -> Iterator[Finding]:
             text = f"{row.get('workspace')} ({root}): {shown}, in addition to the manager"
             hint = f"move them into its workspace.toml: lmtb adopt --cwd {shlex.quote(root)}"
             yield Finding(Level.WARN, "client servers", text, hint)
+
+
+def _known_to_start(root: Path, state_dir: Path) -> dict[ServersFile, list[str]]:
+    """What clients start, without servers that the user did not allow in Claude Code, which asks."""
+    machine = user_machine()
+    allowed = read_approvals(machine.environ, machine.home, root).own_servers("")
+    started = {}
+    for file, names in ProjectFiles(root, state_dir).started_by_clients().items():
+        is_asked = file.path == claude_approvals.FILE
+        known = [name for name in names if not is_asked or allowed.starts(file.path, namespace_of(name))]
+        if known:
+            started[file] = known
+    return started
 
 
 def _last_output(row: dict[str, Any], paths: Paths) -> tuple[str, ...]:

@@ -19,9 +19,10 @@ from host.text.operand import operand
 from manager.cli import workspace_command
 from manager.cli.completion import suggestions
 from manager.cli.output.far_tools import change_tool, change_visibility, is_elsewhere, print_change
-from manager.cli.output.manager_access import ask_about
+from manager.cli.output.manager_access import ask, ask_about, current_folder
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
+from manager.status_reading.own_servers import clients_starting
 from manager.status_reading.responses import TRUST_PENDING, first_sentence, issue_text, objects
 from manager.status_reading.tool_rows import VISIBILITIES, context_cost, listing, origin
 
@@ -99,7 +100,7 @@ def why(cwd: Path | None, name: str, as_json: bool) -> None:
         print_json({"tool": row, "issues": about})
         return
     if row is not None:
-        say(_explained(row))
+        say(_explained(row) + _elsewhere(row, answer, cwd))
     for issue in about:
         if row is None or issue.get("code") != TRUST_PENDING:  # the reason says so already
             say(issue_text(issue))
@@ -232,6 +233,23 @@ def _explained(row: Mapping[str, Any]) -> str:
         return f"{name} of {source} can be called, but is not listed: {row['unlisted']}; {step}"
     text = f"{name} of {source} can be called, but is not listed: it is on demand, tool_search finds it"
     return f"{text} ({origin(row)})"
+
+
+def _elsewhere(row: Mapping[str, Any], answer: Mapping[str, Any], cwd: Path | None) -> str:
+    """Which clients that were seen here do not get the tool from us, because they start its server."""
+    sources = (source for source in objects(answer, "sources") if source.get("id") == row.get("source"))
+    source = next(sources, {})
+    file, namespace = source.get("file"), str(source.get("namespace"))
+    if not row.get("listed") or not isinstance(file, str):
+        return ""
+    status, folder = ask("/mcp/status"), Path(current_folder(cwd))
+    roots = {str(one.get("root")): str(one.get("workspace")) for one in objects(status, "instanceDetails")}
+    root = max((root for root in roots if folder.is_relative_to(root)), key=len, default="")
+    titles = clients_starting(status, roots.get(root, ""), file, namespace)
+    if not titles:
+        return ""
+    starts = "which starts" if len(titles) == 1 else "which start"
+    return f"; it is not in the list of {' and '.join(titles)}, {starts} {namespace} of {file} itself"
 
 
 def _unknown(name: str, answer: Mapping[str, Any]) -> Failure:

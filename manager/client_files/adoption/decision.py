@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from manager.client_files.adoption.project_entry import TomlEntry, Untranslatable, namespace, translate
+from manager.client_files.adoption.project_entry import TomlEntry, Untranslatable, translate
 from manager.client_files.adoption.project_file_formats import PROJECT_FILES, ServersFile
 from manager.client_files.change import BOM, Change, decoded, refused, value_at
 from manager.client_files.editing import jsonc_edit, jsonc_parser, toml_edit
 from manager.client_files.editing.jsonc_parser import Node
 from manager.client_files.refusals import FormProblem, Refusal, SyntaxProblem
+from protocol.internal.own_servers import namespace_of
 
 WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"
 USER_FILE: Final = "workspace.toml"
@@ -102,7 +103,7 @@ def _present(text: str, target: str) -> list[str] | Refusal:
         [mcp.get(key, []) for key in ("stdio_servers", "remote_servers")] if isinstance(mcp, dict) else []
     )
     entries = [one for array in arrays if isinstance(array, list) for one in array if isinstance(one, dict)]
-    return [namespace(str(one.get("namespace", ""))) for one in entries]
+    return [namespace_of(str(one.get("namespace", ""))) for one in entries]
 
 
 def _listed(
@@ -131,7 +132,7 @@ class _Decision:
     counts: Counter[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.counts = Counter([*self.present, *(namespace(name) for _, name, _ in self.listed)])
+        self.counts = Counter([*self.present, *(namespace_of(name) for _, name, _ in self.listed)])
 
     def adoption(self, contents: Contents, texts: Mapping[str, str]) -> Adoption | Refusal:
         servers = []
@@ -139,7 +140,7 @@ class _Decision:
             chosen = not self.names or name in self.names
             reason = self._reason(file, name, entry) if chosen else ""
             if reason is not None:
-                self.staying.setdefault(namespace(name), file)
+                self.staying.setdefault(namespace_of(name), file)
             if chosen:
                 servers.append(Server(name, file, entry, reason))
         changed = self._changed_texts(texts, [one for one in servers if one.reason is None])
@@ -150,7 +151,7 @@ class _Decision:
 
     def _reason(self, file: ServersFile, name: str, entry: Any) -> str | None:
         """Why an entry stays in its file; None if it moves."""
-        own = namespace(name)
+        own = namespace_of(name)
         made = translate(name, entry, file)
         if isinstance(made, Untranslatable):
             return made.reason
@@ -187,7 +188,7 @@ class _Decision:
             without = _without(text, one)
             if not isinstance(without, str):
                 return refused(without, one.file.path)
-            comments.setdefault(namespace(one.name), []).extend(_comments(text, without, one))
+            comments.setdefault(namespace_of(one.name), []).extend(_comments(text, without, one))
             changed[one.file.path] = without
         entries = [
             (("mcp", entry.kind), entry.table, comments[own]) for own, (_, entry) in self.moving.items()

@@ -7,7 +7,6 @@ if a part of it has another meaning, or none, in `workspace.toml`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -53,7 +52,6 @@ _OAUTH: Final = {
 }
 LEADS_TO_US: Final = "it leads to LM Tools Bridge itself"
 _MAX_TIMEOUT_S: Final = 600.0
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
 
 
@@ -89,11 +87,6 @@ class Untranslatable:
     """Why an entry stays in its file."""
 
     reason: str
-
-
-def namespace(name: str) -> str:
-    """The namespace that the workspace server gives to an entry of this name."""
-    return _UNFIT.sub("_", name.strip())
 
 
 def translate(name: str, entry: Any, file: ServersFile) -> TomlEntry | Untranslatable:

@@ -36,6 +36,9 @@ async def test_they_are_quoted_also_before_the_server_runs_again(tmp_path: Path)
         quoted = "friend:\n> Be kind to strangers."
         assert (await told(project, "opencode")).endswith(quoted)
         assert quoted in (await told(project, "codex-mcp-client")), "it is short"
+        assert quoted in (await told(project, "claude-code"))
+        (project.root / ".claude").mkdir()
+        (project.root / ".claude/settings.json").write_text('{"enableAllProjectMcpServers": true}')
         assert "kind" not in await told(project, "claude-code"), "it starts this server itself"
     async with running_gateway(tmp_path) as gateway:
         project = Project(gateway, project.root)

@@ -45,6 +45,8 @@ async def test_instructions_name_what_waits_and_the_command(gateway: Gateway) ->
 
 async def test_servers_that_a_client_starts_itself_are_not_named_to_it(gateway: Gateway) -> None:
     project = _untrusted(gateway, "own-servers")
+    (project.root / ".claude").mkdir()
+    (project.root / ".claude/settings.json").write_text('{"enableAllProjectMcpServers": true}')
     said = await _instructions(project, "claude-code")
     assert "greet" in said and "notes" not in said
 

@@ -8,13 +8,22 @@ import pytest
 
 from manager.cli.output.overview import problems
 
-OWN = {"claude-code": [".mcp.json"], "codex": [".codex/config.toml"], "my-agent": [".mcp.json"]}
+ALL = {"file": ".mcp.json", "names": [], "allBut": True}
+OWN = {
+    "claude-code": ALL,
+    "codex": {**ALL, "file": ".codex/config.toml"},
+    "my-agent": {"file": ".mcp.json", "names": ["docs"], "allBut": False},
+    "careful": {"file": ".mcp.json", "names": ["docs"], "allBut": True},
+}
 
 
 def status(client: str, workspace: str, file: str | None) -> dict[str, Any]:
     sources = [{"id": "stdio:docs", "namespace": "docs", "state": "ready", "file": file}]
     return {
-        "clientDetails": [{"name": client, "workspace": workspace, "ownFiles": OWN[client]}, {"name": None}],
+        "clientDetails": [
+            {"name": client, "workspace": workspace, "ownServers": [OWN[client]]},
+            {"name": None},
+        ],
         "instanceDetails": [{"workspace": "p-1", "root": "/p", "state": "ready", "sources": sources}],
     }
 
@@ -32,8 +41,13 @@ def test_a_client_whose_files_the_user_named_is_a_problem_as_well() -> None:
 
 @pytest.mark.parametrize(
     ("client", "workspace", "file"),
-    [("claude-code", "q-2", ".mcp.json"), ("claude-code", "p-1", None), ("codex", "p-1", ".mcp.json")],
-    ids=["seen elsewhere", "our own file", "a file of another client"],
+    [
+        ("claude-code", "q-2", ".mcp.json"),
+        ("claude-code", "p-1", None),
+        ("codex", "p-1", ".mcp.json"),
+        ("careful", "p-1", ".mcp.json"),
+    ],
+    ids=["seen elsewhere", "our own file", "a file of another client", "refused by its user"],
 )
 def test_other_servers_run_once(client: str, workspace: str, file: str | None) -> None:
     assert problems(status(client, workspace, file)) == []

@@ -10,6 +10,7 @@ import pytest
 
 from protocol import names
 from protocol.internal.client_traits import ClientTraits
+from protocol.internal.own_servers import OwnServers
 from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import View, build_view
@@ -92,7 +93,7 @@ async def test_nothing_is_said_of_what_is_not_there() -> None:
 async def test_servers_that_the_client_starts_itself_are_not_named() -> None:
     near, far = server("near", "Be near."), server("far")
     near.project_file = ".mcp.json"
-    said = instructions(await view_of(near, far), ROOT, Reader(own_files=(".mcp.json",)))
+    said = instructions(await view_of(near, far), ROOT, Reader(own_servers=(OwnServers(".mcp.json"),)))
     assert "far" in said
     assert "near" not in said.lower()
 

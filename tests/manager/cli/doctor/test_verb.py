@@ -223,6 +223,9 @@ def test_servers_that_a_client_starts_itself_are_a_warning(
     root.mkdir()
     (root / ".mcp.json").write_text('{"mcpServers": {"docs": {"command": "x"}, "odd": {"type": 1}}}')
     control.say("GET /mcp/status", healthy(workspaceDetails=[{"id": "mine-1", "root": str(root)}]))
+    assert "client servers" not in diagnose()[1], "the user has not allowed it in Claude Code"
+    (root / ".claude").mkdir()
+    (root / ".claude/settings.json").write_text('{"enabledMcpjsonServers": ["docs"]}')
     code, found = diagnose()
     assert code == exit_codes.OK
     assert found["client servers"]["level"] == "warn"

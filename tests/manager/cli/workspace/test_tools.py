@@ -230,6 +230,22 @@ def test_why_of_a_tool_whose_source_is_down_says_so(run: Any, inspected: Any) ->
     assert "lmtb servers" in said
 
 
+def test_why_names_the_clients_that_start_the_server_themselves(run: Any, inspected: Any) -> None:
+    """They do not get its tools from us."""
+    row = {"name": "proj__echo", "source": "stdio:proj", "state": "callable", "listed": True}
+    source = {"id": "stdio:proj", "namespace": "proj", "state": "ready", "file": ".mcp.json"}
+    inspected.say("POST /inspect", {"ok": True, "tools": [row], "issues": [], "sources": [source]})
+    for names, is_told in (([], False), (["proj"], True)):
+        own = {"file": ".mcp.json", "names": names, "allBut": False}
+        seen = {"name": "claude-code", "workspace": "srv-1", "ownServers": [own]}
+        instance = {"workspace": "srv-1", "root": "/srv"}
+        inspected.say("GET /mcp/status", {"clientDetails": [seen], "instanceDetails": [instance]})
+        said = run("tools", "why", "proj__echo", "--cwd", "/srv/below").stdout
+        told = "it is not in the list of Claude Code, which starts proj of .mcp.json itself"
+        assert (told in said) is is_told
+        assert "proj__echo is listed and can be called" in said
+
+
 @pytest.mark.parametrize("order", [("--cwd", "/srv", "why", "greet"), ("why", "greet", "--cwd", "/srv")])
 def test_the_folder_may_be_named_before_or_after_the_further_verb(
     run: Any, inspected: Any, order: tuple[str, ...]

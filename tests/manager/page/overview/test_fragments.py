@@ -20,7 +20,14 @@ def status(name: str) -> dict[str, Any]:
         "issues": [{"code": "X", "level": "error", "message": name, "details": name}],
     }  # fmt: skip
     looping = {"id": "other", "root": "/o", "state": "crash_looping", "lastError": name, "stderrTail": [name]}
-    client = {"name": name, "version": name, "state": name, "workspace": name, "source": name, "ownFiles": []}
+    client = {
+        "name": name,
+        "version": name,
+        "state": name,
+        "workspace": name,
+        "source": name,
+        "ownServers": [],
+    }
     return {
         "state": name, "version": name, "address": name, "degraded": [name], "installation": {"state": "changed"},
         "workspaceDetails": [looping], "instanceDetails": [server], "clientDetails": [client],

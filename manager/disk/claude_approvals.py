@@ -1,0 +1,107 @@
+"""Reads which servers of a project's `.mcp.json` the user allowed in Claude Code, which asks about each.
+
+Claude Code starts no server of the file without an answer, which it writes into its own files; run with `-p`,
+it starts each that the user did not refuse (measured with 2.1.332). All functions block.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from protocol.internal.own_servers import OwnServers, namespace_of
+
+FILE: Final = ".mcp.json"
+MAX_BYTES: Final = 32 * 1024 * 1024
+"""Largest file that is read: Claude Code keeps state of all projects in one."""
+_STATE: Final = ".claude.json"
+_SETTINGS: Final = (".claude/settings.json", ".claude/settings.local.json")
+_MANAGED: Final = {
+    "darwin": "/Library/Application Support/ClaudeCode/managed-settings.json",
+    "win32": "C:/Program Files/ClaudeCode/managed-settings.json",
+}
+_MANAGED_ELSEWHERE: Final = "/etc/claude-code/managed-settings.json"
+_ASKS_NOBODY: Final = "(sdk-cli"
+"""In the `User-Agent` of `claude -p`."""
+
+
+class _Said(msgspec.Struct, rename="camel"):
+    """What one file says of the servers of `.mcp.json`."""
+
+    enable_all_project_mcp_servers: bool = False
+    enabled_mcpjson_servers: list[str] = []
+    disabled_mcpjson_servers: list[str] = []
+    disabled_mcp_servers: list[str] = []
+
+
+class _State(msgspec.Struct):
+    projects: dict[str, msgspec.Raw] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Approvals:
+    """What the user answered, by namespaces of servers; a refusal in any file counts first."""
+
+    all_allowed: bool = False
+    allowed: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+
+    def own_servers(self, user_agent: str) -> OwnServers:
+        """The servers that Claude Code is known to start; `user_agent` tells whether it asks its user."""
+        if self.all_allowed or _ASKS_NOBODY in user_agent:
+            return OwnServers(FILE, self.refused)
+        return OwnServers(FILE, self.allowed - self.refused, is_all_but=False)
+
+
+def read_approvals(environ: Mapping[str, str], home: Path, root: Path) -> Approvals:
+    """The approvals for the project at this root. A file that cannot be read says nothing."""
+    said = list(_said(environ, home, root))
+    return Approvals(
+        any(one.enable_all_project_mcp_servers for one in said),
+        _namespaces(name for one in said for name in one.enabled_mcpjson_servers),
+        _namespaces(
+            name for one in said for name in (*one.disabled_mcpjson_servers, *one.disabled_mcp_servers)
+        ),
+    )
+
+
+def _namespaces(names: Iterator[str]) -> frozenset[str]:
+    return frozenset(map(namespace_of, names))
+
+
+def _said(environ: Mapping[str, str], home: Path, root: Path) -> Iterator[_Said]:
+    chosen = environ.get("CLAUDE_CONFIG_DIR", "").strip()
+    folder = Path(chosen) if Path(chosen).is_absolute() else None
+    managed = Path(_MANAGED.get(sys.platform, _MANAGED_ELSEWHERE))
+    files = (managed, (folder or home / ".claude") / "settings.json", *(root / name for name in _SETTINGS))
+    for file in files:
+        yield _decoded(_content(file), _Said) or _Said()
+    state = _decoded(_content((folder or home) / _STATE), _State) or _State()
+    section = state.projects.get(str(root))
+    yield (None if section is None else _decoded(bytes(section), _Said)) or _Said()
+
+
+def _content(file: Path) -> bytes:
+    """The content of a regular file; empty if there is none, or it cannot be read."""
+    try:
+        # a pipe in its place must not block
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as opened:
+            content = opened.read(MAX_BYTES + 1) or b""
+    except OSError:
+        return b""
+    return content if len(content) <= MAX_BYTES else b""
+
+
+def _decoded(content: bytes, kind: Any) -> Any:
+    """The content as this type; None if it is not."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -49,6 +49,9 @@ OWN_FILES: Final = "Lm-Tools-Bridge-Own-Files"
 """Tells a workspace server which servers of the project's files the client starts itself, so that their tools
 would be in its list twice (`internal/own_servers.py`)."""
 
+WORKSPACE_CONTRADICTION: Final = "X-Workspace-Contradiction"
+"""Names the two folders that a request could mean, in a response of the manager."""
+
 NOTE: Final = "Lm-Tools-Bridge-Note"
 """A sentence for the model about a tool call, which the workspace server adds to its result: that another
 project answers than the client's address names. Encoded with `encode_value`."""

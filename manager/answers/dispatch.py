@@ -23,7 +23,12 @@ from manager.answers.recording.call_origin import RECORDED
 from manager.answers.recording.own_calls import recorded
 from manager.answers.roots import RootsRequests
 from manager.answers.upstream_request import cancelled_notification, upstream_request
-from manager.answers.workspace_lookup import look_up_cached, look_up_workspace, workspace_not_set
+from manager.answers.workspace_lookup import (
+    look_up_by_paths,
+    look_up_cached,
+    look_up_workspace,
+    workspace_not_set,
+)
 from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.forwarded_call import ForwardedCall
@@ -116,6 +121,8 @@ class Dispatch:
         located = await look_up_workspace(self.workspaces, call.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
+        if located == Unlocated():
+            located = await look_up_by_paths(self.workspaces, call.params["arguments"]) or located
         exchange.decided(located)
         if isinstance(located, Unlocated):
             return self._without_workspace(exchange, located)

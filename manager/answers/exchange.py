@@ -18,7 +18,7 @@ from manager.routing.workspace.resolution import WORDS, Claims, WorkspaceSource
 from manager.supervision.placement import folder_in
 from manager.supervision.workspace import Workspace
 from protocol import headers, jsonrpc, names
-from protocol.errors import Refusal
+from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound
 from protocol.versions import Era
 
@@ -167,13 +167,21 @@ class Exchange:
         self.is_pure = isinstance(located, Located) and located.is_pure
         source = located.source if isinstance(located, Located) else WorkspaceSource.NONE
         self.headers[headers.WORKSPACE_SOURCE] = source.value
-        self.headers.pop(headers.WORKSPACE_OVERRULED, None)
+        for name in (headers.WORKSPACE_OVERRULED, headers.WORKSPACE_CONTRADICTION):
+            self.headers.pop(name, None)
         if isinstance(located, Located):
             self._decided_for(located)
-        elif self.session is not None:
-            self.session.last_workspace = None
+        else:
+            self._undecided(located)
         if self.session is not None:
             self.session.source = source.value
+
+    def _undecided(self, unlocated: Unlocated) -> None:
+        problem = unlocated.problem
+        if problem is not None and problem.reason is Reason.CONFLICTING_WORKSPACE:
+            self.headers[headers.WORKSPACE_CONTRADICTION] = headers.encode_value(problem.message)
+        if self.session is not None:
+            self.session.last_workspace = None
 
     def _decided_for(self, located: Located) -> None:
         self.folder = located.folder

@@ -5,7 +5,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
 from manager.answers.exchange import Located, Unlocated
+from manager.routing.workspace.cwd import is_absolute
 from manager.routing.workspace.resolution import (
     MAX_SHOWN,
     WORDS,
@@ -22,8 +27,11 @@ from manager.routing.workspace.resolution import (
 )
 from manager.supervision.placement import Placement, folder_in
 from manager.supervision.workspaces import Workspaces
-from protocol import names
+from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
+
+MAX_PATHS: Final = 8
+"""Paths among a call's arguments that are looked at: each costs a look at the disk."""
 
 
 async def look_up_workspace(workspaces: Workspaces, claims: Claims) -> Located | Unlocated | Refusal:
@@ -77,6 +85,33 @@ def _cached_alone(workspaces: Workspaces, claim: Claim) -> Located | None:
         return None if workspace is None else Located(workspace, claim.source)
     placement = workspaces.cached(claim.text)
     return None if placement is None else Located(placement.workspace, claim.source, placement.folder)
+
+
+async def look_up_by_paths(workspaces: Workspaces, arguments: msgspec.Raw) -> Located | None:
+    """The workspace in which all absolute paths among a tool's arguments lie; None if there is none.
+
+    For a call that nothing else leads to a workspace.
+
+    Args:
+        arguments: an object, as JSON text. Only its own members are looked at.
+    """
+    texts = (jsonrpc.text_of(value) for value in jsonrpc.members_of(arguments).values())
+    paths = [text for text in texts if text is not None and is_absolute(text)]
+    if not 0 < len(paths) <= MAX_PATHS:
+        return None
+    placements = [await _placed_file(workspaces, path) for path in paths]
+    found = {each.workspace.id: each.workspace for each in placements if isinstance(each, Placement)}
+    if len(found) != 1 or not all(isinstance(each, Placement) for each in placements):
+        return None
+    return Located(next(iter(found.values())), WorkspaceSource.PATHS)
+
+
+async def _placed_file(workspaces: Workspaces, path: str) -> Placement | Refusal | None:
+    """Where a folder lies, or the folder of a file, which need not exist."""
+    placement = await workspaces.place(path, ambient=False)
+    if isinstance(placement, Placement):
+        return placement
+    return await workspaces.place(path.rstrip("/\\").rpartition("/")[0] or "/", ambient=False)
 
 
 # -- what is named ------------------------------------------------------------------------------------------

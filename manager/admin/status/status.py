@@ -288,6 +288,7 @@ def _request(seen: RequestRecord, clock: Clock) -> dict[str, Any]:
         "source": seen.source,
         "workspace": seen.workspace,
         "overruled": seen.overruled,
+        "contradiction": seen.contradiction,
         "sent": seen.claims.shown_texts(),
     }
 

@@ -17,7 +17,12 @@ from typing import Final
 
 from host.peers.peer_uid import tcp_peer_uid
 from manager import __version__
-from manager.cli.doctor.client_checks import PATIENCE_S, clients, unexpanded_variables
+from manager.cli.doctor.client_checks import (
+    PATIENCE_S,
+    clients,
+    contradictions,
+    unexpanded_variables,
+)
 from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.doctor.port_holder import extension_on, manager_on
 from manager.cli.doctor.workspace_checks import client_servers, languages, sources, workspaces
@@ -283,6 +288,7 @@ CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (
     languages,
     clients,
     unexpanded_variables,
+    contradictions,
     client_servers,
     _peer_lookup,
     _ripgrep,

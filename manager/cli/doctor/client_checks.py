@@ -79,6 +79,21 @@ def unexpanded_variables(situation: Situation) -> Iterator[Finding]:
             )
 
 
+def contradictions(situation: Situation) -> Iterator[Finding]:
+    """The clients of which a recent request could mean two projects, or was answered from another one."""
+    for client in objects(situation.status or {}, "clients"):
+        name = client.get("name") or "(unnamed client)"
+        requests = objects(client, "requests")
+        refused = next((each for each in reversed(requests) if each.get("contradiction")), None)
+        overruled = next((each for each in reversed(requests) if each.get("overruled")), None)
+        if refused is not None:
+            hint = f"lmtb whoami shows what it sent; what decides: {page('http')}#workspace-resolution"
+            yield Finding(Level.WARN, "clients", f"{name}: {refused['contradiction']}", hint)
+        elif overruled is not None:
+            text = f"{name} was answered from {overruled.get('workspace')}, not from {overruled['overruled']}"
+            yield Finding(Level.OK, "clients", text)
+
+
 def findings_of(situation: Situation, chosen: Iterable[Client]) -> Iterator[tuple[Client, list[Finding]]]:
     """Each of these clients, with what it would see in the current folder.
 

@@ -23,6 +23,7 @@ _STEPS: Final = {
     "header": "the header X-Workspace-Cwd",
     "codex": "the folder Codex works in",
     "roots": "the client's roots",
+    "paths": "the paths in its arguments",
     "none": "nothing",
 }
 
@@ -67,11 +68,17 @@ def _client(client: Mapping[str, Any]) -> tuple[View, ...]:
 def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
     sent = request.get("sent")
     said = [f"{name}={text}" for name, text in sent.items()] if isinstance(sent, dict) else []
-    source, overruled = request.get("source"), request.get("overruled")
+    source, overruled, contradiction = (
+        request.get(name) for name in ("source", "overruled", "contradiction")
+    )
     decided = _STEPS.get(str(source), source)
+    if overruled:
+        decided = f"{decided}, not {overruled}"
+    elif contradiction:
+        decided = f"{decided}: {contradiction}"
     return (
         request.get("method"),
-        f"{decided}, not {overruled}" if overruled else decided,
+        decided,
         request.get("workspace"),
         "  ".join(said) or None,
     )

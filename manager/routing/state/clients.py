@@ -64,7 +64,15 @@ class RequestRecord(msgspec.Struct, gc=False):
     @property
     def overruled(self) -> str | None:
         """What pointed to another workspace and was weaker, for people."""
-        value = self.response_headers.get(headers.WORKSPACE_OVERRULED)
+        return self._text(headers.WORKSPACE_OVERRULED)
+
+    @property
+    def contradiction(self) -> str | None:
+        """Which two folders it could have meant, for people."""
+        return self._text(headers.WORKSPACE_CONTRADICTION)
+
+    def _text(self, header: str) -> str | None:
+        value = self.response_headers.get(header)
         return None if value is None else headers.decode_value(value)
 
 

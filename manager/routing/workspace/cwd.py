@@ -46,6 +46,7 @@ _PLACEHOLDER_TEXT: Final = re.compile(
 _MAX_PLACEHOLDER: Final = 80
 """Longest placeholder in a text for users, in characters."""
 _FILE_URI: Final = re.compile(r"file:(?://(?P<host>[^/]*))?(?P<path>.*)", re.IGNORECASE | re.DOTALL)
+_DRIVE: Final = re.compile(r"[A-Za-z]:[/\\]")
 _WINDOWS_ABSOLUTE: Final = re.compile(r"[A-Za-z]:\\|\\\\[^\\?.][^\\]*\\[^\\]")
 
 
@@ -60,6 +61,11 @@ def placeholder_in(text: object) -> str | None:
         return "%CD%"  # what is left of it once it was percent-decoded
     whole = _PLACEHOLDER_TEXT.match(begins)
     return (whole[0] if whole else begins)[:_MAX_PLACEHOLDER]
+
+
+def is_absolute(text: str) -> bool:
+    """Whether a text looks like an absolute path of any system."""
+    return text.startswith(("/", "\\\\")) or _DRIVE.match(text) is not None
 
 
 def parse_cwd(text: object, *, ambient: bool, windows: bool) -> CwdCandidates | NoCwd | CwdProblem:

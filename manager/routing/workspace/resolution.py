@@ -36,6 +36,7 @@ class WorkspaceSource(Enum):
     HEADER = "header"
     CODEX = "codex"
     ROOTS = "roots"
+    PATHS = "paths"
     NONE = "none"
 
 

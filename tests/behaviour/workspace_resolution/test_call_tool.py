@@ -175,3 +175,31 @@ async def test_another_program_on_the_old_port_gets_no_call(pair: Pair, wrapped:
         assert (refusal["code"], refusal["delivered"]) == (47102, "no")
         assert other_server.health_asked > 0
         assert other_server.received == []
+
+
+async def test_absolute_paths_in_the_arguments_tell_the_project_if_nothing_else_does(pair: Pair) -> None:
+    client, two = await pair.client("modern"), str(pair.two.root)
+    for paths in ({"file": f"{two}/new.py"}, {"a": two, "b": f"{two}/y.py", "c": "relative.py", "n": 1}):
+        answer = await client.call(names.CALL_TOOL, {"name": "echo", "arguments": paths})
+        assert answer.result["from"] == "two"
+        assert answer.headers[headers.WORKSPACE_SOURCE] == "paths"
+
+
+async def test_paths_in_several_projects_or_in_none_tell_nothing(pair: Pair) -> None:
+    client, one, two = await pair.client("modern"), str(pair.setup.upstream.root), str(pair.two.root)
+    for paths in (
+        {"a": one, "b": two},
+        {"a": two, "b": "/"},
+        {"a": "x.py"},
+        {},
+        dict.fromkeys("abcdefghi", two),
+    ):
+        refused = (await client.call(names.CALL_TOOL, {"name": "echo", "arguments": paths})).refusal
+        assert refused["code"] == 47100
+
+
+async def test_a_path_in_the_arguments_does_not_overrule_a_claim(pair: Pair) -> None:
+    """Tools may be told to look at files of other projects."""
+    client, one, two = await pair.client("modern"), str(pair.setup.upstream.root), str(pair.two.root)
+    wrapped = {"name": "echo", "arguments": {"file": f"{two}/x.py"}, "cwd": one}
+    assert (await client.call(names.CALL_TOOL, wrapped)).result["from"] == "one"

@@ -292,3 +292,17 @@ def test_a_client_that_did_not_expand_a_variable_is_named(diagnose: Any, control
     assert found["clients"]["message"].startswith(
         "cline: the client did not expand $PWD in its header X-Workspace-Cwd"
     )
+
+
+@pytest.mark.parametrize(
+    ("member", "level"), [("contradiction", "warn"), ("overruled", "ok")], ids=["refused", "overruled"]
+)
+def test_a_client_whose_requests_name_two_projects_is_named(
+    diagnose: Any, control: Any, member: str, level: str
+) -> None:
+    requests = [{"method": "tools/call", "workspace": "b-1", member: "/srv/a and /srv/b"}, {"method": "x"}]
+    control.say("GET /mcp/status", healthy(clients=[{"name": "cline", "requests": requests}]))
+    _, found = diagnose()
+    assert found["clients"]["level"] == level
+    assert found["clients"]["message"].startswith("cline")
+    assert "/srv/a and /srv/b" in found["clients"]["message"]

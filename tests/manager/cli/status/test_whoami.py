@@ -57,3 +57,19 @@ def test_json_is_what_the_manager_said(run: Any) -> None:
 def test_nobody_asked_is_said(run: Any, manager: Any) -> None:
     manager.say("GET /mcp/status", {"ok": True, "clients": []})
     assert run("whoami").stdout == "no client has sent a request since the manager started\n"
+
+
+@pytest.mark.parametrize(
+    ("member", "text", "shown"),
+    [
+        ("overruled", "?cwd= in the client's address: /a", "the client's roots, not ?cwd= in the client's"),
+        ("contradiction", "this request could mean two", "the client's roots: this request could mean two"),
+    ],
+)
+def test_what_was_overruled_and_what_contradicts_is_shown(
+    run: Any, control: Any, member: str, text: str, shown: str
+) -> None:
+    request = {"method": "tools/call", "source": "roots", "workspace": "p", "sent": {}, member: text}
+    client = {"name": "c", "era": "modern", "protocolVersion": "2026-07-28", "requests": [request]}
+    control.say("GET /mcp/status", {"ok": True, "clients": [client]})
+    assert shown in run("whoami").stdout

@@ -98,7 +98,7 @@ def test_any_difference_is_a_conflict(workspaces: tuple[str, ...]) -> None:
 
 def test_sources_are_the_values_of_the_response_header() -> None:
     assert {source.value for source in WorkspaceSource} <= {
-        "path", "argument", "session", "state", "query", "header", "codex", "roots", "none",
+        "path", "argument", "session", "state", "query", "header", "codex", "roots", "paths", "none",
     }  # fmt: skip
 
 

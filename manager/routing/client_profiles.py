@@ -145,6 +145,7 @@ PROFILES: Final = (
         "Qwen Code",
         ("qwen-cli-mcp-client-*",),
         "0.15.10, 0.24.4",
+        model_sees="both",
         longest_name=63,
         own_files=(".qwen/settings.json",),
         defers_tools=True,

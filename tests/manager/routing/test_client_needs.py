@@ -24,6 +24,7 @@ def told(name: str) -> dict[str, str]:
         ("opencode", "text no-links"),
         ("copilot-cli", "both no-links"),
         ("@cline/core", "both"),
+        ("qwen-cli-mcp-client-lm-tools-bridge", "both"),
         ("continue-cli-client", "text"),
         ("grok-shell-lm-tools-bridge", None),
         ("Visual Studio Code", None),

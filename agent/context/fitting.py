@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.context.token_estimate import message_tokens, text_tokens
+from agent.context.token_estimate import message_tokens
 from agent.context.turns import newest_turns
 from agent.messages import AssistantMessage, Message, ToolMessage
+from host.text.text_tokens import text_tokens
 
 _ROOM: Final = 0.75
 """The part of the space that is used after turns were left out, so that the next rounds leave out no more."""

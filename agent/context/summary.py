@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from agent.context.token_estimate import text_tokens
 from agent.messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage
+from host.text.text_tokens import text_tokens
 
 _INSTRUCTIONS: Final = (
     "You shorten the record of a conversation between a user and an assistant with tools. Write what is "

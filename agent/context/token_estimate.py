@@ -1,14 +1,10 @@
-"""Estimates how many tokens texts, messages and tools cost, corrected by what providers count. Pure.
+"""Estimates how many tokens messages and tools cost, corrected by what providers count. Pure.
 
-The weights were measured with the vocabularies cl100k and o200k on 21 texts. English prose, code, JSON,
-tool definitions and Markdown come out within 15 %, dense listings up to 25 % too low, other alphabets between
-16 % too low and twice too high. Each model has its own vocabulary, so the first count of a provider is worth
-more than a tokenizer.
+Each model has its own vocabulary, so the first count of a provider is worth more than a tokenizer.
 """
 
 from __future__ import annotations
 
-import string
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -16,16 +12,8 @@ from typing import Final
 import msgspec
 
 from agent.messages import AssistantMessage, Message, Tool, ToolMessage
+from host.text.text_tokens import text_tokens
 
-_WEIGHTS: Final[tuple[tuple[bytes, float], ...]] = (
-    (string.ascii_letters.encode(), 0.26),
-    (string.digits.encode(), 0.85),
-    (string.punctuation.encode(), 0.4),
-    (b" \t", 0.04),
-    (b"\n\r", 0.6),
-)
-_OTHER_WEIGHT: Final = 0.36
-"""Tokens for a byte of a character beyond ASCII."""
 _A_MESSAGE: Final = 5
 """Tokens of the marks around a message."""
 _A_CALL: Final = 12
@@ -34,18 +22,6 @@ _AN_IMAGE: Final = 1000
 _LEAST_SAMPLE: Final = 200
 """Counts of smaller requests say more about the marks around messages than about the texts."""
 _BOUNDS: Final = (0.4, 3.0)
-
-
-def text_tokens(text: str) -> float:
-    """The tokens of a text."""
-    content = text.encode("utf-8", "surrogatepass")
-    rest = len(content)
-    tokens = 0.0
-    for letters, weight in _WEIGHTS:
-        count = len(content) - len(content.translate(None, letters))
-        rest -= count
-        tokens += count * weight
-    return tokens + rest * _OTHER_WEIGHT
 
 
 def message_tokens(message: Message) -> float:

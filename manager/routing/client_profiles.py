@@ -12,6 +12,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from manager.configuration.client_overrides import EVERY, Hears, Sees
 
+Deferred = Literal["nothing", "names", "beginnings"]
+"""What of a tool that a client defers is in its first model request; beginnings are those of descriptions."""
 RootsChange = Literal["never", "told", "silently"]
 """Whether a client's roots change within a session, and whether it tells so."""
 LATER_LIST_S: Final = 2.0
@@ -42,6 +44,7 @@ class ClientProfile(NamedTuple):
         reads_all_pages: Whether it follows `nextCursor`.
         own_files: Files of a project whose MCP servers it starts itself.
         defers_tools: Whether its first model request lacks the tools: a search of the client finds them.
+        deferred_as: What of such tools is in that request.
         own_tool_search: Whether the client itself has a tool named `tool_search`.
         repeats_instructions: Whether its model reads a server's instructions again with each of its tools.
         separator: What stands between a namespace and a tool's name; some clients refuse names with `__`.
@@ -65,6 +68,7 @@ class ClientProfile(NamedTuple):
     reads_all_pages: bool = True
     own_files: tuple[str, ...] = ()
     defers_tools: bool = False
+    deferred_as: Deferred = "nothing"
     own_tool_search: bool = False
     repeats_instructions: bool = False
     separator: Literal["__", "_"] = "__"
@@ -85,6 +89,7 @@ PROFILES: Final = (
         longest_name=128,
         own_files=(".mcp.json",),
         defers_tools=True,
+        deferred_as="names",
         roots_change="silently",
     ),
     ClientProfile(
@@ -149,6 +154,7 @@ PROFILES: Final = (
         longest_name=63,
         own_files=(".qwen/settings.json",),
         defers_tools=True,
+        deferred_as="beginnings",
         own_tool_search=True,
     ),
     ClientProfile(

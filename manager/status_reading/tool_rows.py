@@ -1,10 +1,18 @@
-"""Says in words how a tool of a project is listed, and who chose that. Pure."""
+"""Says in words how a tool of a project is listed, who chose that, and what the tools cost. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from host.text.text_tokens import text_tokens
+from manager.routing.client_needs import ENTRY_NAME
+from manager.routing.client_profiles import ClientProfile
+
+_BEGINNING: Final = 160
+"""Characters of a description in Qwen Code's first request."""
+_SERVER_LINE: Final = 65
+"""Tokens of the 250 characters in which Codex describes a server."""
 VISIBILITIES: Final = ("native", "ondemand", "always", "default")
 """What can be chosen for a tool or a source; `default` takes the choice back."""
 EFFECTS: Final[Mapping[str, str]] = {
@@ -50,7 +58,25 @@ def origin(row: Mapping[str, Any]) -> str:
             return f"{source} says {visibility}"
 
 
-def context_cost(listed: Iterable[Mapping[str, Any]], meta: Iterable[Mapping[str, Any]]) -> int:
-    """The tokens that the listed tools and meta-tools take in a model's context, about."""
-    found = (row.get("tokens") for row in (*listed, *meta))
+def context_cost(rows: Iterable[Mapping[str, Any]]) -> int:
+    """The tokens that listed tools, meta-tools and instructions take in a model's context, about."""
+    found = (row.get("tokens") for row in rows)
     return sum(one for one in found if isinstance(one, int))
+
+
+def first_request_cost(
+    profile: ClientProfile, tools: Iterable[Mapping[str, Any]], instructions: Mapping[str, Any]
+) -> int:
+    """The tokens of ours in the first request of a client that defers tools, about.
+
+    Args:
+        profile: the client.
+        tools: the listed tools and meta-tools.
+        instructions: what their server says of them, with their `tokens`.
+    """
+    if profile.deferred_as == "nothing":
+        return min(context_cost([instructions]), _SERVER_LINE)
+    prefix = profile.name_prefix.format(ENTRY_NAME)
+    cut = _BEGINNING if profile.deferred_as == "beginnings" else 0
+    lines = (f"{prefix}{row.get('name')}\n{str(row.get('description') or '')[:cut]}" for row in tools)
+    return round(context_cost([instructions]) + sum(map(text_tokens, lines)))

@@ -88,3 +88,10 @@ async def test_a_server_behind_npx_that_ended_is_started_again_and_remembers(
     await eventually(again, 10)
     assert await outcome(client, "memory__read_graph", {}) == graph
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in family)
+
+
+async def test_its_tools_cost_what_a_tokenizer_counted_in_requests_of_an_agent(project: Project) -> None:
+    rows = (await project.inspect())["tools"]
+    assert sum(row["tokens"] for row in rows if row["source"] == "stdio:memory") == pytest.approx(
+        1295, rel=0.1
+    )

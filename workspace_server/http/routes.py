@@ -142,7 +142,8 @@ class Server:
 
     async def _inspect(self, http_request: HttpRequest) -> None:
         """All tools, hidden ones with the reason."""
-        _respond_json(http_request, inspection(self._toolset, await self._toolset.current(with_files=True)))
+        view = await self._toolset.current(with_files=True)
+        _respond_json(http_request, inspection(self._toolset, view, self._launch.root))
 
     async def _show_calls(self, http_request: HttpRequest) -> None:
         """The calls that run and the last ones, and the state of the sources. Waits for no source."""

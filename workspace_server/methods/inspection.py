@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from host.text.text_tokens import text_tokens
 from protocol import jsonrpc
 from workspace_server.calls.gates import approvals
 from workspace_server.catalog import chosen_visibility
@@ -17,23 +18,28 @@ from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, View
 from workspace_server.config.model import Configuration
 from workspace_server.config.policy import BUILT_IN_DISABLED
+from workspace_server.methods.instructions import Reader, instructions
 from workspace_server.results import clean_text
 from workspace_server.tool_search.definitions import EXECUTE, SEARCH
 
-BYTES_PER_TOKEN: Final = 4
-"""Estimate: one token of a model per 4 bytes of JSON."""
+_AROUND: Final = 25
+"""Tokens of the JSON around a tool in a request to a model, and of what the client puts before its name."""
 
 
-def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
-    """`{ok, tools, metaTools, skills, sources, issues}`.
+def inspection(toolset: Toolset, view: View, root: str) -> dict[str, Any]:
+    """`{ok, tools, metaTools, instructions, skills, sources, issues}`.
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility` and `visibilityOrigin`
     (`catalog/chosen_visibility.py`), `listed` (in normal mode), `unlisted` (why its source leaves it out
     of lists, if it does), `state` (`callable`, `hidden` or `pending`), `reason` if it
-    cannot be called, `tokens` (the size of its definition), `approval` (`allow`, `ask` or `deny`) and
+    cannot be called, `tokens` (of what agents send to models), `approval` (`allow`, `ask` or `deny`) and
     `description`. A skill has `uri`, `name`, `source`, `state`, `description`, `fileCount`. A
     source has `visibility` if the user chose one for all its tools. The listed meta-tools have `name` and
-    `tokens`.
+    `tokens`, the instructions `tokens`.
+
+    Args:
+        toolset, view: the workspace's sources, and what can be called now.
+        root: the project's folder, which the instructions name.
     """
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415  loads the schema library; rarely asked
 
@@ -56,6 +62,7 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
         "metaTools": [
             {"name": name, "tokens": tokens(shown[name])} for name in (SEARCH, EXECUTE) if name in shown
         ],
+        "instructions": {"tokens": round(text_tokens(instructions(view, root, Reader())))},
         "skills": _skills(view),
         "sources": [_with_choice(one, configuration) for one in toolset.sources(closely=True)],
         "issues": [issue.as_json() for issue in toolset.issues()],
@@ -112,5 +119,7 @@ def _row(offered: OfferedTool, listed: set[str], configuration: Configuration) -
 
 
 def tokens(definition: Mapping[str, Any]) -> int:
-    """Estimated tokens that a definition takes in a model's context."""
-    return -(-len(jsonrpc.dumps(definition)) // BYTES_PER_TOKEN)
+    """Estimated tokens of what agents send to models of a tool: its name, description and input schema."""
+    schema = jsonrpc.dumps(definition.get("inputSchema", {})).decode()
+    texts = (str(definition["name"]), str(definition.get("description", "")), schema)
+    return round(_AROUND + sum(map(text_tokens, texts)))

@@ -22,9 +22,10 @@ from manager.cli.output.far_tools import change_tool, change_visibility, is_else
 from manager.cli.output.manager_access import ask, ask_about, current_folder
 from manager.cli.output.source_names import source_id
 from manager.cli.output.workspace_options import cwd_option, print_issues
+from manager.routing.client_profiles import PROFILES
 from manager.status_reading.own_servers import clients_starting
 from manager.status_reading.responses import TRUST_PENDING, first_sentence, issue_text, objects
-from manager.status_reading.tool_rows import VISIBILITIES, context_cost, listing, origin
+from manager.status_reading.tool_rows import VISIBILITIES, context_cost, first_request_cost, listing, origin
 
 _WHOLE_IDS: Final = frozenset({"builtin", "language_servers", "script", "script_user", "script_system"})
 """Ids of sources that have no colon."""
@@ -68,7 +69,7 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
         return
     answer = ask_about("/inspect", ctx.obj)
     if as_json:
-        print_json(answer)
+        print_json({**answer, "firstRequests": _first_requests(answer)})
         return
     order = {source.get("id"): place for place, source in enumerate(objects(answer, "sources"))}
     rows = sorted(objects(answer, "tools"), key=lambda row: (*_rank(row), order.get(row.get("source"), 999)))
@@ -79,7 +80,7 @@ def tools(ctx: click.Context, hidden_too: bool, as_json: bool) -> None:
     if hidden_too and hidden:
         cells = [(row.get("name"), row.get("source"), row.get("reason")) for row in hidden]
         say("", Table(_HIDDEN_COLUMNS, cells))
-    _say_costs(callable_, objects(answer, "metaTools"), 0 if hidden_too else len(hidden))
+    _say_costs(answer, callable_, 0 if hidden_too else len(hidden))
     _show_skills(objects(answer, "skills"))
     print_issues(answer)
 
@@ -196,15 +197,33 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     return (row.get("name"), row.get("source"), listing(row), *rest)
 
 
-def _say_costs(
-    callable_: Sequence[Mapping[str, Any]], meta: Sequence[Mapping[str, Any]], unseen: int
-) -> None:
-    listed = [row for row in callable_ if row.get("listed")]
-    cost = context_cost(listed, meta)
+def _say_costs(answer: Mapping[str, Any], callable_: Sequence[Mapping[str, Any]], unseen: int) -> None:
+    listed, meta = [row for row in callable_ if row.get("listed")], objects(answer, "metaTools")
+    cost = context_cost((*listed, *meta, _instructions(answer)))
     with_them = f" with {' and '.join(str(one.get('name')) for one in meta)}" if meta else ""
     unlisted = sum("unlisted" in row for row in callable_)
     on_demand = len(callable_) - len(listed) - unlisted
     say("", "; ".join(_sums(len(listed), with_them, cost, on_demand, unlisted, unseen)))
+    if listed and _instructions(answer):
+        costs = ", ".join(f"{row['client']} {row['tokens']}" for row in _first_requests(answer))
+        say(f"in the first request of clients that find tools by a search, about: {costs}")
+
+
+def _first_requests(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What clients that defer tools send of ours at first: `client` and `tokens`."""
+    tools = [row for row in objects(answer, "tools") if row.get("listed")]
+    tools += objects(answer, "metaTools")
+    return [
+        {"client": profile.title, "tokens": first_request_cost(profile, tools, _instructions(answer))}
+        for profile in PROFILES
+        if profile.defers_tools
+    ]
+
+
+def _instructions(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the answer says of the instructions; servers of other programs say nothing."""
+    said = answer.get("instructions")
+    return said if isinstance(said, dict) else {}
 
 
 def _sums(  # noqa: PLR0917  the numbers of one sentence

@@ -124,7 +124,7 @@ def project_view(project: Project, answer: Mapping[str, Any] | str, waiting: Wai
         tools[:MOST_TOOLS],
         max(0, len(tools) - MOST_TOOLS),
         len(listed),
-        context_cost(listed, objects(said, "metaTools")),
+        context_cost((*listed, *objects(said, "metaTools"))),
         project.sources if problem else _cut(objects(said, "sources")[:MOST_ROWS]),
         _cut([one for one in objects(said, "issues") if one.get("code") not in _TOLD_BY_SOURCES][:MOST_ROWS]),
         waiting,

@@ -44,11 +44,18 @@ def as_row(profile: ClientProfile) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+SEARCHED = {
+    "nothing": "behind a search",
+    "names": "behind a search, names at once",
+    "beginnings": "behind a search, names and beginnings at once",
+}
+
+
 def as_second_row(profile: ClientProfile) -> str:
     """The row of a client in the documentation's second table."""
     cells = (
         profile.title,
-        "behind a search" if profile.defers_tools else "at once",
+        SEARCHED[profile.deferred_as] if profile.defers_tools else "at once",
         "yes" if profile.own_tool_search else "no",
         "with each tool" if profile.repeats_instructions else "once",
         f"`{profile.separator}`",

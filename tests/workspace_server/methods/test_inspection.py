@@ -36,6 +36,23 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
     assert [one["id"] for one in found["sources"]] == ["script"]
 
 
+async def test_the_cost_of_a_tool_is_that_of_what_agents_send_to_models() -> None:
+    sent = tool("a", description="x" * 400)
+    unsent = {
+        "outputSchema": {"type": "object", "title": "y" * 4000},
+        "title": "z" * 4000,
+        "_meta": {"m": "n"},
+    }
+    source = ScriptedSource(
+        [sent, replace(sent, name="b", definition={**sent.definition, "name": "b", **unsent})]
+    )
+    async with serving([source]) as served:
+        found = await inspected(served.session, served.base)
+    first, second = (row["tokens"] for row in found["tools"])
+    assert first == second > 100
+    assert 0 < found["instructions"]["tokens"] < 200
+
+
 async def test_why_a_source_leaves_a_tool_out_of_lists_is_shown() -> None:
     source = ScriptedSource([tool("a"), replace(tool("b"), unlisted="nothing to do")])
     async with serving([source]) as served:

@@ -180,7 +180,10 @@ def test_many_issues_are_cut_and_say_where_all_are(run: Any, control: Any) -> No
 
 @pytest.mark.usefixtures("inspected")
 def test_json_has_everything(run: Any) -> None:
-    assert json.loads(run("tools", "--json").stdout) == INSPECTED
+    found = json.loads(run("tools", "--json").stdout)
+    first = found.pop("firstRequests")
+    assert found == INSPECTED
+    assert [row["client"] for row in first] == ["Claude Code", "Codex", "Qwen Code"]
 
 
 @pytest.mark.usefixtures("inspected")
@@ -484,6 +487,21 @@ def test_the_cost_has_the_meta_tools(run: Any, control: Any) -> None:
     assert run("tools").stdout.splitlines()[-1] == (
         "1 tool listed with tool_search and execute_tool, about 600 tokens in a model's context"
     )
+
+
+def test_the_cost_has_the_instructions_and_what_clients_send_that_defer_tools(run: Any, control: Any) -> None:
+    rows = [tool(f"memory__read_{number}", description="x" * 1000, tokens=300) for number in range(20)]
+    control.say("POST /inspect", {"ok": True, "tools": rows, "instructions": {"tokens": 130}})
+    total, first = run("tools").stdout.splitlines()[-2:]
+    assert total == "20 tools listed, about 6130 tokens in a model's context"
+    assert first.startswith("in the first request of clients that find tools by a search, about: ")
+    costs = {
+        row["client"]: row["tokens"] for row in json.loads(run("tools", "--json").stdout)["firstRequests"]
+    }
+    names, beginnings = costs["Claude Code"] - 130, costs["Qwen Code"] - 130
+    assert costs["Codex"] == 65  # 250 characters
+    assert 20 * 8 < names < 20 * 16
+    assert 20 * 40 < beginnings - names < 20 * 45  # 160 characters of each description
 
 
 def test_the_command_for_a_name_like_an_option_can_be_run(run: Any, control: Any) -> None:

@@ -27,6 +27,15 @@ class ListAdaptation:
         self._profiles = profiles
         self._own_servers = own_servers
 
+    def offers_call_tool(self, exchange: Exchange) -> bool:
+        """Whether the first page of a workspace's own tools ends with `callTool`.
+
+        It does for clients whose agents change their folder without a word: sub-agents in worktrees share the
+        connection, and nothing in their requests tells them apart.
+        """
+        is_first_page = "cursor" not in exchange.params
+        return is_first_page and self._profiles.of(*exchange.client).roots_change == "silently"
+
     async def headers(self, exchange: Exchange, workspace: Workspace) -> tuple[tuple[bytes, bytes], ...]:
         """The headers that tell the workspace server how long a list may wait, and what the client needs."""
         profile, session = self._profiles.of(*exchange.client), exchange.session

@@ -23,7 +23,7 @@ from manager.forwarding.answer import COLLECTED, Answer
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
-from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
+from manager.routing.discovery.own_tools import CALL_TOOL, MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from manager.routing.json import legacy_tools
 from manager.routing.workspace.unexpanded import issues_of
 from protocol import jsonrpc, names
@@ -103,10 +103,15 @@ class Lists:
     async def alone(self, exchange: Exchange, located: Located) -> Answer | Plain | Refusal:
         """The workspace's own list, for stateless clients with the members that a registered server left out.
 
-        That concerns JSON of a usual size; larger lists and events are passed on.
+        That concerns JSON of a usual size; larger lists and events are passed on. A client whose agents leave
+        the folder of its address also gets `callTool`: only with it can they say in which folder they are.
         """
         answer = await self.request(exchange, located)
-        if isinstance(answer, Refusal) or not exchange.is_modern:
+        if isinstance(answer, Refusal):
+            return answer
+        if exchange.message.method == names.TOOLS_LIST and self._adaptation.offers_call_tool(exchange):
+            return await self._with_call_tool(exchange, answer)
+        if not exchange.is_modern:
             return answer
         if not answer.is_json or not 0 < (answer.length or 0) <= COLLECTED:
             return answer
@@ -117,6 +122,19 @@ class Lists:
         if not result or result.keys() >= _DEMANDED.keys():
             return Plain(body, answer.status)
         return Plain(jsonrpc.result(exchange.message.id, {**_DEMANDED, **result}))
+
+    async def _with_call_tool(self, exchange: Exchange, answer: Answer) -> Plain | Refusal:
+        body = await response_of(answer, self._limit)
+        if isinstance(body, Refusal):
+            return body
+        result = jsonrpc.members_of(jsonrpc.members_of(body).get("result", b""))
+        if "tools" not in result:
+            return Plain(body, answer.status)
+        tools = msgspec.json.decode(result["tools"], type=list[msgspec.Raw])
+        value = {**result, "tools": [*_allowed(exchange, tools), CALL_TOOL]}
+        if exchange.is_modern:
+            return Plain(jsonrpc.result(exchange.message.id, {**_DEMANDED, **value}))
+        return Plain(result_format.result(exchange, value))
 
     async def request(self, exchange: Exchange, located: Located) -> Answer | Refusal:
         """Forward a list request, with the time that it may wait for sources that are starting."""

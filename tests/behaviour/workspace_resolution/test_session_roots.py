@@ -345,3 +345,13 @@ async def test_after_a_cancelled_request_the_next_one_asks_for_roots(setup: Root
     client.has(setup.folders[0].as_uri())
     called = await client.sum()
     assert (called.asked, called.response["result"]["content"][0]["text"]) == ([names.ROOTS_LIST], "5")
+
+
+async def test_agents_that_leave_their_folder_are_offered_a_way_to_name_it(setup: RootsSetup) -> None:
+    """Sub-agents in worktrees share the connection and the roots of their parent."""
+    client = at_folder(await setup.client(setup.folders[0].as_uri(), cls=ChangesSilently), setup, 0)
+    listed = (await client.tools()).response["result"]["tools"]
+    assert [tool["name"] for tool in listed][-1] == names.CALL_TOOL
+    read = {"name": "lm_readFile", "arguments": {"filePath": "who.txt"}, "cwd": str(setup.folders[1])}
+    called = await client.listen(names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": read})
+    assert "two" in called.response["result"]["content"][0]["text"]

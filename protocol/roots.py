@@ -33,8 +33,3 @@ def _is_file(uri: str) -> bool:
 def declares_roots(capabilities: bytes | msgspec.Raw) -> bool:
     """Whether a client with these capabilities can be asked for its roots."""
     return "roots" in jsonrpc.members_of(capabilities)
-
-
-def unasked_roots(capabilities: bytes | msgspec.Raw) -> tuple[str, ...] | None:
-    """The roots of a new session: None where its client can be asked for them, else none at all."""
-    return None if declares_roots(capabilities) else ()

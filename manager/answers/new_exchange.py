@@ -84,9 +84,8 @@ def _wants_roots(exchange: Exchange, *, changes_silently: bool) -> bool:
     if session is None:
         asks = exchange.is_modern and exchange.is_tool_call
         return asks and declares_roots(exchange.inbound.meta.get(names.META_CAPABILITIES, _NOTHING))
-    if not exchange.accepts_events or session.keeps_silent:
-        return False
-    return session.roots is None or (changes_silently and bool(session.roots))
+    can_ask = session.tells_roots and exchange.accepts_events
+    return can_ask and (session.roots is None or changes_silently)
 
 
 def claims_of(metadata: RequestMetadata, session: Session | None) -> Claims:

@@ -38,7 +38,7 @@ class SessionRoots:
         exchange.headers[headers.WORKSPACE_SOURCE] = WorkspaceSource.ROOTS.value
         before = session.roots
         async with self._session_manager.roots_lock(session):
-            if session.roots is before and not session.keeps_silent:
+            if session.roots is before and session.tells_roots:
                 async with aclosing(self._ask_client(session)) as messages:
                     async for message in messages:
                         yield message
@@ -46,7 +46,7 @@ class SessionRoots:
 
     def forget(self, session: Session) -> None:
         """Drop the session's roots, which changed; unless a handshake counts, its lists changed, too."""
-        session.roots, session.keeps_silent = None, False
+        session.roots, session.tells_roots = None, True
         if session.workspace is None and not self._session_manager.notify_lists_changed(session):
             session.unannounced = True
 
@@ -57,7 +57,7 @@ class SessionRoots:
         try:
             yield request.message
             answered = await self._answer(request)
-            session.keeps_silent = answered is None
+            session.tells_roots = answered is not None
             session.roots = answered if answered is not None else session.roots or ()
         finally:
             cancelled = pending.cancel(request)

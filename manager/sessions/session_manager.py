@@ -26,7 +26,7 @@ from manager.sessions.streams import Streams
 from manager.state_file.store import Store
 from manager.state_file.tables import SessionRow
 from protocol import jsonrpc
-from protocol.roots import unasked_roots
+from protocol.roots import declares_roots
 
 FLUSH_S = 30.0
 MAX_CLIENT_TEXT = 200
@@ -99,7 +99,7 @@ class SessionManager:
                 subscriptions=_subscriptions(row.subscriptions),
                 mode=tuple(parse_qsl(row.mode, keep_blank_values=True)),
                 source=row.source, last_workspace=row.last_workspace,
-                roots=unasked_roots(row.capabilities),
+                tells_roots=declares_roots(row.capabilities),
             )  # fmt: skip
             self.sessions.add(session)
             self.notifier.note_missed_changes(session)
@@ -137,7 +137,7 @@ class SessionManager:
             capabilities,
             self._now(),
             mode=mode,
-            roots=unasked_roots(capabilities),
+            tells_roots=declares_roots(capabilities),
         )
         self.sessions.add(session)
         await self._store.drop_sessions([one.id for one in expired])

@@ -67,7 +67,7 @@ class Session:
         last_workspace: id of that workspace; None if nothing decided.
         sent_cwd: the ambient folder of its last request.
         roots: the client's roots, also if it has none; None until it was asked for them.
-        keeps_silent: whether it did not answer when it was asked for its roots; it is not asked again.
+        tells_roots: whether it declares roots, and answered when it was asked for them.
         log_level: value of `logging/setLevel`; None until it was set.
         subscriptions: subscribed resources, each with the id of its workspace.
         mode: tool mode headers of its `initialize`, the default for its requests.
@@ -95,7 +95,7 @@ class Session:
     last_workspace: str | None = None
     sent_cwd: str | None = None
     roots: tuple[str, ...] | None = None
-    keeps_silent: bool = False
+    tells_roots: bool = False
     log_level: str | None = None
     subscriptions: dict[str, str] = field(default_factory=dict)
     mode: tuple[tuple[str, str], ...] = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientResponse, ClientSession
+from aiohttp import ClientSession
 
-from protocol import headers, names, sse
-from support.clients.raw_clients import JSON, SessionClient
+from protocol import headers, names
+from support.clients.raw_clients import JSON
+from support.clients.rooted_clients import Heard, RootedSession
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
 
@@ -24,49 +24,8 @@ SUM = {"expression": "2 + 3"}
 OWN = {names.HANDSHAKE, names.CALL_TOOL}
 
 
-@dataclass
-class Heard:
-    """A whole answer: requests, notifications, the response and the headers."""
-
-    asked: list[str]
-    told: list[str]
-    response: dict[str, Any]
-    headers: Mapping[str, str]
-
-
-class Rooted(SessionClient):
-    """A client that declares roots and answers with them; with None it never answers."""
-
-    capabilities: Mapping[str, Any] = {"roots": {"listChanged": True}}
-    answer: Mapping[str, Any] | None = None
-
-    def has(self, *uris: str) -> None:
-        self.answer = {"result": {"roots": [{"uri": uri, "name": "n"} for uri in uris]}}
-
-    async def listen(self, method: str, params: dict[str, Any] | None = None) -> Heard:
-        async with self.open(self.body(method, params, next(self._ids))) as response:
-            if response.content_type == JSON:
-                return Heard([], [], await response.json(), response.headers)
-            return await self._listen(response)
-
-    async def _listen(self, response: ClientResponse) -> Heard:
-        heard = Heard([], [], {}, response.headers)
-        decoder = sse.Decoder()
-        async for chunk in response.content.iter_any():
-            for message in [json.loads(one.data) for one in decoder.feed(chunk) if one.data]:
-                if "id" in message and "method" in message:
-                    heard.asked.append(message["method"])
-                    await self.reply(message["id"])
-                elif "method" in message:
-                    heard.told.append(message["method"])
-                else:
-                    heard.response = message
-        return heard
-
-    async def reply(self, identity: Any) -> None:
-        if self.answer is not None:
-            body = {"jsonrpc": "2.0", "id": identity, **self.answer}
-            assert (await self.post(json.dumps(body).encode())).status == 202
+class Rooted(RootedSession):
+    """With two requests that these tests need."""
 
     async def tools(self) -> Heard:
         return await self.listen(names.TOOLS_LIST)

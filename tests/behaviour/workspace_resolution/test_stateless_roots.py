@@ -14,30 +14,12 @@ from aiohttp import ClientSession
 
 from protocol import headers, names
 from support.clients.raw_clients import Answer, StatelessClient
+from support.clients.rooted_clients import RootedStateless as Rooted
 from support.processes.managers.manager_in_process import RunningManager, make_project, running_manager
 from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-ROOTS = {"roots": {}}
 SUM = {"expression": "2 + 3"}
-
-
-class Rooted(StatelessClient):
-    """A stateless client that declares roots."""
-
-    capabilities: dict[str, Any] = ROOTS
-
-    def body(self, method: str, params: dict[str, Any] | None, identity: Any) -> bytes:
-        given = dict(params or {})
-        given["_meta"] = {names.META_CAPABILITIES: self.capabilities, **given.get("_meta", {})}
-        return super().body(method, given, identity)
-
-    async def answered(self, asked: Answer, roots: list[str], params: dict[str, Any], **more: Any) -> Answer:
-        """Repeat a call with these roots."""
-        [key] = asked.result["inputRequests"]
-        answers = {key: {"roots": [{"uri": uri} for uri in roots]}}
-        state = {"requestState": asked.result["requestState"], "inputResponses": answers}
-        return await self.ask(names.TOOLS_CALL, {**params, **state, **more})
 
 
 @dataclass

@@ -172,7 +172,29 @@ def confirm(question: str, change: str, *, step: str = "repeat it with --yes", p
     Raises:
         Failure: `not_confirmed`, with `--json` or without a terminal, because nobody can be asked.
     """
+    _require_person(change, step, piped=piped)
+    return click.confirm(question)
+
+
+def choose(
+    question: str, answers: Mapping[str, str], change: str, *, step: str = "repeat it with --yes"
+) -> str:
+    """The letter that the person at the terminal chose; the last one if nothing is typed.
+
+    Args:
+        question: what is asked.
+        answers: letters, with what each of them means.
+        change, step: as for `confirm`, which raises the same.
+    """
+    _require_person(change, step, piped=False)
+    *_, last = answers
+    meaning = ", ".join(f"{letter} = {text}" for letter, text in answers.items())
+    letters = click.Choice(list(answers), case_sensitive=False)
+    chosen: str = click.prompt(f"{question} ({meaning})", type=letters, default=last, show_default=False)
+    return chosen
+
+
+def _require_person(change: str, step: str, *, piped: bool) -> None:
     if is_json() or not (piped or sys.stdin.isatty()):
         where = "with --json nothing is asked" if is_json() else "there is no terminal to ask at"
         raise Failure(f"{change}, and {where}", step, reason="not_confirmed")
-    return click.confirm(question)

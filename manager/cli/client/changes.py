@@ -13,6 +13,7 @@ from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.client.context import running_port
 from manager.cli.client.presentation import diff_lines, refusal_json, short, show_diff
+from manager.cli.client.service_offer import ServiceOffer
 from manager.cli.output.manager_access import user_paths
 from manager.client_files.change import Unchanged
 from manager.client_files.clients import Client
@@ -46,11 +47,21 @@ class Changes:
         yes: whether not to ask.
         dry_run: whether to show changes only.
         as_json: whether to print one JSON value at the end.
+        offer: of the service, where clients are added.
     """
 
     def __init__(
-        self, files: ClientFiles, verb: Verb, plan: Plan, *, yes: bool, dry_run: bool, as_json: bool
+        self,
+        files: ClientFiles,
+        verb: Verb,
+        plan: Plan,
+        *,
+        yes: bool,
+        dry_run: bool,
+        as_json: bool,
+        offer: ServiceOffer | None = None,
     ) -> None:
+        self._offer = offer
         self._files = files
         self._verb = verb
         self._plan = plan
@@ -60,7 +71,12 @@ class Changes:
 
     def run(self, clients: list[Client]) -> None:
         """Do it. Exits with 1 if one client was refused."""
+        if self._offer is not None and not self._dry_run:
+            self._offer.check()
         results = [self._one(client) for client in clients]
+        if self._offer is not None and not self._dry_run:
+            pairs = zip(clients, results, strict=True)
+            self._offer.finish([client for client, result in pairs if result["result"] == "done"])
         problems = [result["problem"] for result in results if result["result"] == "refused"]
         if self._verb in _WRITES and not self._dry_run:
             self._check(clients, results)
@@ -105,7 +121,7 @@ class Changes:
         }
         if self._dry_run:
             return {**result, "result": "planned"}
-        if not self._may(planned):
+        if not self._may(client, planned):
             self._say(f"{client.title}: left as it is")
             return {**result, "result": "declined"}
         refused = self._files.carry_out(client, planned, undo=self._verb == "undo")
@@ -114,11 +130,14 @@ class Changes:
         self._say_done(client, planned)
         return {**result, "result": "done"}
 
-    def _may(self, planned: Planned) -> bool:
+    def _may(self, client: Client, planned: Planned) -> bool:
         if self._yes:
             return True
+        question = f"Change {short(planned.state.path)}?"
+        if self._offer is not None:
+            return self._offer.may_change(client, question)
         step = "look at the change with --dry-run, then repeat the command with --yes"
-        return confirm(f"Change {short(planned.state.path)}?", "this changes a file", step=step)
+        return confirm(question, "this changes a file", step=step)
 
     def _show(self, planned: Planned) -> None:
         if not self._as_json:

@@ -16,6 +16,7 @@ from manager.cli.client.changes import Changes
 from manager.cli.client.context import client_files, named
 from manager.cli.client.presentation import as_json as overview_json
 from manager.cli.client.presentation import client_table, configured, entry_text, short
+from manager.cli.client.service_offer import ServiceOffer
 from manager.cli.completion import suggestions
 from manager.client_files import entries
 from manager.client_files.change import ENTRY_NAME
@@ -109,19 +110,26 @@ def show(name: str, port: int | None, as_json: bool) -> None:
 @client.command()
 @click.argument("names", metavar="[CLIENT]...", nargs=-1, shell_complete=suggestions.clients)
 @click.option("--all", "everything", is_flag=True, help="All clients that are installed.")
+@click.option(
+    "--service/--no-service",
+    default=None,
+    help="Whether to install the service that starts the manager at login. [default: ask; with --yes, no]",
+)
 @_change_options
 @_port_option
 @json_option
 def add(
     names: tuple[str, ...],
     everything: bool,
+    service: bool | None,
     force: bool,
     port: int | None,
     **options: Any,
 ) -> None:
     """Add this server to a client's file, after showing the change.
 
-    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. If a
+    The clients' names are those of `lmtb client list`. What you added to the entry yourself stays. Where a
+    client needs a running manager and no service starts it at login, the service is offered, too. If a
     manager runs, each client is then played in the current folder, as by `lmtb doctor`.
     """
     chosen = named(names)
@@ -137,6 +145,7 @@ def add(
     if not chosen:
         text = "no known client is installed"
         raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
+    options["offer"] = ServiceOffer(service, files.endpoint)
     _changes(files, "add", lambda one: files.plan_addition(one, force=force), options).run(chosen)
 
 

@@ -317,7 +317,7 @@ def test_any_other_client_gets_an_entry_to_copy(run: Any, home: Path) -> None:
 def test_the_port_of_the_running_manager_is_written(run: Any, home: Path, control: Any) -> None:
     result = run("client", "add", "--yes", "cursor")
     assert entry(home / ".cursor" / "mcp.json") == {"url": "http://127.0.0.1:9/mcp"}
-    assert "lmtb up" not in result.stdout
+    assert "Next step: start the manager" not in result.stdout
 
 
 def test_a_named_port_is_written_and_the_running_one_is_mentioned(run: Any, home: Path, control: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from workspace_server.files.project_copies import ProjectCopies
 from workspace_server.results import clean_text
 from workspace_server.sources.language_servers.server import PositionEncoding
 from workspace_server.sources.language_servers.wire import document_uris
@@ -69,12 +70,19 @@ class Places:
     def __init__(self, workspace: Workspace, encoding: PositionEncoding) -> None:
         self._workspace = workspace
         self._encoding = encoding
+        self._copies = ProjectCopies([folder.path for folder in workspace.folders])
         self._lines: dict[Path, Sequence[str] | None] = {}
 
     async def of(self, found: Any) -> list[Place]:
-        """The places in a result: a `Location`, a `LocationLink`, or a list of them. Others are left out."""
+        """The places in a result: a `Location`, a `LocationLink`, or a list of them.
+
+        Others are left out, and so is what lies in git worktrees inside the project.
+        """
         listed = found if isinstance(found, list) else [found]
         pairs = [pair for one in listed if (pair := _location(one)) is not None]
+        if pairs:
+            own = await asyncio.to_thread(self._copies.without, [path for path, _ in pairs])
+            pairs = [(path, span) for path, span in pairs if path in own]
         return [place for path, span in pairs if (place := await self.at(path, span)) is not None]
 
     async def at(self, path: Path, span: Any) -> Place | None:

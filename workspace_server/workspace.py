@@ -117,7 +117,7 @@ class Workspace:
         if text.startswith("/") or _DRIVE.match(text):
             real = Path(os.path.realpath(text)) if Path(text).is_absolute() else None
             if real is None or not self.contains(real):
-                raise self._outside(real)
+                raise self.refusal_outside(real)
             return real
         return self._locate_relative(text)
 
@@ -141,7 +141,8 @@ class Workspace:
         self._refuse_unknown_folder(head, text)
         return next(real for real in readings if real is not None)
 
-    def _outside(self, real: Path | None) -> OutsideWorkspace:
+    def refusal_outside(self, real: Path | None) -> OutsideWorkspace:
+        """The refusal of a path outside the workspace, with the project that it lies in. Blocks."""
         project = None if real is None else _project_of(real)
         if project is None:
             return OutsideWorkspace()

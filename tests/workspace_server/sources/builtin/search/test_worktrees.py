@@ -151,6 +151,25 @@ async def test_an_empty_result_names_the_copies_that_have_such_files(tmp_path: P
     assert str(tree / pattern.rpartition(",")[2]) in found.structured["files"]
 
 
+@pytest.mark.parametrize("rest", ["/**", "/mod.py", "/{mod,x}.py", ""])
+async def test_a_pattern_that_leads_into_another_worktree_is_refused_by_name(
+    tmp_path: Path, rest: str
+) -> None:
+    main = repository(tmp_path / "main")
+    beside = worktree(main, "../beside")
+    workspace = workspace_of(main)
+    for call in (
+        find_files_tool.call(workspace, {"query": f"{beside}{rest}"}),
+        find_text_tool.call(workspace, {"query": "f", "includePattern": f"{beside}{rest}"}),
+    ):
+        with pytest.raises(
+            InvalidArguments, match=f"it lies in {beside}, another worktree of its repository"
+        ):
+            await call
+    found = await find_files_tool.call(workspace, {"query": f"{tmp_path}/nowhere/*"})
+    assert found.structured["count"] == 0
+
+
 def entries(main: Path, **arguments: object) -> list[str]:
     workspace = workspace_of(main)
     structured = list_directory._list(workspace, arguments, {}).structured

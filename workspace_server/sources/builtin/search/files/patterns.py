@@ -77,7 +77,7 @@ def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder,
     are left out.
 
     Raises:
-        InvalidArguments: at `pointer`.
+        InvalidArguments: at `pointer`: the pattern is invalid, or leads into another project.
     """
     if "|" in text:
         choice = ",".join(part.strip() for part in text.split("|"))
@@ -87,9 +87,21 @@ def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder,
         for single in expand_braces(re.sub(r"[\\/]+", "/", text)):
             for folder, anchored in _per_folder(single, workspace):
                 globs[folder].append(anchored)
-        return {folder: compile_filter(found) for folder, found in globs.items() if found}
+        filters = {folder: compile_filter(found) for folder, found in globs.items() if found}
     except BadGlob as error:
         raise InvalidArguments(pointer, f"not a valid glob: {error}") from None
+    if not filters:
+        _refuse_other_project(re.sub(r"[\\/]+", "/", text), workspace, pointer)
+    return filters
+
+
+def _refuse_other_project(glob: str, workspace: Workspace, pointer: str) -> None:
+    """Say where to search for a pattern that leads into another project, in place of finding nothing here."""
+    prefix = "/".join(fixed_parts(glob.partition("{")[0]))
+    if Path(prefix).is_absolute():
+        refusal = workspace.refusal_outside(Path(os.path.realpath(prefix)))
+        if refusal.project is not None:
+            raise InvalidArguments(pointer, refusal.message)
 
 
 def exclude_filter(globs: Iterable[str]) -> PathFilter:

@@ -44,6 +44,7 @@ from manager.recorder.storage.retention import DAY_S
 from manager.recorder.writing.recorder import Limits, Recorder
 from manager.routing.client_profiles import ClientProfiles
 from manager.routing.state.clients import RecentClients
+from manager.sessions.client_processes import ClientProcesses
 from manager.sessions.preferences import Preferences
 from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
@@ -82,6 +83,7 @@ class Parts:
     installation: Installation
     buffers: ByteBudget
     close_recorder: Callable[[], None]
+    client_processes: ClientProcesses
 
 
 def assemble(
@@ -137,6 +139,7 @@ def assemble(
     dispatch = Dispatch(workspaces, forwarder, lists, handshakes, roots)
     server_discover = ServerDiscover(workspaces, catalog, adaptation)
     clients = RecentClients()
+    client_processes = ClientProcesses()
     tokens = _tokens(settings, paths)
     upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, registered_servers)
     lists.before_list = upstream_subscriptions.listen_first
@@ -149,6 +152,7 @@ def assemble(
         profiles,
         own_task=own_task,
         clients=clients,
+        client_processes=client_processes,
     )
     return Parts(
         store,
@@ -170,6 +174,7 @@ def assemble(
             address,
             recorder,
             approvals,
+            client_processes.notice_ends,
         ),
         Measures(workspaces, session_manager, forwarder.admission.buffers, recorder),
         Access(time.monotonic, lambda: secrets.token_urlsafe(24)),
@@ -180,6 +185,7 @@ def assemble(
         installation,
         forwarder.admission.buffers,
         recorder.close if recorder is not None else lambda: None,
+        client_processes,
     )
 
 

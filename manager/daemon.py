@@ -183,6 +183,7 @@ class Daemon:
         self.own(parts.upstream_subscriptions.run(), "upstream subscriptions")
         self.own(parts.fork_server.run(), "fork server")
         self.own(parts.measures.run(), "measures")
+        self.own(parts.client_processes.run(), "client processes")
         self.own(FreedMemory(lambda: parts.buffers.in_use).run(), "freed memory")
         self.own(parts.installation.run(), "installation")
         self.own(notify_desktop(self._settings, status, parts.approvals), "notifications")

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from host.peers.peer_process import socket_holders
 from host.peers.peer_uid import Address, tcp_peer_inode, unix_peer_pid
 from protocol import names
 
@@ -43,26 +42,10 @@ def is_own_child_tcp_peer(local: Address, remote: Address) -> bool:
     inode = tcp_peer_inode(local, remote)
     if inode is None:
         return True  # closed: whoever it was does not wait for what follows
-    holders = list(_holders(f"socket:[{inode}]"))
+    holders = list(socket_holders(inode))
     if holders:
         return any(map(is_own_child, holders))
     return tcp_peer_inode(local, remote) != inode  # it ended meanwhile
-
-
-def _holders(name: str) -> Iterator[int]:
-    """The processes that have an open file of this name, as far as they can be looked at."""
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            with suppress(OSError):
-                if any(_names(file) == name for file in (process / "fd").iterdir()):
-                    yield int(process.name)
-
-
-def _names(file: Path) -> str:
-    try:
-        return str(file.readlink())
-    except OSError:  # it was closed meanwhile
-        return ""
 
 
 def are_we_own_child() -> bool:

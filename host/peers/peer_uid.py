@@ -56,17 +56,18 @@ def tcp_peer_uid(local: Address, remote: Address) -> int | None:
     `local` and `remote` are as the accepted socket sees them (`getsockname()`, `getpeername()`). None where
     the platform cannot tell, the addresses are not this machine's, or the other end is already closed.
     """
-    found = _tcp_peer(local, remote)
+    found = tcp_peer_owner(local, remote)
     return None if found is None else found.uid
 
 
 def tcp_peer_inode(local: Address, remote: Address) -> int | None:
     """Returns the inode of the socket at the other end; None as for `tcp_peer_uid`."""
-    found = _tcp_peer(local, remote)
+    found = tcp_peer_owner(local, remote)
     return None if found is None else found.inode
 
 
-def _tcp_peer(local: Address, remote: Address) -> SocketOwner | None:
+def tcp_peer_owner(local: Address, remote: Address) -> SocketOwner | None:
+    """Returns whose the socket at the other end is; None as for `tcp_peer_uid`."""
     if sys.platform != "linux":
         return None
     try:

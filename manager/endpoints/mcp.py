@@ -34,6 +34,7 @@ from manager.routing.json.scan import check_json
 from manager.routing.request_heads.request_metadata import METHODS
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session
+from manager.sessions.client_processes import ClientProcesses
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify
@@ -70,6 +71,7 @@ class McpRoutes:
         *,
         own_task: OwnTask,
         clients: RecentClients,
+        client_processes: ClientProcesses,
     ) -> None:
         self.is_draining = False
         self.open_requests = OpenRequests()
@@ -81,6 +83,7 @@ class McpRoutes:
         self._profiles = profiles
         self._own_task = own_task
         self._clients = clients
+        self._client_processes = client_processes
         self.route_cache = RouteCache(
             self,
             workspaces=dispatch.workspaces,
@@ -217,6 +220,7 @@ class McpRoutes:
         exchange.begun = came = http_request.received_at
         exchange.recorded_as, exchange.seen = client_record(exchange, came)
         self._clients.record(exchange.recorded_as, exchange.seen)
+        self._client_processes.note(http_request.peer(), exchange.seen, exchange.session)
         exchange.made_trace = http_request.made_trace
         if self._makes_traces and exchange.message.method in RECORDED and not trace_context.given(exchange):
             exchange.made_trace = exchange.made_trace or trace_context.made_number()

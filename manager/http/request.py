@@ -17,6 +17,7 @@ from http_server.responses.response_head import fixed_lines
 from manager.http.keep_alives import KeepAlives
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from manager.routing.request_heads.request_metadata import RequestMetadata
+from manager.routing.state.peer import Peer
 
 fixed_head_lines: Final = fixed_lines(ANSWER_HEADERS)
 """Renders the lines of a head that equal responses share, with the fields of every response."""
@@ -40,6 +41,9 @@ class RequestConnection(ResponseConnection, Protocol):
     def ends(self) -> tuple[Address, Address] | None:
         """Our address and the client's; None if it did not connect over TCP."""
 
+    def peer(self) -> Peer | None:
+        """The client's end of the connection, always the same; None if it did not connect over TCP."""
+
 
 class HttpRequest(BaseRequest):
     """A request and its response.
@@ -49,11 +53,14 @@ class HttpRequest(BaseRequest):
         keep_alives: sends comments on the response where that is an event stream.
         made_trace: the number of the trace context that a manager on another host made for it; 0 for none.
         metadata: what the head says.
+        peer: returns the client's end of the connection, as `RequestConnection.peer` does.
         received_at: when the request was complete (monotonic).
         session: the session id that it names.
     """
 
-    __slots__ = ("_deadline", "ends", "keep_alives", "made_trace", "metadata", "received_at", "session")
+    __slots__ = (
+        "_deadline", "ends", "keep_alives", "made_trace", "metadata", "peer", "received_at", "session",
+    )  # fmt: skip
 
     fixed_lines = staticmethod(fixed_head_lines)
 
@@ -70,6 +77,7 @@ class HttpRequest(BaseRequest):
         self.metadata = metadata
         self.session = session
         self.ends = connection.ends
+        self.peer = connection.peer
         self.made_trace = 0
         self.keep_alives = connection.keep_alives
         self._deadline = connection.deadline

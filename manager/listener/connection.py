@@ -24,6 +24,7 @@ from manager.route_cache.cached_call import CachedCall
 from manager.routing.request_heads.reader import ClientHead, without_trace
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
+from manager.routing.state.peer import Peer
 from manager.tokens.gate import Guest
 from protocol import trace_context
 
@@ -33,7 +34,7 @@ _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Pyt
 class ClientConnection(HttpConnection[ClientHead]):
     """One connection; `cached_call.Line` for its cached calls."""
 
-    __slots__ = ("_cached_call", "_context", "_delegated", "_framing", "_guest", "_is_peer_admitted")
+    __slots__ = ("_cached_call", "_context", "_delegated", "_framing", "_guest", "_is_peer_admitted", "_peer")
 
     _framing: Framing  # of the last request
 
@@ -44,6 +45,7 @@ class ClientConnection(HttpConnection[ClientHead]):
         self._delegated: DelegatedRequest | None = None
         self._is_peer_admitted = False
         self._guest: Guest | None = None  # where each request needs a token
+        self._peer: Peer | None = None
 
     @property
     def keep_alives(self) -> KeepAlives:
@@ -54,6 +56,12 @@ class ClientConnection(HttpConnection[ClientHead]):
         """Our address and the client's; None if it did not connect over TCP."""
         local, remote = (self.transport.get_extra_info(name) for name in ("sockname", "peername"))
         return (local, remote) if isinstance(local, tuple) and isinstance(remote, tuple) else None
+
+    def peer(self) -> Peer | None:
+        """The client's end of the connection, always the same; None if it did not connect over TCP."""
+        if self._peer is None and (ends := self.ends()) is not None:
+            self._peer = Peer(ends)
+        return self._peer
 
     @property
     def is_idle(self) -> bool:

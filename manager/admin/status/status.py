@@ -6,6 +6,7 @@ They never show full session ids, arguments, results or secrets.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from manager import __version__
@@ -47,8 +48,10 @@ class Status:
         address: str,
         recorder: Recorder | None = None,
         approvals: ApprovalBoard | None = None,
+        notice_ended_clients: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._approvals = approvals
+        self._notice_ended_clients = notice_ended_clients
         self._recorder = recorder
         self._workspaces = workspaces
         self._registered_servers = registered_servers
@@ -70,6 +73,7 @@ class Status:
         ]
         if instances:
             self._last_non_empty = now
+        self._notice_ended_clients(now)
         rows = client_rows(self._session_manager.sessions, self._clients, now)
         usage, unrecorded = usage_of(os.getpid()), self._recorder and self._recorder.problem
         degraded = [one for one in (self._store.degraded, self._installation.problem, unrecorded) if one]
@@ -228,6 +232,7 @@ class Status:
                 {"file": own.file, "names": sorted(own.names), "allBut": own.is_all_but}
                 for own in self._own_servers.last(row.name, row.version, row.workspace)
             ],
+            "pids": list(row.pids),
             **clock.stamps("lastCall", row.last_call),
             "lastCallAgeSec": clock.age(row.last_call),
         }

@@ -38,7 +38,7 @@ def clients(everyone: bool, as_json: bool) -> None:
     \b
     connected  an open stream, an open call, or a request in the last 5 minutes
     idle       silent for up to 15 minutes
-    gone       silent for longer, an ended session, or a call by `lmtb`
+    gone       silent for longer, an ended process or session, or a call by `lmtb`
 
     Sessions of the same client in the same project that are gone are one row with their number. All
     stateless clients of the same name, version and project are one row: they say no more about themselves.

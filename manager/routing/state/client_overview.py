@@ -6,13 +6,14 @@ Session clients come from the table of sessions, stateless clients from the tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
 from typing import Final
 
 import msgspec
 
 from manager.routing.state.clients import Client, RecentClients, RequestRecord
+from manager.routing.state.peer import Peer
 from manager.routing.state.session_table import Session
 from protocol import jsonrpc, names
 from protocol.versions import Era
@@ -44,6 +45,7 @@ class ClientRow(msgspec.Struct, frozen=True):
         last_call: monotonic time of its last request.
         streaming: whether a stream for notifications is open.
         sessions: how many sessions the row stands for; 0 for a stateless client.
+        pids: its running processes on this machine, as far as they are known.
     """
 
     name: str | None
@@ -56,6 +58,7 @@ class ClientRow(msgspec.Struct, frozen=True):
     state: ClientState
     streaming: bool = False
     sessions: int = 0
+    pids: tuple[int, ...] = ()
 
 
 def client_rows(sessions: Iterable[Session], recent: RecentClients, now: float) -> list[ClientRow]:
@@ -75,15 +78,30 @@ def count_connected(rows: Iterable[ClientRow]) -> int:
     return sum(row.state is ClientState.CONNECTED for row in rows)
 
 
-def _state(last_call: float, now: float, *, is_open: bool) -> ClientState:
+def _state(last_call: float, now: float, *, is_open: bool, has_ended: bool) -> ClientState:
     silent = now - last_call
-    if is_open or silent <= CONNECTED_S:
+    if is_open:
+        return ClientState.CONNECTED
+    if has_ended:
+        return ClientState.GONE
+    if silent <= CONNECTED_S:
         return ClientState.CONNECTED
     return ClientState.IDLE if silent <= GONE_S else ClientState.GONE
 
 
+def _have_ended(peers: Collection[Peer], at: float) -> bool:
+    """Whether all these processes have ended since this time; False while one of them is not known."""
+    return bool(peers) and all(peer.has_ended_since(at) for peer in peers)
+
+
+def _running(peers: Iterable[Peer]) -> tuple[int, ...]:
+    processes = {peer.process for peer in peers if peer.process is not None}
+    return tuple(sorted(process.pid for process in processes if process.ended_at is None))
+
+
 def _session_row(session: Session, now: float) -> ClientRow:
     workspace = session.last_workspace or session.workspace or session.implied_workspace
+    peers = set() if session.peer is None else {session.peer}
     return ClientRow(
         name=session.client_name,
         version=session.client_version,
@@ -92,9 +110,15 @@ def _session_row(session: Session, now: float) -> ClientRow:
         folder=(session.sent_cwd or session.cwd) if workspace is None else None,
         source=session.source,
         last_call=session.seen,
-        state=_state(session.seen, now, is_open=session.streaming or len(session.in_flight) > 0),
+        state=_state(
+            session.seen,
+            now,
+            is_open=session.streaming or len(session.in_flight) > 0,
+            has_ended=_have_ended(peers, session.seen),
+        ),
         streaming=session.streaming,
         sessions=1,
+        pids=_running(peers),
     )
 
 
@@ -117,7 +141,8 @@ def _joined_row(one: ClientRow, other: ClientRow) -> ClientRow:
     latest = max(one, other, key=lambda row: row.last_call)
     state = min(one.state, other.state, key=list(ClientState).index)
     streaming, sessions = one.streaming or other.streaming, one.sessions + other.sessions
-    return msgspec.structs.replace(latest, state=state, streaming=streaming, sessions=sessions)
+    pids = tuple(sorted({*one.pids, *other.pids}))
+    return msgspec.structs.replace(latest, state=state, streaming=streaming, sessions=sessions, pids=pids)
 
 
 def _recent_rows(client: Client, recent: RecentClients, now: float) -> Iterator[ClientRow]:
@@ -127,6 +152,8 @@ def _recent_rows(client: Client, recent: RecentClients, now: float) -> Iterator[
         return
     for last in recent.last_of_projects(client):
         is_open = recent.is_listening(client, last.workspace)
+        peers = recent.peers_of(client, last.workspace)
+        has_ended = _have_ended(peers, last.at)
         stays = client.era == Era.MODERN.value and name != names.COMMAND_LINE
         yield ClientRow(
             name=name,
@@ -136,8 +163,9 @@ def _recent_rows(client: Client, recent: RecentClients, now: float) -> Iterator[
             folder=None if last.workspace else _folder(last),
             source=last.source,
             last_call=last.at,
-            state=_state(last.at, now, is_open=is_open) if stays else ClientState.GONE,
+            state=_state(last.at, now, is_open=is_open, has_ended=has_ended) if stays else ClientState.GONE,
             streaming=is_open,
+            pids=_running(peers),
         )
 
 

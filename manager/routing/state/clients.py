@@ -14,12 +14,15 @@ from typing import Final
 
 import msgspec
 
+from manager.routing.state.peer import Peer
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
 from protocol import headers
 
 MAX_CLIENTS: Final = 64
 MAX_REQUESTS: Final = 5
 MAX_PROJECTS: Final = 16
+MAX_PEERS: Final = 32
+"""Several processes of one client are common, and each may serve several projects."""
 
 
 class Client(msgspec.Struct, frozen=True, gc=False):
@@ -43,6 +46,7 @@ class RequestRecord(msgspec.Struct, gc=False):
         response_headers: headers of the response, which name the workspace and its source. They may be
             filled in after the request was recorded.
         listening: whether it opened a listen stream that is still open.
+        peer: the connection that it came from; None if that is not noted.
     """
 
     at: float
@@ -50,6 +54,7 @@ class RequestRecord(msgspec.Struct, gc=False):
     claims: Claims
     response_headers: Mapping[str, str]
     listening: bool = False
+    peer: Peer | None = None
 
     @property
     def source(self) -> str:
@@ -85,14 +90,16 @@ class _Requests:
         last: the last requests.
         by_project: the last one that left `last`, for each workspace.
         listening: those that left `last` while their listen streams were open.
+        peers: the last connections of requests that left `last`, each with the workspace of its request.
     """
 
-    __slots__ = ("by_project", "last", "listening")
+    __slots__ = ("by_project", "last", "listening", "peers")
 
     def __init__(self) -> None:
         self.last: deque[RequestRecord] = deque()
         self.by_project: OrderedDict[str | None, RequestRecord] = OrderedDict()
         self.listening: list[RequestRecord] = []
+        self.peers: OrderedDict[tuple[object, str | None], Peer] = OrderedDict()
 
     def add(self, request: RequestRecord) -> None:
         """Add a request; the oldest leaves the last ones."""
@@ -105,8 +112,18 @@ class _Requests:
         self.by_project.move_to_end(request.workspace)
         if len(self.by_project) > MAX_PROJECTS:
             self.by_project.popitem(last=False)
+        if request.peer is not None:
+            self._keep_peer(request.peer, request.workspace)
         if request.listening:
             self.listening = [*(one for one in self.listening if one.listening), request]
+
+    def _keep_peer(self, peer: Peer, workspace: str | None) -> None:
+        """Keep one connection of each process and workspace."""
+        key = (peer.process or peer, workspace)
+        self.peers[key] = peer
+        self.peers.move_to_end(key)
+        if len(self.peers) > MAX_PEERS:
+            self.peers.popitem(last=False)
 
 
 class RecentClients:
@@ -136,6 +153,13 @@ class RecentClients:
         return any(
             one.listening and one.workspace == workspace for one in (*requests.last, *requests.listening)
         )
+
+    def peers_of(self, client: Client, workspace: str | None) -> set[Peer]:
+        """The connections of this client's last requests for a workspace; of all its processes, if few."""
+        requests = self._requests[client]
+        peers = {peer for (_, named), peer in requests.peers.items() if named == workspace}
+        here = [one for one in requests.last if one.workspace == workspace]
+        return peers | {one.peer for one in here if one.peer is not None}
 
     def record(self, client: Client, request: RequestRecord) -> None:
         """Add a request. A full table drops the client that was silent longest."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from manager.routing.state.peer import Peer
+
 MIN_ID: Final = 1
 MAX_ID: Final = 128
 FIRST_USE_S: Final = 10.0
@@ -71,6 +73,7 @@ class Session:
         log_level: value of `logging/setLevel`; None until it was set.
         subscriptions: subscribed resources, each with the id of its workspace.
         mode: tool mode headers of its `initialize`, the default for its requests.
+        peer: the connection of its last request that was noted.
     """
 
     id: str
@@ -99,6 +102,7 @@ class Session:
     log_level: str | None = None
     subscriptions: dict[str, str] = field(default_factory=dict)
     mode: tuple[tuple[str, str], ...] = ()
+    peer: Peer | None = None
 
     def is_notified_of(self, workspace: str) -> bool:
         """Whether it gets notifications of a workspace: the bound or the implied one."""

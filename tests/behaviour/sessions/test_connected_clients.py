@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,9 @@ from support.processes.managers.manager_in_process import RunningManager, make_p
 pytestmark = pytest.mark.processes
 
 KINDS = {"toolsListChanged": True}
+INITIALIZE = {
+    "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}
+}  # fmt: skip
 
 
 async def clients(http: ClientSession, manager: RunningManager) -> list[dict[str, Any]]:
@@ -71,6 +77,51 @@ async def test_a_session_that_its_client_ended_is_gone(manager: RunningManager, 
         assert gone.status == 200
     (row,) = await clients(http, manager)
     assert (row["name"], row["state"], row["sessions"]) == ("test", "gone", 0)
+
+
+CLIENT = """
+import http.client, json, sys
+address, requests = sys.argv[1].removeprefix("http://"), json.loads(sys.argv[2])
+host, _, path = address.partition("/")
+connection, session = http.client.HTTPConnection(host), {}
+for body, head in requests:
+    connection.request("POST", "/" + path, body, {**head, **session})
+    response = connection.getresponse()
+    response.read()
+    if made := response.getheader("Mcp-Session-Id"):
+        session = {"Mcp-Session-Id": made}
+print("asked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="ends it with a signal")
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_client_whose_process_was_killed_is_gone_at_once(
+    manager: RunningManager, http: ClientSession, era: str
+) -> None:
+    raw = SessionClient(http, manager.address) if era == "legacy" else StatelessClient(http, manager.address)
+    asked: list[tuple[str, dict[str, Any] | None]] = [(names.TOOLS_LIST, None), (names.PROMPTS_LIST, None)]
+    if era == "legacy":
+        asked.insert(0, (names.INITIALIZE, INITIALIZE))
+    requests = []
+    for number, (method, params) in enumerate(asked):
+        body = raw.body(method, params, number)
+        requests.append((body.decode(), raw.header(body)))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CLIENT, manager.address, json.dumps(requests), stdin=PIPE, stdout=PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"asked\n"
+    async with asyncio.timeout(5):
+        while (await clients(http, manager))[0]["pids"] != [process.pid]:
+            await asyncio.sleep(0.01)
+    (row,) = await clients(http, manager)
+    assert (row["era"], row["state"]) == (era, "connected")
+    process.kill()
+    await process.wait()
+    (row,) = await clients(http, manager)
+    assert (row["state"], row["pids"]) == ("gone", [])
 
 
 async def test_project_and_what_decided_it_survive_a_restart(http: ClientSession, tmp_path: Path) -> None:

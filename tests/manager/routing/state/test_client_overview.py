@@ -19,6 +19,7 @@ from manager.routing.state.clients import (
     RecentClients,
     RequestRecord,
 )
+from manager.routing.state.peer import ClientProcess, Peer
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims
 from protocol import headers
@@ -70,6 +71,69 @@ def test_silence_makes_clients_of_both_eras_idle_and_then_gone(silent: float, st
     (of_session,) = rows(session("a", silent))
     (of_stateless,) = rows(recent=recorded(request(silent)))
     assert (of_session.state, of_stateless.state) == (state, state)
+
+
+def peer(ended_at: float | None, pid: int = 1) -> Peer:
+    """A connection of a process that ended at this time, or still runs."""
+    made = Peer((("127.0.0.1", 1), ("127.0.0.1", 2)))
+    made.process = ClientProcess(pid, "start")
+    made.process.ended_at = ended_at
+    return made
+
+
+def from_peer(record: RequestRecord, sender: Peer) -> RequestRecord:
+    record.peer = sender
+    return record
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "state"),
+    [(None, ClientState.CONNECTED), (NOW, ClientState.GONE), (NOW - 20, ClientState.CONNECTED)],
+    ids=["runs", "ended", "ended before the last request"],
+)
+def test_a_client_of_either_era_is_gone_once_its_process_has_ended(
+    ended_at: float | None, state: ClientState
+) -> None:
+    made = session("a", 10)
+    made.peer = peer(ended_at)
+    (of_session,) = rows(made)
+    (of_stateless,) = rows(recent=recorded(from_peer(request(10), peer(ended_at))))
+    assert (of_session.state, of_stateless.state) == (state, state)
+
+
+@pytest.mark.parametrize("silent", [0, 20])
+def test_of_several_processes_of_a_client_all_have_to_end(silent: int) -> None:
+    ended, running = peer(NOW), peer(None, pid=2)
+    requests = [from_peer(request(silent), running)]
+    requests += [from_peer(request(10), ended) for _ in range(2 * MAX_REQUESTS)]
+    (row,) = rows(recent=recorded(*requests))
+    assert row.state is ClientState.CONNECTED
+    assert running.process is not None
+    running.process.ended_at = NOW
+    (row,) = rows(recent=recorded(*requests))
+    assert row.state is ClientState.GONE
+
+
+def test_the_process_of_one_project_ends_without_that_of_another() -> None:
+    recent = recorded(
+        from_peer(request(1, "w-1"), peer(NOW)), from_peer(request(1, "w-2"), peer(None, pid=2))
+    )
+    states = {row.workspace: row.state for row in rows(recent=recent)}
+    assert states == {"w-1": ClientState.GONE, "w-2": ClientState.CONNECTED}
+
+
+def test_a_client_whose_process_is_unknown_is_judged_by_its_silence() -> None:
+    unknown = Peer((("10.0.0.1", 1), ("10.0.0.2", 2)))
+    (row,) = rows(recent=recorded(from_peer(request(10), unknown)))
+    assert row.state is ClientState.CONNECTED
+
+
+def test_an_open_stream_counts_more_than_an_ended_process() -> None:
+    """Another process went on with the session."""
+    made = session("a", 10)
+    made.peer, made.streaming = peer(NOW), True
+    (row,) = rows(made)
+    assert row.state is ClientState.CONNECTED
 
 
 def test_a_verb_of_the_command_line_is_gone_once_it_was_answered() -> None:

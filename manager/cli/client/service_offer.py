@@ -28,10 +28,7 @@ from manager.client_files.entries import Endpoint
 _STOP_S: Final = 45.0
 """Longest wait for a manager that ends: its calls in flight may take 30 s."""
 _PAUSE_S: Final = 0.05
-_WITHOUT_MANAGER: Final = {
-    "claude-code": "Claude Code has no tools until it runs",
-    "codex": "Codex does not start",
-}
+_WITHOUT_MANAGER: Final = {"claude-code": "Claude Code has no tools until it runs"}
 """Measured; all other clients that were tried connect at their start only."""
 _ANSWERS: Final = {"y": "both", "f": "the file only", "n": "nothing"}
 _CHANGE: Final = "this changes a file"

@@ -6,7 +6,7 @@ clients that drop a part; for all others they stay byte for byte, like results t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,10 @@ MAX_BYTES: Final = 4 * 1024 * 1024
 """Larger results are not examined: they would block other calls for too long."""
 _MAX_DESCRIPTION: Final = 300
 """Characters of a link's description that a text repeats: enough to decide whether to read what it names."""
+_MAX_LINKS: Final = 200
+"""Links that a text names; of more it says how many."""
+_MAX_COMPARED: Final = 256 * 1024
+"""Characters of the texts in which links are looked for; what clients show of a text is shorter."""
 _STRUCTURED: Final = "structuredContent"
 _CONTENT: Final = "content"
 _LINK: Final = "resource_link"
@@ -110,8 +114,8 @@ def _for_texts(members: _Members, definition: Mapping[str, Any]) -> _Members:
         return _with_text(members, jsonrpc.bytes_of(members[_STRUCTURED]).decode())
     if _is_for_an_app(definition):
         return members
-    parts = _Parts(structured := msgspec.json.decode(members[_STRUCTURED]))
-    if any(map(parts.are_in, blocks)) or SaidTexts([*map(_text_in, blocks)]).say(structured):
+    structured = msgspec.json.decode(members[_STRUCTURED])
+    if _is_repeated(structured, blocks) or SaidTexts([*map(_text_in, blocks)]).say(structured):
         return members
     return _with_text(members, jsonrpc.bytes_of(members[_STRUCTURED]).decode())
 
@@ -132,10 +136,10 @@ def _for_structured(members: _Members, definition: Mapping[str, Any]) -> _Member
         return _with_text(members, text)
     if "outputSchema" in definition and not is_error:
         return members
-    parts = _Parts(msgspec.json.decode(members[_STRUCTURED]))
-    if all(map(parts.cover, blocks)):
+    structured = msgspec.json.decode(members[_STRUCTURED])
+    if all(map(_Parts(structured).cover, blocks)):
         return members
-    complete = members if any(map(parts.are_in, blocks)) else _with_text(members, text)
+    complete = members if _is_repeated(structured, blocks) else _with_text(members, text)
     return {name: raw for name, raw in complete.items() if name != _STRUCTURED}
 
 
@@ -159,17 +163,26 @@ def _with_text(members: _Members, text: str) -> _Members:
 def _with_links(members: _Members) -> _Members:
     """The members, with a text that names the resource links which no text names; or `members` itself."""
     content = members.get(_CONTENT, _NO_BLOCKS)
-    texts = "\n".join(map(_text_in, _blocks.decode(content)))
-    lines = [_named(link) for link in _links.decode(content) if link.type == _LINK]
-    missing = [line for line, uri in lines if uri not in texts]
-    return _with_text(members, "\n".join(missing)) if missing else members
+    texts = "\n".join(map(_text_in, _blocks.decode(content)))[:_MAX_COMPARED]
+    links = [link for link in _links.decode(content) if link.type == _LINK]
+    lines = [_named(link) for link in links[:_MAX_LINKS] if str(link.uri) not in texts]
+    if len(links) > _MAX_LINKS:
+        lines.append(f"and {len(links) - _MAX_LINKS} more resource links")
+    return _with_text(members, "\n".join(lines)) if lines else members
 
 
-def _named(link: _Link) -> tuple[str, str]:
-    """The line that names a link, and its URI."""
-    uri = str(link.uri)
+def _named(link: _Link) -> str:
+    """The line that names a link."""
     about = f" ({str(link.description)[:_MAX_DESCRIPTION]})" if link.description else ""
-    return f"Resource link: {link.name or uri} at {uri}{about}", uri
+    return f"Resource link: {link.name or link.uri} at {link.uri}{about}"
+
+
+def _is_repeated(structured: Any, blocks: Sequence[_Block]) -> bool:
+    """Whether one of the texts is the structured content as JSON, or its only member."""
+    only = structured.values() if isinstance(structured, dict) and len(structured) == 1 else ()
+    wholes = {_canonical(structured), *map(_canonical, only)}
+    texts = (jsonrpc.text_of(block.text) for block in blocks if block.type == "text")
+    return any(text is not None and _json_in(text) in wholes for text in texts)
 
 
 class _Parts:
@@ -180,8 +193,7 @@ class _Parts:
     """
 
     def __init__(self, value: Any) -> None:
-        self._whole = _canonical(value)
-        self._values = {self._whole}
+        self._values: set[bytes] = set()
         self._texts: set[str] = set()
         self._collect(value)
 
@@ -203,11 +215,6 @@ class _Parts:
             return False
         text = (jsonrpc.text_of(block.text) or "").strip()
         return not text or text in self._texts or _json_in(text) in self._values
-
-    def are_in(self, block: _Block) -> bool:
-        """Whether the block says all that the structured content says."""
-        text = jsonrpc.text_of(block.text) if block.type == "text" else None
-        return text is not None and _json_in(text) == self._whole
 
 
 def _json_in(text: str) -> bytes | None:

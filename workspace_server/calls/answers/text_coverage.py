@@ -14,8 +14,10 @@ from typing import Any, Final
 
 import msgspec
 
-MAX_SEARCHED: Final = 32 * 1024 * 1024
-"""Characters that searches for the strings of one value may pass over, some 30 ms; then the answer is no."""
+MAX_LEAVES: Final = 5_000
+"""Strings, numbers and truth values that are looked for, some 30 ms; with more the answer is no."""
+MAX_SEARCHED: Final = 16 * 1024 * 1024
+"""Characters that searches for strings may pass over, some 30 ms as well; then the answer is no."""
 _MAX_PARTS_OF_WORDS: Final = 64
 """Occurrences of a string inside other words after which it counts as not said."""
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
@@ -35,7 +37,7 @@ class SaidTexts:
 
     def say(self, value: Any) -> bool:
         """Whether the texts say every string, number and truth value in `value`."""
-        return all(map(self._says, _leaves(value)))
+        return all(number < MAX_LEAVES and self._says(leaf) for number, leaf in enumerate(_leaves(value)))
 
     def _says(self, leaf: Any) -> bool:
         if isinstance(leaf, bool):

@@ -74,6 +74,7 @@ def test_structured_content_without_text_is_also_text_for_a_model_that_sees_text
         raw(content=[text(json.dumps(FOUND, indent=2))], structuredContent=FOUND),
         raw(content=[embedded("a and b, 2")], structuredContent=FOUND),
         raw(content=[text("a"), text("b\n"), text("in all 2")], structuredContent=FOUND),
+        raw(content=[text('["a", "b", 2]')], structuredContent={"result": ["a", "b", 2]}),
         raw(content=[text("Done.")], structuredContent={}),
         raw(content=[text("Done.")], structuredContent={"left": [], "next": None, "note": ""}),
         raw(content=[text("")]),
@@ -131,6 +132,14 @@ REPORT = link("file:///r.md", name="report", description="What was found")
 )
 def test_links_that_a_client_drops_are_named_in_a_text(content: list[Any], line: str, sees: str) -> None:
     assert shown(raw(content=content), sees) == {"content": [*content, text(line)]}
+
+
+def test_of_many_links_the_first_are_named() -> None:
+    links = [link(f"a:{number}", name="n") for number in range(1000)]
+    lines = shown(raw(content=links), "text no-links")["content"][-1]["text"].splitlines()
+    assert lines[0] == "Resource link: n at a:0"
+    assert lines[-1] == "and 800 more resource links"
+    assert len(lines) == 201
 
 
 def test_a_link_beside_structured_content_is_named_as_well() -> None:

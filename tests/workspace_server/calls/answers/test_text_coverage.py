@@ -51,6 +51,12 @@ def test_a_string_inside_many_words_ends_the_search() -> None:
     assert not SaidTexts(["xa" * 1000 + " a"]).say("a")
 
 
+def test_a_value_of_too_many_parts_counts_as_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_coverage, "MAX_LEAVES", 10)
+    assert SaidTexts(["1"]).say([1] * 10)
+    assert not SaidTexts(["1"]).say([1] * 11)
+
+
 def test_a_value_that_takes_too_long_to_find_counts_as_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_coverage, "MAX_SEARCHED", 1000)
     words = [f"word{number}" for number in range(100)]

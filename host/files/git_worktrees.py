@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ _MAX_BYTES: Final = 16 * 1024
 """A path has at most 4 KiB; a configuration says within its first lines whether it is bare."""
 _POINTER: Final = "gitdir:"
 _SECTION: Final = re.compile(r"\s*\[\s*(\w*)")
+_AGENT: Final = re.compile(r"claude agent .*\(pid (?P<pid>[1-9][0-9]{0,9})\b", re.DOTALL)
+"""What Claude Code 2.1 writes as the reason of the lock."""
 _BARE: Final = re.compile(r"\s*bare\s*=\s*(?:true|yes|on|1)\s*", re.IGNORECASE)
 
 
@@ -103,6 +106,45 @@ def are_siblings(folder: Path, other: Path) -> bool:
         return is_tree_of(worktree.repository, other)
     worktree = worktree_at(other)
     return worktree is not None and worktree.root != _real(folder) and is_tree_of(worktree.repository, folder)
+
+
+def worktrees_of_agents(folder: Path) -> tuple[Path, ...]:
+    """The other worktrees of a folder's repository in which a sub-agent works now, by name.
+
+    Claude Code locks the worktree of a sub-agent, with its own process id in the reason, and unlocks it at
+    the end. A lock of a process that has ended does not count.
+    """
+    try:
+        git = folder / ".git"
+        entry = _real(git) if git.is_dir() else _entry_of(folder)
+        if entry is None:
+            return ()
+        repository = entry.parent.parent if entry.parent.name == "worktrees" else entry
+        places = sorted((repository / "worktrees").iterdir())
+    except (OSError, ValueError):
+        return ()
+    named = (_target(place, _text(place / "gitdir")) for place in places if _is_agents(place))
+    roots = (_real(each.parent) for each in named if each is not None)
+    return tuple(root for root in roots if root != _real(folder) and worktree_at(root) is not None)
+
+
+def _is_agents(place: Path) -> bool:
+    claim = _AGENT.match(_text(place / "locked"))
+    return claim is not None and _is_alive(int(claim["pid"]))
+
+
+def _is_alive(pid: int) -> bool:
+    if sys.platform == "win32":
+        import psutil
+
+        return psutil.pid_exists(pid)
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
 
 
 def witnesses(folder: Path) -> Iterator[Path]:

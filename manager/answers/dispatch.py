@@ -22,6 +22,7 @@ from manager.answers.own_resources import read_own
 from manager.answers.recording.call_origin import RECORDED
 from manager.answers.recording.own_calls import recorded
 from manager.answers.roots import RootsRequests
+from manager.answers.sub_agents import told_apart
 from manager.answers.upstream_request import cancelled_notification, upstream_request
 from manager.answers.workspace_lookup import (
     look_up_by_paths,
@@ -43,6 +44,7 @@ KNOWN_METHODS: Final = (
     LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE, skills.GET, skills.READ_DIRECTORY}
 )
 
+_NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 DIRECT: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.COMPLETE})
 """Methods that are forwarded unchanged once the workspace is known, at every URL."""
 
@@ -95,6 +97,9 @@ class Dispatch:
         if exchange.message.method in TASK_METHODS:
             return await self._task_method(exchange)
         located = await look_up_workspace(self.workspaces, exchange.claims)
+        if isinstance(located, Located) and exchange.is_tool_call and not exchange.claims.names_workspace():
+            arguments = exchange.params.get("arguments", _NO_ARGUMENTS)
+            located = await told_apart(self.workspaces, exchange, located, arguments)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)
@@ -123,6 +128,10 @@ class Dispatch:
             return result_format.refuse(exchange, located)
         if located == Unlocated():
             located = await look_up_by_paths(self.workspaces, call.params["arguments"]) or located
+        if isinstance(located, Located) and not call.claims.names_workspace():
+            located = await told_apart(self.workspaces, exchange, located, call.params["arguments"])
+        if isinstance(located, Refusal):
+            return result_format.refuse(exchange, located)
         exchange.decided(located)
         if isinstance(located, Unlocated):
             return self._without_workspace(exchange, located)
@@ -176,7 +185,9 @@ class Dispatch:
             None if `answer` has to be called instead.
         """
         inbound = exchange.inbound
-        if exchange.message.method not in DIRECT or exchange.wants_roots or "requestState" in inbound.params:
+        if exchange.message.method not in DIRECT or "requestState" in inbound.params:
+            return None
+        if exchange.wants_roots or exchange.has_sub_agents:
             return None
         if exchange.is_tool_call and inbound.name in names.MANAGER_TOOL_NAMES:
             return None

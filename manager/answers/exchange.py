@@ -83,6 +83,7 @@ class Exchange:
         is_pure: Whether the URL or a header addresses the workspace alone (`Located.is_pure`).
         folder: The folder of the workspace that the client works in (`Located.folder`).
         note: What the model is told about the workspace of its call; empty if the address names it, too.
+        has_sub_agents: Whether the client's sub-agents may send calls over its connection.
         wants_roots: Whether the client has to be asked for its roots before the workspace is decided.
         user_agent: What the client's HTTP library says of it; anybody can invent it.
         seen: Its record in the table of clients.
@@ -107,6 +108,7 @@ class Exchange:
     is_pure: bool = False
     folder: str = ""
     note: str = ""
+    has_sub_agents: bool = False
     wants_roots: bool = False
     user_agent: str = ""
     seen: RequestRecord | None = None

@@ -64,7 +64,8 @@ def exchange_of(
         if profile.own_tool_search:  # only texts about our own search depend on it
             traits = ClientTraits(own_tool_search=True).encode()
             exchange.passed_headers = (*exchange.passed_headers, (_CLIENT_TRAITS, traits.encode()))
-        exchange.wants_roots = _wants_roots(exchange, changes_silently=profile.roots_change == "silently")
+        exchange.has_sub_agents = profile.roots_change == "silently"
+        exchange.wants_roots = _wants_roots(exchange, changes_silently=exchange.has_sub_agents)
     elif message.method not in _NO_WORKSPACE:
         exchange.wants_roots = _wants_roots(exchange, changes_silently=False)
     if message.method == names.TOOLS_LIST:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
+from host.files.git_worktrees import worktrees_of_agents
 from host.files.marked_folder import marks_of
 from host.files.project_marks import WORKSPACE_FILE, Mark
 from manager.configuration.budgets import MAX_HANGING_LOOKUPS
@@ -133,6 +134,11 @@ class FolderExaminer:
     async def real_path(self, path: str) -> str | None:
         """The path with its links resolved, existing or not; None if the disk does not answer."""
         return await self._run("real_path", os.path.realpath, path)
+
+    async def worktrees_of_agents(self, path: str) -> tuple[str, ...]:
+        """`git_worktrees.worktrees_of_agents`; none if the disk does not answer."""
+        roots = await self._run("agents", lambda root: worktrees_of_agents(Path(root)), path)
+        return tuple(map(str, roots or ()))
 
     async def _run(self, name: str, work: Callable[[str], _Answer], path: str) -> _Answer | None:
         found = await self._lookups.run((name, path), lambda: work(path))

@@ -178,6 +178,12 @@ class Workspaces:
         facts = await self._examiner.examine(candidates.paths)
         return facts.folder if isinstance(facts, FolderFacts) else None
 
+    async def worktrees_of_agents(self, workspace: Workspace) -> tuple[str, ...]:
+        """The other worktrees of a project's repository in which a sub-agent works now."""
+        return (
+            () if workspace.remote is not None else await self._examiner.worktrees_of_agents(workspace.root)
+        )
+
     async def _match(self, facts: FolderFacts) -> Match | None:
         known = [KnownRoot(one.root, one.id, one.identity) for one in self._by_id.values()]
         known += [

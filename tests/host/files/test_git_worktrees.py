@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from host.files.git_worktrees import Worktree, copies_in, is_copy, is_tree_of, witnesses, worktree_at
+from host.files.git_worktrees import (
+    Worktree,
+    copies_in,
+    is_copy,
+    is_tree_of,
+    witnesses,
+    worktree_at,
+    worktrees_of_agents,
+)
 from support.projects.git_repositories import git, repository, worktree
 
 
@@ -158,3 +166,35 @@ def test_the_witnesses_are_the_files_of_both_sides(tmp_path: Path) -> None:
     tree = worktree(main)
     assert list(witnesses(tree)) == [tree / ".git", main / ".git" / "worktrees" / "feat" / "gitdir"]
     assert list(witnesses(main / "nowhere")) == [main / "nowhere" / ".git"]
+
+
+ENDED = 2**22 + 1
+"""More than the greatest process id of Linux."""
+
+
+def locked(tree: Path, reason: str) -> Path:
+    git(tree, "worktree", "lock", "--reason", reason, str(tree))
+    return tree
+
+
+def test_the_worktree_of_a_sub_agent_is_locked_by_a_process_that_lives(tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    mine = f"pid {os.getpid()}"
+    first = locked(worktree(main, ".claude/worktrees/agent-1"), f"claude agent agent-1 ({mine} start 12)")
+    second = locked(worktree(main, "../agent-2"), f"claude agent agent-2 ({mine})")
+    locked(worktree(main, "../session"), f"claude session feat ({mine})")
+    locked(worktree(main, "../ended"), f"claude agent agent-3 (pid {ENDED})")
+    locked(worktree(main, "../by-hand"), "on a stick")
+    own = worktree(main, "../own")
+    assert worktrees_of_agents(main) == (first, second)
+    assert worktrees_of_agents(own) == (first, second)
+    assert worktrees_of_agents(first) == (second,)
+
+
+def test_a_folder_that_only_claims_to_be_a_sub_agents_worktree_is_none(tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    tree = locked(worktree(main), f"claude agent agent-1 (pid {os.getpid()})")
+    entry = main / ".git/worktrees" / tree.name
+    (entry / "gitdir").write_text(f"{tmp_path / 'elsewhere'}/.git\n")
+    assert worktrees_of_agents(main) == ()
+    assert worktrees_of_agents(tmp_path) == ()

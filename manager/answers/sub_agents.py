@@ -1,0 +1,51 @@
+"""Refuses calls that may be those of a sub-agent in a worktree of its own, unless their paths tell.
+
+Such a sub-agent shares the connection and the roots of its parent: nothing else says whose a request is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from manager.answers.exchange import Exchange, Located
+from manager.answers.workspace_lookup import look_up_by_paths
+from manager.routing.workspace.resolution import WorkspaceSource
+from manager.supervision.workspaces import Workspaces
+from protocol import names
+from protocol.errors import Reason, Refusal
+
+_ADDRESS = (WorkspaceSource.QUERY, WorkspaceSource.HEADER)
+
+
+async def told_apart(
+    workspaces: Workspaces, exchange: Exchange, located: Located, arguments: msgspec.Raw
+) -> Located | Refusal:
+    """The workspace of a tool call whose evidence led to `located`, or a refusal that names both folders.
+
+    Args:
+        arguments: those of the tool, an object as JSON text. Absolute paths in them tell.
+    """
+    if not exchange.has_sub_agents:
+        return located
+    worktrees = await workspaces.worktrees_of_agents(located.workspace)
+    if not worktrees:
+        return located
+    by_paths = await look_up_by_paths(workspaces, arguments)
+    if by_paths is None:
+        return _either(located, worktrees)
+    if by_paths.workspace is located.workspace:
+        return located
+    address = located.addressed_by or (located.source if located.source in _ADDRESS else None)
+    return Located(by_paths.workspace, by_paths.source, addressed_by=address)
+
+
+def _either(located: Located, worktrees: tuple[str, ...]) -> Refusal:
+    root = located.workspace.root
+    return Refusal(
+        Reason.CONFLICTING_WORKSPACE,
+        f"this call could mean two folders: {root}, or the worktree of a sub-agent, {', '.join(worktrees)}",
+        f"call {names.CALL_TOOL} with cwd = the absolute path of the folder that you work in, or name files"
+        " by absolute paths",
+        delivered="no",
+        details={"folders": [root, *worktrees]},
+    )

@@ -9,7 +9,7 @@ from manager.answers.exchange import Exchange
 from manager.answers.listing.own_servers import OwnServersLookup
 from manager.routing.client_needs import needs_of
 from manager.routing.client_profiles import ClientProfile, ClientProfiles, discover_wait_s, list_wait_s
-from manager.routing.client_traits import client_traits
+from manager.routing.client_traits import client_traits, leaves_its_folder
 from manager.supervision.workspace import Workspace
 from protocol import headers
 from protocol.internal.own_servers import OwnServers, encode
@@ -34,7 +34,7 @@ class ListAdaptation:
         connection, and nothing in their requests tells them apart.
         """
         is_first_page = "cursor" not in exchange.params
-        return is_first_page and self._profiles.of(*exchange.client).roots_change == "silently"
+        return is_first_page and leaves_its_folder(self._profiles.of(*exchange.client))
 
     async def headers(self, exchange: Exchange, workspace: Workspace) -> tuple[tuple[bytes, bytes], ...]:
         """The headers that tell the workspace server how long a list may wait, and what the client needs."""

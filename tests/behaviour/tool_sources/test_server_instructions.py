@@ -47,6 +47,19 @@ async def test_they_are_quoted_also_before_the_server_runs_again(tmp_path: Path)
         assert started.read_text() == runs
 
 
+async def test_a_session_below_the_root_and_the_way_to_other_folders_are_told(tmp_path: Path) -> None:
+    """Claude Code's sub-agents in worktrees of their own share its connection."""
+    async with running_gateway(tmp_path) as gateway:
+        project = gateway.project("proj")
+        below = project.root / "packages/web"
+        below.mkdir(parents=True)
+        for client, has_call_tool in (("claude-code", True), ("opencode", False)):
+            said = await told(Project(gateway, below), client)
+            assert f"root folder is {project.root}. You work in packages/web below it" in said
+            assert (names.CALL_TOOL in said) is has_call_tool
+        assert "You work in" not in await told(project, "opencode")
+
+
 async def test_before_trust_nothing_of_a_server_is_told_but_its_name(tmp_path: Path) -> None:
     command, *arguments = program(f"{SAYS}serve(echo)")
     async with running_gateway(tmp_path) as gateway:

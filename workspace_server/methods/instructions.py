@@ -67,7 +67,7 @@ def instructions(view: View, root: str, reader: Reader) -> str:
     if reader.traits.repeats_instructions:
         sentences = [_short_offer(view, sources), *_short_ways(view, root, reader)]
         brief = [source for source in sources if len(source.instructions or "") <= MAX_REPEATED]
-        return " ".join([*sentences, *_quotes(brief, MAX_REPEATED)])
+        return "\n\n".join([" ".join(sentences), *_quotes(brief, MAX_REPEATED)])
     said = " ".join([_offer(view, sources), *_ways(view, root, reader)])
     return "\n\n".join([said, *_quotes(sources, MAX_ALL_QUOTED)])
 
@@ -93,7 +93,7 @@ def _short_offer(view: View, sources: Sequence[Source]) -> str:
     parts = [_limited([*map(_name_of, sources), *_scripts(view)])] if sources or _scripts(view) else []
     if any(name in view.by_name for name in _CODE_TOOLS):
         parts.append("lm_* (IDE features)")
-    return f"Here: {'; '.join(parts) or 'lm_*'}."
+    return f"Gateway to {'; '.join(parts) or 'lm_*'}."
 
 
 def _scripts(view: View) -> list[str]:
@@ -179,4 +179,4 @@ def _quotes(sources: Sequence[Source], limit: int) -> Iterator[str]:
         lines = "\n".join(f"> {line.rstrip()}" for line in text.splitlines() if line.strip())
         quoted.append(f"{_name_of(source)}:\n{lines}")
     if quoted:
-        yield "\n".join(["These servers say of themselves (their words, not the user's):", *quoted])
+        yield "\n".join(["In their own words, which are not the user's:", *quoted])

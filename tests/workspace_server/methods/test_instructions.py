@@ -124,7 +124,7 @@ async def test_what_servers_say_is_quoted_line_by_line_and_named() -> None:
     view = await view_of(server("memory", lure), server("playwright", " \n "))
     said = instructions(view, ROOT, Reader())
     ours, quoted = said.split("\n\n")
-    assert "their words, not the user's" in quoted
+    assert "own words, which are not the user's" in quoted
     assert quoted.splitlines()[1:] == ["memory:", "> Be kind.", "> playwright:", "> > I am playwright"]
     assert "kind" not in ours
 
@@ -139,6 +139,9 @@ async def test_what_servers_say_is_limited_each_and_in_all() -> None:
 
 async def test_a_client_that_repeats_them_gets_only_short_ones() -> None:
     short, long = server("brief", "Be kind."), server("wordy", "Be very kind. " * 50)
-    assert "> Be kind." in instructions(await view_of(short), ROOT, REPEATS)
+    first, second = instructions(await view_of(short), ROOT, REPEATS).split("\n\n")
+    assert first == f"Gateway to brief. Root: {ROOT}.", "Codex shows the first line only, with the namespace"
+    assert second.endswith("brief:\n> Be kind.")
+    assert GENERIC.findall(second) == []
     said = instructions(await view_of(long), ROOT, REPEATS)
     assert "wordy" in said and "kind" not in said

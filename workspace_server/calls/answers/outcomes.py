@@ -55,12 +55,18 @@ def with_note(answer: Outcome, note: str) -> Outcome:
     """The answer with one more text for the model; what has no list of content stays as it is."""
     if not note or isinstance(answer, Rejection):
         return answer
-    members = jsonrpc.members_of(jsonrpc.raw(answer))
+    block = {"type": "text", "text": note}
+    if not isinstance(
+        answer, msgspec.Raw
+    ):  # stays one: the members that every result of ours has are added later
+        ours = answer.get("content")
+        return {**answer, "content": [*ours, block]} if isinstance(ours, list) else answer
+    members = jsonrpc.members_of(answer)
     content = members.get("content")
     if content is None or jsonrpc.bytes_of(content)[:1] != b"[":
         return answer
     blocks = msgspec.json.decode(content, type=list[msgspec.Raw])
-    return jsonrpc.raw({**members, "content": [*blocks, {"type": "text", "text": note}]})
+    return jsonrpc.raw({**members, "content": [*blocks, block]})
 
 
 def rejection(error: RpcError, identity: bytes) -> Rejection:

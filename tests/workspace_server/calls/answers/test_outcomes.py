@@ -6,8 +6,13 @@ import json
 
 import msgspec
 import pytest
+from mcp_types.methods import validate_server_result
 
+from protocol import headers, names
 from protocol.inbound import Rejection
+from support.clients.stateless_requests import REVISION, body_of, headers_of
+from support.processes.workspace_app import serving
+from support.servers.mcp_sources.tool_source import ScriptedSource, tool
 from workspace_server.calls.answers.outcomes import with_note
 
 BLOCK = {"type": "text", "text": "a"}
@@ -21,10 +26,22 @@ def test_the_note_is_the_last_block_and_unknown_members_survive() -> None:
     assert json.loads(bytes(noted))["content"] == [{"type": "new", "y": 2}, NOTE]
 
 
-def test_a_result_of_our_own_is_noted_likewise() -> None:
+def test_a_result_of_our_own_is_noted_and_stays_one_that_the_usual_members_are_added_to() -> None:
     noted = with_note({"content": [BLOCK], "structuredContent": {"a": 1}}, "from B")
-    assert isinstance(noted, msgspec.Raw)
-    assert json.loads(bytes(noted)) == {"content": [BLOCK, NOTE], "structuredContent": {"a": 1}}
+    assert noted == {"content": [BLOCK, NOTE], "structuredContent": {"a": 1}}
+    nothing = {"resultType": "task"}
+    assert with_note(nothing, "from B") is nothing
+
+
+async def test_a_noted_answer_is_a_whole_result_of_its_revision() -> None:
+    async with serving([ScriptedSource([tool("a")])]) as served:
+        body = body_of(names.TOOLS_CALL, {"name": "a", "arguments": {}})
+        sent = {**headers_of(body), headers.NOTE: headers.encode_value("from B")}
+        async with served.session.post(f"{served.base}/mcp", data=json.dumps(body), headers=sent) as response:
+            result = (await response.json())["result"]
+    validate_server_result(names.TOOLS_CALL, REVISION, result)
+    assert result["resultType"] == "complete"
+    assert result["content"][-1] == NOTE
 
 
 @pytest.mark.parametrize("result", [b'{"content":null}', b'{"content":{}}', b"{}", b'{"resultType":"task"}'])

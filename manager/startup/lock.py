@@ -85,6 +85,18 @@ class Lock:
                 return lock
             os.close(descriptor)  # deleted between opening and locking: the name belongs to another file now
 
+    @staticmethod
+    def holder(path: Path) -> LockHolder | None:
+        """Who holds the lock on `path`; None if nobody does, or it cannot be opened. Changes nothing."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        except OSError:
+            return None
+        try:
+            return None if _try_lock(descriptor) else _read(descriptor)
+        finally:
+            os.close(descriptor)
+
     def describe(self, *, address: str, version: str, started_at: str) -> None:
         """Writes who holds the lock: `address` as a URL, `started_at` in ISO 8601. Never raises OSError."""
         self._about |= {"address": address, "version": version, "startedAt": started_at}

@@ -28,9 +28,11 @@ from manager.cli.doctor.port_holder import extension_on, manager_on
 from manager.cli.doctor.workspace_checks import client_servers, languages, sources, workspaces
 from manager.cli.service import systemctl
 from manager.cli.service.service_files import UNITS
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
 from manager.configuration.runtime_folder import APP_NAME
 from manager.configuration.settings import Settings
+from manager.startup.lock import Lock
 from manager.startup.port import PortTaken, bind_fixed
 
 
@@ -121,16 +123,14 @@ def _missing_folder(check: str, folder: Path) -> Finding:
 def _manager(situation: Situation) -> Iterator[Finding]:
     status = situation.status
     if situation.fault is not None:
-        yield Finding(
-            Level.FAIL, "manager", situation.fault, "correct what fails above; if all is well: lmtb restart"
-        )
+        yield Finding(Level.FAIL, "manager", situation.fault, _fault_cure(situation.paths))
     if status is None:
         if situation.fault is None:
             yield Finding(Level.WARN, "manager", "no manager is running", "start it with: lmtb up")
         return
     about = f"version {status.get('version')}, pid {status.get('pid')}, {status.get('address')}"
     if status.get("version") != __version__:
-        hint = "restart it to use the installed one: lmtb stop; lmtb up"
+        hint = "change over with: lmtb restart"
         yield Finding(Level.WARN, "manager", f"{about}; installed is version {__version__}", hint)
     else:
         yield Finding(Level.OK, "manager", about)
@@ -142,6 +142,31 @@ def _manager(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.WARN, "manager", "is stopping", "wait, then start it again: lmtb up")
 
 
+def _fault_cure(paths: Paths) -> str:
+    """What ends a manager that answers nothing sensible, so that `lmtb stop` and `restart` fail as well."""
+    holder = Lock.holder(paths.lock_file)
+    if holder is None:
+        return (
+            f"correct what fails above; if all is well, no manager answers there: rm {paths.control_socket}"
+        )
+    return f"correct what fails above; if all is well: kill -KILL {holder.pid}; then: lmtb up"
+
+
+def _port_cure(paths: Paths) -> str:
+    """How the manager gets the configured port; a service has it from its units."""
+    try:
+        status = Control(paths.control_socket).get("/status")
+    except (NoManager, ManagerFault, ControlRefusal):
+        status = {}
+    if status.get("startedBy") != "service":
+        return "start it again: lmtb stop; lmtb up"
+    if "LMTB_HTTP_PORT" in os.environ:
+        return (
+            "the service does not get LMTB_HTTP_PORT of this shell: unset it, or set http_port in config.toml"
+        )
+    return "renew the service, and do what its note says: lmtb service install"
+
+
 def _port(situation: Situation) -> Iterator[Finding]:
     port = situation.port
     if port is None:
@@ -150,7 +175,7 @@ def _port(situation: Situation) -> Iterator[Finding]:
     if situation.status is not None:
         if isinstance(settings, Settings) and settings.http_port not in {0, port}:
             text = f"the manager listens on {port}, but {settings.http_port} is configured"
-            yield Finding(Level.WARN, "port", text, "restart it: lmtb stop; lmtb up")
+            yield Finding(Level.WARN, "port", text, _port_cure(situation.paths))
         else:
             yield Finding(Level.OK, "port", f"127.0.0.1:{port} is the manager's")
     elif (taken := _taken("127.0.0.1", port)) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,11 +27,17 @@ from manager.cli.doctor.played_client import PlayedClient, TooLate, Unanswered
 from manager.cli.doctor.seen_tools import Place, Tools, late, summary, too_late, twice
 from manager.cli.output.manager_access import current_folder
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.client_files.adoption.adoption_files import AdoptionFiles
+from manager.client_files.adoption.decision import USER_FILE
+from manager.client_files.adoption.project_files import ProjectFiles
+from manager.client_files.adoption.user_files import UserFiles
 from manager.client_files.clients import CLIENTS, Client
 from manager.client_files.configured_entries import ClientConfiguration, Configured, configuration_of
 from manager.client_files.entries import Endpoint
 from manager.client_files.entry_upgrade import Entry
 from manager.client_files.folder_trust import uses_servers
+from manager.client_files.refusals import Refusal
+from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings, by_client
 from manager.documentation import page
 from manager.routing.client_profiles import ClientProfile, ClientProfiles
@@ -179,13 +186,29 @@ def _played(
     except Unanswered as reason:
         return "", [Problem(Level.FAIL, f"{entry.where}: {reason}", "look at: lmtb log")]
     tools = _tools(situation, place) if seen.workspace else Tools()
-    problems = [*late(seen, wait_s, tools, profile, place), *twice(seen, found)]
+    problems = list(late(seen, wait_s, tools, profile, place))
+    problems += twice(seen, found, lambda own: _double_cure(situation.paths, place, own))
     if seen.workspace is None and place.root is not None and found.client.sends_folder:
         text = f"{entry.where}: {place.root} is not found, so it sees the manager's own tools only"
         own = "give the project its own address, /w/ID/mcp (the ID is in: lmtb workspaces)"
         hint = f"{judged.update or own}; or let the model name the folder"
         problems.append(Problem(Level.WARN, text, hint))
     return summary(seen, tools, place), problems
+
+
+def _double_cure(paths: Paths, place: Place, own: Configured) -> str:
+    """How a client is kept from starting a server: `lmtb adopt`, if that moves it."""
+    is_user = own.place.scope == "user"
+    files: AdoptionFiles
+    if is_user:
+        files = UserFiles(place.machine, paths.state_dir, str(paths.config_dir / USER_FILE))
+    else:
+        files = ProjectFiles(place.root or place.folder, paths.state_dir)
+    planned = files.plan([own.name])
+    moved = () if isinstance(planned, Refusal) else planned.adoption.moved
+    if any(files.root / server.file.path == own.place.file for server in moved):
+        return f"lmtb adopt{' --user' if is_user else ''} {shlex.quote(own.name)}"
+    return f'remove the entry "{own.name}" from {own.where}, or disable it there'
 
 
 def _profiles(situation: Situation) -> ClientProfiles:

@@ -54,9 +54,17 @@ class Judged(NamedTuple):
     @classmethod
     def of(cls, client: Client, entry: Configured, wanted: Entry) -> Judged:
         """Judge an entry by the one that we write today. Only our name in files of users is."""
-        is_changed = entry.place.scope == "user" and entry.name == ENTRY_NAME
-        is_changed = is_changed and len(entry.place.container) == 1 and entry.is_ours
-        return cls(client, entry, upgraded(entry.written, wanted) if is_changed else entry.written)
+        judged = cls(client, entry, entry.written)
+        if not (judged.is_replaced and entry.is_ours):
+            return judged
+        return judged._replace(after=upgraded(entry.written, wanted))
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether our commands write this entry: it has our name, in the user's file for all projects."""
+        entry = self.entry
+        is_users = entry.place.scope == "user" and len(entry.place.container) == 1
+        return is_users and entry.name == ENTRY_NAME
 
     @property
     def update(self) -> str | None:
@@ -84,7 +92,9 @@ def problems_of_entry(judged: Judged, port: int | None, path: str | None) -> Ite
     client, entry = judged.client, judged.entry
     if not entry.is_ours:
         text = f'{entry.where}: the entry "{entry.name}" does not lead to LM Tools Bridge'
-        yield Problem(Level.FAIL, text, f"lmtb client add {client.id} --force")
+        is_replaced = judged.is_replaced and not client.form.is_yaml
+        by_hand = f"remove it there; the entry to write instead: lmtb client show {client.id}"
+        yield Problem(Level.FAIL, text, f"lmtb client add {client.id} --force" if is_replaced else by_hand)
         return
     if entry.is_disabled:
         text = f'{entry.where}: the entry "{entry.name}" is disabled'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,7 @@ from manager.cli.doctor.configuration_checks import Problem
 from manager.cli.doctor.findings import Level
 from manager.cli.doctor.played_client import Seen, Unanswered
 from manager.client_files.clients import Machine
-from manager.client_files.configured_entries import ClientConfiguration
+from manager.client_files.configured_entries import ClientConfiguration, Configured
 from manager.routing.client_profiles import ClientProfile
 from protocol import names
 from protocol.internal.own_servers import namespace_of
@@ -72,15 +72,18 @@ def _prefix(name: str) -> str:
     return name.partition("__")[0]
 
 
-def twice(seen: Seen, found: ClientConfiguration) -> Iterator[Problem]:
-    """Servers that the client has itself, and whose tools it has from us as well."""
+def twice(seen: Seen, found: ClientConfiguration, cure: Callable[[Configured], str]) -> Iterator[Problem]:
+    """Servers that the client has itself, and whose tools it has from us as well.
+
+    Args:
+        cure: says how the client is kept from starting a server.
+    """
     for own in found.others:
         count = sum(_prefix(tool) == namespace_of(own.name) for tool in seen.tools)
         if count:
-            scope = " --user" if own.place.scope == "user" else ""
             what = f"{count} tool{'s' * (count > 1)} of {own.name}"
             text = f"it sees {what} twice: it starts this server itself ({own.where})"
-            yield Problem(Level.WARN, text, f"lmtb adopt{scope} {shlex.quote(own.name)}")
+            yield Problem(Level.WARN, text, cure(own))
 
 
 def summary(seen: Seen, tools: Tools, place: Place) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -353,3 +354,102 @@ def test_every_client_introduces_itself_with_a_name_that_has_its_profile() -> No
         assert profile.title == one.title or profile is OTHER
         if one.id not in {"qwen-code", "cline", "continue"}:  # as MCP clients they have other versions
             assert profile.measured == "" or INTRODUCTIONS[one.id].version in profile.measured
+
+
+def wrong_port(file: Path, port: int) -> None:
+    replace(file, f":{port}/", ":9/")
+
+
+def no_entry_of_ours(file: Path, port: int) -> None:
+    replace(file, f"http://127.0.0.1:{port}/mcp", "https://example.com/sse")
+
+
+def older_entry(file: Path, port: int) -> None:
+    replace(file, "?cwd=${PWD}", "")
+
+
+def started_twice(file: Path, port: int) -> None:
+    content = json.loads(file.read_text())
+    content["mcpServers"]["theirs"] = {"command": sys.executable, "args": ["-c", ""]}
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil"),
+    [("claude-code", wrong_port), ("cursor", wrong_port), ("copilot-cli", older_entry),
+     ("claude-code", no_entry_of_ours), ("cursor", no_entry_of_ours), ("claude-code", started_twice)],
+)  # fmt: skip
+def test_a_command_that_is_advised_solves_the_problem(
+    add: Any,
+    diagnose: Diagnose,
+    project: Path,
+    manager: ManagerProcess,
+    name: str,
+    spoil: Callable[[Path, int], None],
+) -> None:
+    command, *arguments = program("serve(echo)")
+    (project / ".cursor").mkdir()
+    content = {"mcpServers": {"theirs": {"command": command, "args": arguments}}}
+    (project / ".cursor" / "mcp.json").write_text(json.dumps(content))
+    run("trust", "--yes")
+    run("tools", "--json")
+    spoil(add(name), int(manager.address.removesuffix("/mcp").rpartition(":")[2]))
+    before = {one["message"]: one["hint"] for one in diagnose(name) if one["level"] != "ok"}
+    commands = {hint.partition(";")[0] for hint in before.values()}
+    assert any(hint.startswith("lmtb ") for hint in commands), before
+    for hint in commands:
+        if hint.startswith("lmtb "):
+            assert run(*shlex.split(hint)[1:], "--yes").exit_code == 0, hint
+    after = {one["message"] for one in diagnose(name) if one["level"] != "ok"}
+    assert after.isdisjoint(before)
+
+
+@pytest.mark.parametrize("adversity", ["no PWD", "a folder with & # %", "outside of a project"])
+def test_for_an_entry_as_it_is_written_no_command_is_advised_that_writes_it_again(
+    add: Any, found_by_client: Any, project: Path, monkeypatch: pytest.MonkeyPatch, adversity: str
+) -> None:
+    for client in WRITTEN:
+        add(client.id)
+    folder = {
+        "a folder with & # %": project.parent / "a&b#c%d",
+        "outside of a project": project.parent / "out",
+    }
+    if place := folder.get(adversity):
+        (place / ".git" if "&" in str(place) else place).mkdir(parents=True)
+        monkeypatch.chdir(place)
+        monkeypatch.setenv("PWD", str(place))
+    else:
+        monkeypatch.delenv("PWD")
+    found = found_by_client()
+    hints = [one["hint"] or "" for client in WRITTEN for one in found.get(client.title, [])]
+    assert len(hints) >= len(WRITTEN)
+    assert [hint for hint in hints if "lmtb client add" in hint or "lmtb client update" in hint] == []
+
+
+def test_what_cannot_be_adopted_is_to_be_removed(add: Any, diagnose: Diagnose, home: Path) -> None:
+    """The user's workspace.toml has a server of this name already."""
+    command = program("serve(echo)")
+    own = Paths.of_user(os.environ).config_dir / "workspace.toml"
+    before = own.read_bytes() if own.exists() else None
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text(f'[[mcp.stdio_servers]]\nnamespace = "theirs"\ncommand = {json.dumps(command)}\n')
+    try:
+        run("tools", "--json")
+        with add("codex").open("a") as file:
+            file.write(f"\n[mcp_servers.theirs]\ncommand = {json.dumps(command[0])}\n")
+        twice, *_ = diagnose("codex")
+        assert "twice" in twice["message"]
+        assert twice["hint"].startswith('remove the entry "theirs" from ')
+    finally:  # the manager's tests share this folder
+        own.unlink() if before is None else own.write_bytes(before)
+
+
+def test_an_entry_of_our_name_in_a_project_is_not_replaced_by_a_command(
+    add: Any, diagnose: Diagnose, project: Path
+) -> None:
+    add("claude-code")
+    entry = {"type": "http", "url": "https://example.com/sse"}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {ENTRY_NAME: entry}}))
+    other, *_ = diagnose("claude-code")
+    assert "does not lead to LM Tools Bridge" in other["message"]
+    assert "client add" not in other["hint"] and other["hint"].startswith("remove it there")

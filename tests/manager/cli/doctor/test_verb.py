@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from host.files.private_files import make_private
 from manager import __version__, exit_codes
 from manager.cli.doctor import checks
 from manager.configuration.paths import Paths
+from manager.startup.lock import Lock
 
 
 @pytest.fixture
@@ -64,6 +66,9 @@ def test_other_version_is_a_warning(diagnose: Any, control: Any) -> None:
     control.say("GET /mcp/status", healthy(version="0.0.0"))
     _, found = diagnose()
     assert found["manager"]["level"] == "warn"
+    assert found["manager"]["hint"] == "change over with: lmtb restart", (
+        "lmtb up might start the same one again"
+    )
     assert "0.0.0" in found["manager"]["message"] and __version__ in found["manager"]["message"]
 
 
@@ -79,6 +84,53 @@ def test_manager_that_does_not_answer_sense_is_a_failure(diagnose: Any, control:
     code, found = diagnose()
     assert code == exit_codes.FAILED
     assert found["manager"]["level"] == "fail"
+
+
+@pytest.mark.parametrize("is_manager", [True, False])
+def test_a_manager_that_no_verb_can_stop_is_told_with_what_ends_it(
+    diagnose: Any, control: Any, paths: Paths, is_manager: bool
+) -> None:
+    """`lmtb stop` and `lmtb restart` ask it, and fail as doctor does."""
+    control.say("GET /mcp/status", b"nonsense")
+    make_private(paths.runtime_dir)
+    lock = Lock.acquire(paths.lock_file)
+    assert isinstance(lock, Lock)
+    written = paths.lock_file.read_bytes()
+    if not is_manager:
+        lock.release()
+    _, found = diagnose()
+    expected = f"kill -KILL {os.getpid()}; then: lmtb up" if is_manager else f"rm {paths.control_socket}"
+    assert found["manager"]["hint"].endswith(expected)
+    assert paths.lock_file.read_bytes() == written
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    ("started_by", "variable", "hint"),
+    [("background", False, "lmtb stop; lmtb up"), ("service", False, "lmtb service install"),
+     ("service", True, "set http_port in config.toml")],
+)  # fmt: skip
+def test_a_port_is_changed_where_the_manager_has_it_from(
+    diagnose: Any,
+    control: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    paths: Paths,
+    started_by: str,
+    variable: bool,
+    hint: str,
+) -> None:
+    """A service keeps the port of its units, whoever stops and starts it."""
+    control.say("GET /mcp/status", healthy())
+    control.say("GET /status", {"ok": True, "startedBy": started_by})
+    monkeypatch.delenv("LMTB_HTTP_PORT")
+    if variable:
+        monkeypatch.setenv("LMTB_HTTP_PORT", "48123")
+    else:
+        paths.config_dir.mkdir(parents=True)
+        paths.config_file.write_text("http_port = 48123\n")
+    _, found = diagnose()
+    assert found["port"]["level"] == "warn"
+    assert found["port"]["hint"].endswith(hint)
 
 
 def test_crash_looping_workspace_fails_with_its_last_words(diagnose: Any, control: Any) -> None:

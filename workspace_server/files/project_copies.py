@@ -1,10 +1,12 @@
 """Finds the git worktrees inside some folders that are copies of the tree around them. Blocks.
 
 What language servers say about files in such a copy is the main tree's view of them, which is wrong there.
+Paths are texts here: a path object for each folder around each file would take several times as long.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,21 +21,23 @@ class ProjectCopies:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._known: dict[Path, Path | None] = dict.fromkeys(folders)
-        self._folders = tuple(folders)
+        texts = [folder.as_posix() for folder in folders]
+        self._known: dict[str, Path | None] = dict.fromkeys(texts)
+        self._begins = tuple(f"{text.rstrip('/')}/" for text in texts)
 
     def around(self, path: Path) -> Path | None:
         """The root of the innermost copy that a file lies in; None for the files of the project itself."""
-        if not any(path.is_relative_to(folder) for folder in self._folders):
+        text = path.as_posix()
+        if not text.startswith(self._begins):
             return None
-        folder, below = path.parent, []
-        while folder not in self._known and folder != folder.parent:
+        folder, below = text.rpartition("/")[0], []
+        while folder and folder not in self._known:
             below.append(folder)
-            folder = folder.parent
+            folder = folder.rpartition("/")[0]
         found = self._known.get(folder)
         for place in reversed(below):
-            if (place / ".git").is_file() and is_copy(place):
-                found = place
+            if os.path.isfile(f"{place}/.git") and is_copy(Path(place)):
+                found = Path(place)
             self._known[place] = found
         return found
 

@@ -41,6 +41,7 @@ from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings, by_client
 from manager.documentation import page
 from manager.routing.client_profiles import ClientProfile, ClientProfiles
+from manager.routing.workspace.cwd import placeholder_in
 from manager.routing.workspace.unexpanded import unexpanded
 from manager.status_reading.responses import objects
 
@@ -217,13 +218,18 @@ def _profiles(situation: Situation) -> ClientProfiles:
 
 
 def _address(situation: Situation, place: Place, found: ClientConfiguration, entry: Configured) -> str:
-    """Where the client connects to. `lmtb connect` sends the folder in which it is started."""
+    """Where the client connects to.
+
+    `lmtb connect` sends the folder in which it is started, also for a variable that nobody expanded.
+    """
     if entry.address is not None:
         return entry.address
     words = entry.entry.get("args")
     words = list(map(str, words)) if isinstance(words, list) else []
     started_in = place.folder if found.client.sends_folder else place.machine.home
     folder = words[words.index("--cwd") + 1] if "--cwd" in words[:-1] else str(started_in)
+    if placeholder_in(folder) is not None:
+        folder = str(started_in)
     return f"http://127.0.0.1:{situation.port}/mcp?cwd={quote(os.fsencode(folder))}"
 
 

@@ -21,9 +21,9 @@ from manager.configuration.runtime_folder import (
     LOCK,
     control_socket_in,
     fixed_folder,
-    remembered_base_folders,
     served_folder,
     session_folders,
+    with_base_folders,
 )
 
 
@@ -97,13 +97,14 @@ class Paths(NamedTuple):
         return (self.memory_dir or self.runtime_dir) / "unsaved-state"
 
     @classmethod
-    def of_user(cls, environ: Mapping[str, str] = os.environ) -> Paths:
+    def of_user(cls, environ: Mapping[str, str] = os.environ, *, starts: bool = False) -> Paths:
         """Returns the paths of the user whose environment this is.
 
         `LMTB_CONFIG_DIR`, `LMTB_STATE_DIR` and `LMTB_RUNTIME_DIR` override one folder each; an overridden
         state folder has the runtime folder in it. Otherwise the runtime folder depends on HOME alone, so that
         all programs find the same manager. While a manager of an earlier version serves elsewhere, it is that
-        one's. XDG_CONFIG_HOME and XDG_STATE_HOME are those of the last manager where they are not set.
+        one's. XDG_CONFIG_HOME and XDG_STATE_HOME are those of the manager that runs, unless this process
+        `starts` as the manager; those of the last manager where they are not set.
 
         Raises UnsafePathError for an override or HOME that is not absolute: it would mean another folder for
         every caller.
@@ -116,7 +117,7 @@ class Paths(NamedTuple):
             state_override / "run" if state_override else fixed_folder(_state_default({}, home))
         )
         if is_plain:
-            environ = {**remembered_base_folders(runtime_dir), **environ}
+            environ = with_base_folders(environ, runtime_dir, starts=starts)
         state_default = _state_default(environ, home)
         in_memory = [] if runtime_override else session_folders(environ)
         former = () if runtime_override else (*in_memory, state_default / "run")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from host.files import private_files
 from host.files.local_disk import are_local
@@ -73,26 +73,45 @@ def served_folder(folders: Sequence[Path], home: Path, current: Path) -> Path | 
     return None
 
 
-def remembered_base_folders(runtime_dir: Path) -> dict[str, str]:
-    """The base folders of the last manager, as variables; those that do not exist any more are left out."""
+def with_base_folders(environ: Mapping[str, str], runtime_dir: Path, *, starts: bool) -> Mapping[str, str]:
+    """This environment, with the base folders of the user's manager: verbs have to write where it reads.
+
+    Those of a manager that runs are in force, whatever a shell says. Those of one that has ended stand for
+    variables that are not set; of these, folders that are gone are forgotten.
+
+    Args:
+        starts: whether this process becomes the manager.
+    """
+    about = _last_manager(runtime_dir) if sys.platform == "linux" else None
+    variables = about.get("environment") if about is not None else None
+    if about is None or not isinstance(variables, dict):
+        return environ
+    found = {name: variables.get(name) for name in BASE_FOLDERS}
+    folders = {name: path for name, path in found.items() if isinstance(path, str) and path.startswith("/")}
+    if not starts and _is_running(about.get("pid")):
+        return {**environ, **dict.fromkeys(BASE_FOLDERS, ""), **folders}
+    return {**{name: path for name, path in folders.items() if Path(path).is_dir()}, **environ}
+
+
+def _last_manager(runtime_dir: Path) -> dict[str, Any] | None:
+    """What the lock says of the manager that took it last."""
+    import json  # noqa: PLC0415 - not needed before the first manager
+
     try:
-        content = private_files.read(runtime_dir / LOCK, _MAX_LOCK_BYTES) or b""
-    except (OSError, private_files.UnsafePathError):
-        return {}
-    return dict(_base_folders(content)) if b"XDG_" in content else {}
+        content = private_files.read(runtime_dir / LOCK, _MAX_LOCK_BYTES)
+        about = json.loads(content.split(b"\n", 1)[0]) if content else None
+    except (OSError, private_files.UnsafePathError, ValueError, RecursionError):
+        return None
+    return about if isinstance(about, dict) else None
 
 
-def _base_folders(content: bytes) -> Iterator[tuple[str, str]]:
-    import json  # noqa: PLC0415 - hardly any user has moved these folders
-
+def _is_running(pid: object) -> bool:
+    """Whether this user has such a process. After a reboot it may be another one, which does little harm."""
     try:
-        variables = json.loads(content.split(b"\n", 1)[0]).get("environment")
-    except (ValueError, AttributeError, RecursionError):
-        return
-    for name in BASE_FOLDERS if isinstance(variables, dict) else ():
-        folder = variables.get(name)
-        if isinstance(folder, str) and folder.startswith("/") and Path(folder).is_dir():
-            yield name, folder
+        os.kill(pid if isinstance(pid, int) and pid > 0 else os.getpid(), 0)
+    except OSError:
+        return False
+    return isinstance(pid, int) and pid > 0
 
 
 def _is_served(folder: Path, home: Path) -> bool:

@@ -56,7 +56,7 @@ def settled(paths: Paths) -> Paths:
             break
         lock.release()
         time.sleep(_ENDING_PAUSE_S)
-        paths = Paths.of_user()
+        paths = Paths.of_user(starts=True)
     return paths
 
 

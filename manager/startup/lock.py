@@ -56,9 +56,7 @@ class Lock:
         self._path = path
         self._descriptor = descriptor
         self._environment = environment
-        self._about: dict[str, Any] = {"pid": os.getpid()}
-        if environment:
-            self._about["environment"] = dict(environment)
+        self._about: dict[str, Any] = {"pid": os.getpid(), "environment": dict(environment)}
 
     @classmethod
     def acquire(

@@ -30,10 +30,13 @@ from manager.cli.service import systemctl
 from manager.cli.service.service_files import UNITS
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.configuration.paths import Paths
-from manager.configuration.runtime_folder import APP_NAME
+from manager.configuration.runtime_folder import APP_NAME, BASE_FOLDERS
 from manager.configuration.settings import Settings
 from manager.startup.lock import Lock
 from manager.startup.port import PortTaken, bind_fixed
+
+_OWN_FOLDERS: Final = frozenset({"LMTB_STATE_DIR", "LMTB_RUNTIME_DIR"})
+"""With one of them, base folders are those of this environment."""
 
 
 def all_findings(paths: Paths, waiting: Callable[[str], None] = lambda _: None) -> Iterator[Finding]:
@@ -73,9 +76,15 @@ def _folders(situation: Situation) -> Iterator[Finding]:
         if folder not in seen:
             seen.add(folder)
             yield _folder(f"{name} folder", folder, private=name in private)
-    if moved := [f"{name}={path}" for name, path in paths.base_folders.items() if not os.environ.get(name)]:
-        text = f"{', '.join(moved)}, as the last manager had it; not set here"
-        yield Finding(Level.OK, "folders", text)
+    for name in BASE_FOLDERS:
+        used, here = paths.base_folders.get(name), os.environ.get(name, "")
+        if used is not None and not here:
+            text = f"{name}={used}, as the last manager had it; not set here"
+            yield Finding(Level.OK, "folders", text)
+        elif here.startswith("/") and here != used and not os.environ.keys() & _OWN_FOLDERS:
+            text = f"{name}={here} is not used: the running manager has {used or 'the default'}"
+            hint = "it counts for a manager that is started with it, which systemd does not do"
+            yield Finding(Level.WARN, "folders", text, hint)
     if paths.runtime_dir.name.startswith(f"{APP_NAME}-"):
         text = f"{paths.runtime_dir} has the sockets, because {paths.state_dir} is on no known local disk"
         yield Finding(Level.OK, "folders", text)

@@ -48,7 +48,7 @@ def _run(banner: bool | None, check: bool, background: bool, as_json: bool, **fl
     """
     if as_json:
         flags["log_format"] = "json"
-    paths = user_paths()
+    paths = user_paths(starts=True)
     try:
         settings = load_settings(paths.config_file, os.environ, flags)
     except ConfigurationError as error:

@@ -19,10 +19,13 @@ SERVER_ANSWER_S: Final = 75.0
 """Longest wait for a workspace server that has to be started first."""
 
 
-def user_paths() -> Paths:
-    """The user's paths. Fails with `HOPELESS` if an environment variable names an unusable one."""
+def user_paths(*, starts: bool = False) -> Paths:
+    """The user's paths, for a verb, or for one that `starts` as the manager.
+
+    Fails with `HOPELESS` if an environment variable names an unusable one.
+    """
     try:
-        return Paths.of_user()
+        return Paths.of_user(starts=starts)
     except UnsafePathError as error:
         raise Failure(
             f"{error.path} {error.reason}", error.hint, exit_code=exit_codes.HOPELESS, reason="unsafe_path"

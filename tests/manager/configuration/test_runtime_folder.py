@@ -19,6 +19,8 @@ from manager.startup.lock import Lock
 from manager.startup.signposts import leave_signposts, remove_signposts
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the rules of XDG are used on Linux")
+ENDED = 2**22
+"""No process has this number: it is above the largest one."""
 as_root = pytest.mark.skipif(
     sys.platform == "win32" or os.geteuid() != 0, reason="only root can make another user's folder"
 )
@@ -130,23 +132,36 @@ def test_base_folders_are_those_of_the_last_manager_where_a_client_passes_none(
 ) -> None:
     (tmp_path / "moved").mkdir()
     moved = Paths.of_user({"HOME": str(tmp_path), name: str(tmp_path / "moved")})
-    hold(moved)
-    paths = Paths.of_user({"HOME": str(tmp_path)})
-    assert paths == moved
-    assert tmp_path / "moved" in (paths.config_dir.parent, paths.state_dir.parent)
+    hold(moved, ENDED)
+    for starts in (True, False):
+        paths = Paths.of_user({"HOME": str(tmp_path)}, starts=starts)
+        assert paths == moved
+        assert tmp_path / "moved" in (paths.config_dir.parent, paths.state_dir.parent)
     emptied = Paths.of_user({"HOME": str(tmp_path), name: ""})
     assert tmp_path / "moved" not in (emptied.config_dir.parent, emptied.state_dir.parent)
 
 
+@pytest.mark.parametrize("had", [True, False])
+def test_base_folders_of_a_running_manager_are_in_force_whatever_a_shell_says(
+    tmp_path: Path, had: bool
+) -> None:
+    """It was started by systemd, which has no variables of shells, or by another shell."""
+    environ = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "of shell")}
+    manager = Paths.of_user(environ | {"XDG_STATE_HOME": str(tmp_path / "of manager") if had else ""})
+    hold(manager, os.getpid())
+    assert Paths.of_user(environ) == manager
+    assert Paths.of_user(environ, starts=True).state_dir.parent == tmp_path / "of shell"
+
+
 def test_a_base_folder_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     (tmp_path / "moved").mkdir()
-    hold(Paths.of_user({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "moved")}))
+    hold(Paths.of_user({"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "moved")}), ENDED)
     (tmp_path / "moved").rmdir()
     assert Paths.of_user({"HOME": str(tmp_path)}).state_dir == tmp_path / ".local/state/lm-tools-bridge"
 
 
 def test_an_override_is_never_remembered(tmp_path: Path) -> None:
-    hold(Paths.of_user({"HOME": str(tmp_path), "LMTB_CONFIG_DIR": str(tmp_path)}))
+    hold(Paths.of_user({"HOME": str(tmp_path), "LMTB_CONFIG_DIR": str(tmp_path)}), ENDED)
     assert Paths.of_user({"HOME": str(tmp_path)}).config_dir == tmp_path / ".config/lm-tools-bridge"
 
 
@@ -175,10 +190,12 @@ def test_a_home_on_a_network_disk_has_its_sockets_on_this_machine(
     assert paths.state_dir == tmp_path / "a/.local/state/lm-tools-bridge"
 
 
-def hold(paths: Paths) -> None:
-    """A manager with these paths begins and ends."""
+def hold(paths: Paths, pid: int) -> None:
+    """A manager with these paths begins and ends; `pid` stands for its own."""
     paths.runtime_dir.mkdir(parents=True, mode=0o700)
     lock = Lock.acquire(paths.lock_file, environment=paths.base_folders)
     assert isinstance(lock, Lock)
     lock.describe(address="http://127.0.0.1:1/mcp", version="1", started_at="now")
     lock.release()
+    about = json.loads(paths.lock_file.read_text())
+    paths.lock_file.write_text(json.dumps({**about, "pid": pid}))

@@ -111,7 +111,7 @@ def test_shorter_description_replaces_a_longer_one(path: Path) -> None:
     lock.describe(address="a" * 500, version="1", started_at="t")
     lock.describe(address="b", version="1", started_at="t")
     assert json.loads(path.read_bytes()) == {
-        "pid": os.getpid(), "address": "b", "version": "1", "startedAt": "t"
+        "pid": os.getpid(), "environment": {}, "address": "b", "version": "1", "startedAt": "t"
     }  # fmt: skip
     lock.release()
 

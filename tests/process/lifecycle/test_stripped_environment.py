@@ -119,6 +119,19 @@ def test_a_shell_finds_and_stops_the_manager_that_a_client_started(user: User, c
     assert user.managers() == set()
 
 
+def test_verbs_write_where_the_manager_reads_that_a_client_started_first(user: User) -> None:
+    """It knows nothing of the folders of shells; the port is that of its own configuration."""
+    (user.home / ".config").mkdir()
+    (user.home / "XDG_CONFIG_HOME" / "lm-tools-bridge").rename(user.home / ".config" / "lm-tools-bridge")
+    assert "result" in user.connected(user.bare)
+    doctor = json.loads(user.lmtb(user.full, "doctor", "--json").stdout)
+    said = {check["check"]: check["message"] for check in doctor["checks"]}
+    assert said["config folder"].startswith(f"{user.home}/.config/lm-tools-bridge")
+    assert said["state folder"].startswith(f"{user.home}/.local/state/lm-tools-bridge")
+    assert "is not used: the running manager has the default" in said["folders"]
+    assert "stopped" in user.lmtb(user.full, "stop").stdout
+
+
 def test_a_killed_manager_in_a_folder_that_outlives_it_blocks_no_other_start(user: User) -> None:
     assert user.lmtb(user.full, "up").returncode == 0
     for pid in user.managers():

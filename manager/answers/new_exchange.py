@@ -79,14 +79,16 @@ def _wants_roots(exchange: Exchange, *, changes_silently: bool) -> bool:
     A stateless client is asked with each tool call: nothing else carries its roots. A session client is asked
     once, and once more with each call if its roots are known to change without a notification.
     """
-    if exchange.claims.names_workspace() or exchange.inbound.name in names.HANDSHAKE_NAMES:
-        return False
     session = exchange.session
-    if session is None:
-        asks = exchange.is_modern and exchange.is_tool_call
-        return asks and declares_roots(exchange.inbound.meta.get(names.META_CAPABILITIES, _NOTHING))
-    can_ask = session.tells_roots and exchange.accepts_events
-    return can_ask and (session.roots is None or changes_silently)
+    if session is not None:
+        can_ask = session.tells_roots and exchange.accepts_events
+        is_due = can_ask and (session.roots is None or changes_silently)
+    else:
+        can_ask = exchange.is_modern and exchange.is_tool_call
+        capabilities = exchange.inbound.meta.get(names.META_CAPABILITIES, _NOTHING)
+        is_due = can_ask and declares_roots(capabilities)
+    is_handshake = exchange.inbound.name in names.HANDSHAKE_NAMES
+    return is_due and not is_handshake and not exchange.claims.names_workspace()
 
 
 def claims_of(metadata: RequestMetadata, session: Session | None) -> Claims:

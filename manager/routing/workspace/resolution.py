@@ -124,7 +124,10 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
     def names_workspace(self) -> bool:
         """Whether the workspace is named, so that the client need not be asked where it works."""
-        return bool(self.explicit_claims() or self.standing_claims() or self.remote_claim())
+        named = (self.path, self.argument_workspace, self.argument_cwd, self.state, self.session)
+        if any(claim is not None for claim in named) or (self.pinned and self.query is not None):
+            return True
+        return self.remote_claim() is not None
 
     def shown_texts(self) -> dict[str, str]:
         """What the client sent, as texts for users."""

@@ -230,6 +230,21 @@ def test_an_entry_of_the_user_gets_a_line_to_write_and_no_command(
     assert seen["level"] == "ok" and "2 of the manager" in seen["message"]
 
 
+@pytest.mark.parametrize("name", ["a&b", "a#b", "a%41"])
+def test_a_folder_that_an_address_cannot_name_gets_its_own_address_and_no_command(
+    add: Any, diagnose: Diagnose, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = home / name
+    (folder / ".git").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PWD", str(folder))
+    add("claude-code")
+    unknown, seen = diagnose("claude-code")
+    assert f"{folder} is not found" in unknown["message"] and seen["level"] == "ok"
+    assert unknown["hint"].startswith("give the project its own address, /w/ID/mcp")
+    assert "lmtb client" not in unknown["hint"]
+
+
 def test_the_yaml_file_of_a_client_is_read(diagnose: Diagnose, home: Path) -> None:
     (home / ".continue").mkdir()
     shown = run("client", "show", "continue").stdout

@@ -126,7 +126,7 @@ class _Reader:
         if not plain or "\0" in plain or _ABSOLUTE.match(plain) or _URI.match(plain):
             return text
         own = self._place(self._own, plain)
-        is_own = own is not None and own.exists()
+        is_own = own is not None and _exists(own)
         if self._is_printed(plain):
             if is_own:
                 self._note(f"{plain} was read from the root; {self._shown(own)} is another file")
@@ -138,7 +138,7 @@ class _Reader:
             self._note_own(plain, at_root, own)
             return str(own)
         # neither is there: the error is about the folder, if the rest of the path is there
-        return str(own) if at_root is None and own.parent.is_dir() else text
+        return str(own) if at_root is None and _exists(own.parent) else text
 
     def _alternative(self, glob: str) -> str:
         plain = glob.removeprefix("./")
@@ -147,7 +147,7 @@ class _Reader:
         if len(parts) < 2 or not name or _ABSOLUTE.match(plain) or self._is_printed(name):
             return glob
         own = self._place(self._own, name)
-        if own is None or not own.exists():
+        if own is None or not _exists(own):
             return glob
         self._note_own(glob, self._root_place(name), own)
         return "/".join([self._as_glob(own), *parts[len(fixed) :]])
@@ -165,14 +165,14 @@ class _Reader:
         for folder in self._workspace.folders:
             if folder.name == head and rest:
                 place = self._place(folder.path, rest)
-                return place is not None and place.exists()
+                return place is not None and _exists(place)
         return False
 
     def _root_place(self, text: str) -> Path | None:
         """What the path names at the root; None if nothing is there."""
         for folder in self._workspace.folders:
             place = self._place(folder.path, text)
-            if place is not None and place.exists():
+            if place is not None and _exists(place):
                 return place
         return None
 
@@ -195,3 +195,8 @@ class _Reader:
 
     def _shown(self, path: Path | None) -> str:
         return "" if path is None else self._workspace.workspace_path(path) or str(path)
+
+
+def _exists(path: Path) -> bool:
+    """Whether anything is there; False, too, for names that no disk takes."""
+    return os.path.exists(path)  # noqa: PTH110  the method of the path would fail for them

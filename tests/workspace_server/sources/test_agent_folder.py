@@ -18,7 +18,7 @@ from workspace_server.sources.agent_folder import read_arguments
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.sources.language_servers.clangd.definitions import TOOLS as CLANGD_TOOLS
 from workspace_server.sources.language_servers.source import LanguageServerSource
-from workspace_server.tool import CallOutcome, ToolResult
+from workspace_server.tool import CallOutcome, InvalidArguments, ToolError, ToolResult
 from workspace_server.workspace import Workspace
 
 FOLDER = "packages/wéb"
@@ -242,3 +242,17 @@ def test_paths_below_other_arguments_are_read_too(mono: Workspace, arguments: di
     read = read_arguments(mono, FOLDER, arguments).arguments
     assert str(mono.root / FOLDER / "own.py") in json.dumps(read, ensure_ascii=False)
     assert any("filePath" in one.input_schema["properties"] for one in CLANGD_TOOLS)
+
+
+@pytest.mark.parametrize("text", ["x" * 300 + "/y.py", "x" * 5000, "own.py/below", "a\udcffb/c"])
+async def test_names_that_no_disk_takes_are_refused_like_at_the_root(mono: Workspace, text: str) -> None:
+    source = BuiltinSource(mono)
+    for name, arguments in (("lm_readFile", {"filePath": text}), ("lm_findFiles", {"query": text[:900]})):
+        outcomes = []
+        for folder in ("", FOLDER):
+            try:
+                result = await source.call_tool(name, arguments, CallContext(folder=folder))
+                outcomes.append(getattr(result, "structured", None))
+            except (ToolError, InvalidArguments):
+                outcomes.append("refused")
+        assert outcomes[0] == outcomes[1]

@@ -52,12 +52,12 @@ def _similar(workspace: Workspace, text: str) -> list[str | None]:
 def _nearest(place: Path, parts: list[str]) -> list[Path]:
     """The paths that differ from `parts` below `place` in the first name that is not there."""
     for index, part in enumerate(parts):
-        if (place / part).exists():
+        if _exists(place / part):
             place /= part
             continue
         rest = parts[index + 1 :]
         paths = [(place / name).joinpath(*rest) for name in _close(place, part)]
-        return [path for path in paths if path.exists()]
+        return [path for path in paths if _exists(path)]
     return []
 
 
@@ -68,3 +68,8 @@ def _close(place: Path, name: str) -> list[str]:
     except OSError:
         return []
     return [names[one] for one in difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)]
+
+
+def _exists(path: Path) -> bool:
+    """Whether anything is there; False, too, for names that no disk takes."""
+    return os.path.exists(path)  # noqa: PTH110  the method of the path would fail for them

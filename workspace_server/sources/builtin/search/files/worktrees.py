@@ -36,6 +36,7 @@ def _innermost(folder: Path, glob: str) -> tuple[Path, str]:
     parts, fixed = glob.split("/"), fixed_parts(glob)
     for count in range(len(fixed), 0, -1):
         place = folder.joinpath(*fixed[:count])
-        if (place / ".git").is_file() and is_copy(place):
+        is_candidate = os.path.isfile(place / ".git")  # noqa: PTH113  the path's method fails for long names
+        if is_candidate and is_copy(place):
             return Path(os.path.realpath(place)), "/".join(parts[count:])
     return folder, glob

@@ -54,7 +54,7 @@ def manager(control: Any) -> Any:
         (["servers", "restart"], "", {"git", "builtin"}),
         (["log", "--server"], "g", {"git"}),
         (["client", "add"], "cu", {"cursor"}),
-        (["client", "remove", "cursor"], "co", {"codex", "copilot-cli"}),
+        (["client", "remove", "cursor"], "co", {"codex", "continue", "copilot-cli"}),
         (["tools"], "dis", {"disable"}),
         ([], "st", {"stop", "status"}),
         (["stop"], "--ke", {"--keep-servers"}),

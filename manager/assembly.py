@@ -208,7 +208,7 @@ def _tokens(settings: Settings, paths: Paths) -> TokenGate:
         own = ensure_own_token(paths.runtime_dir, paths.former_dirs)
         hide(own)
     else:
-        remove_own_token(paths.runtime_dir, paths.former_dirs)
+        remove_own_token(paths.runtime_dir)
     gate = TokenGate(paths.tokens_file, required=settings.require_token, own=own)
     gate.load()
     if gate.problem is not None:

@@ -20,6 +20,7 @@ from manager.configuration.runtime_folder import (
     BASE_FOLDERS,
     LOCK,
     control_socket_in,
+    digest_of,
     fixed_folder,
     served_folder,
     session_folders,
@@ -93,8 +94,13 @@ class Paths(NamedTuple):
 
     @property
     def unsaved_file(self) -> Path:
-        """What waits until the disk of the state folder has room: on another disk where there is one."""
-        return (self.memory_dir or self.runtime_dir) / "unsaved-state"
+        """What waits until the disk of the state folder has room: on another disk where there is one.
+
+        Managers with another HOME may have the same session.
+        """
+        if self.memory_dir is None:
+            return self.runtime_dir / "unsaved-state"
+        return self.memory_dir / f"unsaved-state-{digest_of(self.state_dir)}"
 
     @classmethod
     def of_user(cls, environ: Mapping[str, str] = os.environ, *, starts: bool = False) -> Paths:
@@ -120,7 +126,7 @@ class Paths(NamedTuple):
             environ = with_base_folders(environ, runtime_dir, starts=starts)
         state_default = _state_default(environ, home)
         in_memory = [] if runtime_override else session_folders(environ)
-        former = () if runtime_override else (*in_memory, state_default / "run")
+        former = (*in_memory, state_default / "run") if is_plain else tuple(in_memory)
         served = served_folder(former, home, runtime_dir)
         runtime_dir = served or runtime_dir
         return cls(

@@ -37,7 +37,7 @@ def fixed_folder(state_dir: Path) -> Path:
     folder = state_dir / "run"
     if sys.platform != "linux" or are_local([folder]):
         return folder
-    return Path("/tmp", f"{APP_NAME}-{os.geteuid()}-{_digest(folder)}")  # noqa: S108 - made private before use
+    return Path("/tmp", f"{APP_NAME}-{os.geteuid()}-{digest_of(folder)}")  # noqa: S108 - made private before use
 
 
 def control_socket_in(runtime_dir: Path, home: Path) -> Path:
@@ -45,7 +45,7 @@ def control_socket_in(runtime_dir: Path, home: Path) -> Path:
     path = runtime_dir / _CONTROL
     if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES or sys.platform == "win32":
         return path
-    digest = _digest(runtime_dir)
+    digest = digest_of(runtime_dir)
     in_home = home / f".lmtb-{digest}" / _CONTROL
     if len(os.fsencode(in_home)) <= MAX_SOCKET_PATH_BYTES:
         return in_home
@@ -147,7 +147,8 @@ def _is_private(folder: Path) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-def _digest(folder: Path) -> str:
+def digest_of(folder: Path) -> str:
+    """A short name for a folder, by its path."""
     import hashlib  # noqa: PLC0415 - 4 ms that only rare cases need
 
     return hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]

@@ -32,7 +32,6 @@ def ensure_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> str
     return token
 
 
-def remove_own_token(runtime_dir: Path, former_dirs: Iterable[Path] = ()) -> None:
+def remove_own_token(runtime_dir: Path) -> None:
     """Remove the file: no token is required any more. Raises OSError if that is impossible."""
-    for folder in (runtime_dir, *former_dirs):
-        (folder / FILE).unlink(missing_ok=True)
+    (runtime_dir / FILE).unlink(missing_ok=True)

@@ -26,7 +26,7 @@ _STATE: Final = (
     "tokens.json*",
     "workspace.toml.last-good*",
 )
-_RUNTIME: Final = ("manager.lock", "own-token", "control.sock", "internal", "run", "unsaved-state")
+_RUNTIME: Final = ("manager.lock", "own-token", "control.sock", "internal", "run", "unsaved-state*")
 _PROGRAM: Final = "lm-tools-bridge"
 
 

@@ -71,6 +71,19 @@ def test_with_an_own_runtime_folder_no_other_manager_is_looked_for(environ: dict
     assert paths.former_dirs == ()
 
 
+def test_with_an_own_state_folder_the_users_usual_manager_is_not_met(environ: dict[str, str]) -> None:
+    with listening(Paths.of_user(environ).control_socket):
+        paths = Paths.of_user(environ | {"LMTB_STATE_DIR": f"{environ['HOME']}/own"})
+    assert paths.runtime_dir == Path(environ["HOME"], "own", "run")
+    assert not paths.is_former
+
+
+def test_managers_with_another_home_share_no_file_in_a_session(environ: dict[str, str]) -> None:
+    other = Paths.of_user(environ | {"HOME": f"{environ['HOME']}/other"})
+    assert other.memory_dir == Paths.of_user(environ).memory_dir is not None
+    assert other.unsaved_file != Paths.of_user(environ).unsaved_file
+
+
 def test_the_session_folder_of_the_users_own_home_is_found_without_its_variable(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,3 +53,13 @@ def test_undo_records_of_client_files_are_listed(tmp_path: Path, paths: Paths) -
     undo_records.save(paths.state_dir, "codex", UndoRecord(tmp_path / "config.toml", None, b""))
     (group,) = groups(paths, tmp_path)
     assert group.entries == (paths.state_dir / undo_records.FOLDER,)
+
+
+def test_what_is_in_the_folder_of_the_login_session_is_listed(tmp_path: Path, paths: Paths) -> None:
+    session = tmp_path / "session"
+    session.mkdir()
+    for name in ("unsaved-state-0123456789ab", "manager.lock", "theirs"):
+        (session / name).touch()
+    (group,) = groups(paths._replace(former_dirs=(session, tmp_path / "none")), tmp_path)
+    assert sorted(path.name for path in group.entries) == ["manager.lock", "unsaved-state-0123456789ab"]
+    assert session in group.folders

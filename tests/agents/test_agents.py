@@ -49,6 +49,7 @@ async def test_a_call_after_a_crash_of_the_workspace_server_succeeds(workplace: 
     assert OTHER_NONCE in model.requests[2].last_result
 
 
+@pytest.mark.parametrize("workplace", ["claude-code", "codex", "gemini-cli", "opencode"], indirect=True)
 async def test_it_accepts_the_file_that_we_write_and_doctor_agrees(workplace: Workplace) -> None:
     listed = await workplace.lists_servers()
     assert "lm-tools-bridge" in listed
@@ -69,11 +70,10 @@ async def test_its_user_sees_it_by_name_and_with_its_project(workplace: Workplac
 
     await workplace.work(script(workplace.reads("nonce.txt"), before={2: look}))
     whoami, sessions = seen
-    name, version = workplace.agent.client, workplace.agent.package.split()[1]
-    assert f"{name} {version}  (" in whoami
+    assert f"{workplace.agent.introduction}  (" in whoami
     assert str(workplace.project) in whoami
     has_session = "(sessions " in whoami
-    assert (name in sessions) == has_session, sessions
+    assert (workplace.agent.client in sessions) == has_session, sessions
 
 
 async def test_tools_of_a_trusted_server_are_in_the_first_request(workplace: Workplace) -> None:
@@ -107,7 +107,9 @@ async def test_the_model_sees_all_of_a_result_whichever_part_says_it(workplace: 
     assert read.last_result.count(NONCE) == 1
 
 
-@pytest.mark.parametrize("workplace", ["claude-code", "codex"], indirect=True)
+@pytest.mark.parametrize(
+    "workplace", ["claude-code", "codex", "qwen-code", "cline", "continue"], indirect=True
+)
 async def test_an_agent_that_does_not_wait_can_call_tools_of_a_starting_server(workplace: Workplace) -> None:
     """It has the built-in tools at once, and a tool that waits for the others."""
     workplace.add_server(SLOW_S)
@@ -132,7 +134,7 @@ async def test_tools_of_a_server_that_started_late_join_the_list(workplace: Work
     assert TEXT in model.requests[-1].last_result
 
 
-@pytest.mark.parametrize("workplace", ["gemini-cli", "opencode"], indirect=True)
+@pytest.mark.parametrize("workplace", ["gemini-cli", "opencode", "copilot-cli", "kilo"], indirect=True)
 async def test_an_agent_that_waits_has_all_tools_in_its_first_request(workplace: Workplace) -> None:
     workplace.add_server(SLOW_S)
     model = await workplace.work(script(workplace.calls("demo__text", text=TEXT)))
@@ -141,7 +143,9 @@ async def test_an_agent_that_waits_has_all_tools_in_its_first_request(workplace:
     assert TEXT in second.last_result
 
 
-@pytest.mark.parametrize("workplace", ["claude-code", "gemini-cli", "opencode"], indirect=True)
+@pytest.mark.parametrize(
+    "workplace", ["claude-code", "gemini-cli", "opencode", "copilot-cli", "kilo"], indirect=True
+)
 async def test_a_tool_that_appears_during_the_work_joins_the_list(workplace: Workplace) -> None:
     await workplace.trust_server()
     appears, appeared = workplace.calls("demo__change_tools"), workplace.calls("demo__appeared")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import select
+import shlex
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from manager.configuration.paths import Paths
 from support.clients.agent_table import AGENTS
 from support.clients.agents import Agent, InstalledAgents, Place, list_servers, run_agent
 from support.processes.managers.manager_home import (
@@ -75,7 +78,8 @@ class Workplace:
         """Run the agent to its end; its model, with what it was asked."""
         folder = self._agent_home
         async with scripted_model(steps) as model:
-            place = Place(folder, self.project, self.manager.address, model.url)
+            entry = self.agent.listing_entry
+            place = Place(folder, self.project, self.manager.address, model.url, self.shell, entry)
             run = await run_agent(self.agent, self.installed, place, "Do as you like.", RUN_S)
         assert not model.errors, model.errors
         assert not model.unknown, model.unknown
@@ -87,6 +91,11 @@ class Workplace:
         """Run a verb in the project, with the agent's home folder."""
         environ = (f"HOME={self._agent_home}", f"PWD={self.project}")
         return await self.home.lmtb(*words, cwd=self.project, prefix=("env", *environ))
+
+    @property
+    def shell(self) -> Mapping[str, str]:
+        """The variables of its user's shell, which finds `lmtb`."""
+        return {"PATH": f"{program_folder(self.home)}:{self.home.environ['PATH']}"}
 
     @property
     def _agent_home(self) -> Path:
@@ -102,18 +111,18 @@ class Workplace:
         name = next(name for name, one in AGENTS.items() if one is self.agent)
         added = await self.as_its_user("client", "add", name, "--yes")
         assert added.code == 0, added
-        place = Place(self._agent_home, self.project, self.manager.address, "")
+        place = Place(self._agent_home, self.project, self.manager.address, "", self.shell)
         run = await list_servers(self.agent, self.installed, place, RUN_S)
         assert run.code == 0, run.output
         return run.output
 
     def offered(self, request: ModelRequest) -> set[str]:
         """Our tools in a request to the model."""
-        return self.agent.ours(request.tools)
+        return self.agent.ours(request)
 
     def calls(self, tool: str, **arguments: object) -> Call:
         """The model calls one of our tools."""
-        return Call(self.agent.tool(tool), arguments)
+        return self.agent.call(tool, arguments)
 
     def reads(self, file: str) -> Call:
         """The model reads a file of the project."""
@@ -152,7 +161,7 @@ class Workplace:
                 return first
             if called:
                 return Say("done")
-            called = call.tool in request.tools
+            called = self.agent.offers(request, call)
             assert called or time.monotonic() < deadline, f"not offered in request {request.number}"
             return call if called else self.reads(("nonce.txt", "other.txt")[request.number % 2])
 
@@ -194,6 +203,27 @@ def _server(delay_s: float) -> str:
     return entry("demo", stdio_command(f"--start-delay={delay_s}"))
 
 
+def program_folder(home: ManagerHome) -> Path:
+    """A folder with `lmtb`, which finds the manager by its user's home folder alone."""
+    folder = home.folder / "bin"
+    folder.mkdir(exist_ok=True)
+    program = folder / "lmtb"
+    command = shlex.join(["env", f"HOME={home.environ['HOME']}", sys.executable, "-I", "-m", "manager"])
+    program.write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+    program.chmod(0o755)
+    return folder
+
+
+def usual_folders(home: Path, **environ: str) -> Mapping[str, str]:
+    """Variables that name the folders which a program of this user finds without them."""
+    paths = Paths.of_user({"HOME": str(home), **environ})
+    return {
+        "LMTB_CONFIG_DIR": str(paths.config_dir),
+        "LMTB_STATE_DIR": str(paths.state_dir),
+        "LMTB_RUNTIME_DIR": str(paths.runtime_dir),
+    }
+
+
 @contextmanager
 def open_pidfd(pid: int) -> Iterator[int]:
     """A descriptor that is readable once all of a process has ended."""
@@ -207,7 +237,8 @@ def open_pidfd(pid: int) -> Iterator[int]:
 @asynccontextmanager
 async def workplace_of(agent: Agent, installed: InstalledAgents, folder: Path) -> AsyncIterator[Workplace]:
     """An agent with a project of its own and a manager as it is shipped; no process of them is left."""
-    async with manager_home(folder / "user", forks=True) as home:
+    environ = usual_folders(folder / "user/home")
+    async with manager_home(folder / "user", forks=True, environ=environ) as home:
         files = {"nonce.txt": NONCE, "other.txt": OTHER_NONCE}
         project = make_project(folder / "proj", **files)
         yield Workplace(agent, installed, home, await home.start(**AS_SHIPPED), project)

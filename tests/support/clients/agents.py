@@ -14,12 +14,13 @@ import signal
 import time
 from asyncio.subprocess import DEVNULL
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 import manager
+from support.servers.models.formats.steps import Call, Json, ModelRequest
 
 DOCUMENTS = Path(manager.__file__).parents[1] / "docs/clients"
 DOCUMENTED_ADDRESS = "http://127.0.0.1:47100/mcp"
@@ -30,12 +31,25 @@ NOWHERE = "http://127.0.0.1:9"
 
 @dataclass(frozen=True)
 class Place:
-    """Where an agent works: its home folder, its project, and the addresses of our manager and of its model."""
+    """Where an agent works.
+
+    Attributes:
+        home: its home folder.
+        project: the folder in which it is started.
+        manager: the address of our manager.
+        model: the address of its model.
+        shell: variables of its user's shell, on top of those that every agent gets.
+        entry: the entry for our manager, in place of the documented one.
+        others: more folders in which it is to be trusted to work.
+    """
 
     home: Path
     project: Path
     manager: str
     model: str
+    shell: Mapping[str, str] = field(default_factory=dict)
+    entry: str | None = None
+    others: tuple[Path, ...] = ()
 
     def write(self, name: str, text: str) -> None:
         """Write a file of the home folder."""
@@ -45,10 +59,12 @@ class Place:
 
     def documented(self, document: str, language: str) -> str:
         """The configuration that our documentation tells users to write, with this manager's address."""
+        if self.entry is not None:
+            return self.entry
         text = (DOCUMENTS / document).read_text("utf-8").partition("## Configuration")[2]
         found = re.search(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
         assert found, f"{document} has no {language} block"
-        assert DOCUMENTED_ADDRESS in found[1]
+        assert DOCUMENTED_ADDRESS in found[1] or "lmtb" in found[1]
         return found[1].replace(DOCUMENTED_ADDRESS, self.manager)
 
 
@@ -64,6 +80,9 @@ class Agent:
         arguments: what makes it work on one prompt and end; the prompt comes last.
         configure: writes its configuration, and returns variables of its environment.
         is_script: whether Node runs its entry point.
+        calls_through: its own tool that calls a tool which is not listed; empty if all are listed.
+        listing_entry: an entry with which it lists a project's tools, if it does not with the documented one.
+        reported: the version that it says it has as an MCP client; empty if that is the package's.
     """
 
     package: str
@@ -73,14 +92,33 @@ class Agent:
     arguments: tuple[str, ...]
     configure: Callable[[Place], Mapping[str, str]]
     is_script: bool = False
+    calls_through: str = ""
+    reported: str = ""
+    listing_entry: str | None = None
 
-    def tool(self, name: str) -> str:
-        """The name under which it offers one of our tools."""
-        return self.prefix + name.replace(".", "_")
+    @property
+    def introduction(self) -> str:
+        """The name and the version that it gives itself as an MCP client."""
+        return f"{self.client} {self.reported or self.package.split()[1]}"
 
-    def ours(self, tools: frozenset[str]) -> set[str]:
+    def call(self, tool: str, arguments: Json) -> Call:
+        """The step of a model that calls one of our tools."""
+        name = self.prefix + tool.replace(".", "_")
+        if self.calls_through:
+            return Call(self.calls_through, {"name": name, "arguments": arguments})
+        return Call(name, arguments)
+
+    def ours(self, request: ModelRequest) -> set[str]:
         """Our tools among those that it offers, without what it puts before them."""
-        return {name.removeprefix(self.prefix) for name in tools if name.startswith(self.prefix)}
+        names = request.tools
+        if self.calls_through:  # it names them in a message
+            names = frozenset(re.findall(rf"{re.escape(self.prefix)}\w+", str(request.body["messages"])))
+        return {name.removeprefix(self.prefix) for name in names if name.startswith(self.prefix)}
+
+    def offers(self, request: ModelRequest, call: Call) -> bool:
+        """Whether it offers the tool of this call."""
+        name = str(call.arguments["name"]) if call.tool == self.calls_through else call.tool
+        return name.removeprefix(self.prefix) in self.ours(request)
 
 
 @dataclass(frozen=True)
@@ -122,7 +160,7 @@ async def list_servers(agent: Agent, installed: InstalledAgents, place: Place, w
 
 
 async def _run(command: Sequence[str], place: Place, more: Mapping[str, str], within_s: float) -> Run:
-    environ = {**_environ(place), **more}
+    environ = {**environ_of(place), **more}
     log = place.home / "output.log"
     started = time.monotonic()
     with log.open("wb") as stream:
@@ -135,13 +173,13 @@ async def _run(command: Sequence[str], place: Place, more: Mapping[str, str], wi
     except TimeoutError:
         raise TimeoutError(f"still running after {within_s:g} s: {log.read_text(errors='replace')}") from None
     finally:
-        _end_group(process.pid)
+        end_group(process.pid)
         await process.wait()
-        await _end_strays(place.home)
+        await end_strays(place.home)
     return Run(code, log.read_text(errors="replace"), time.monotonic() - started)
 
 
-def _environ(place: Place) -> dict[str, str]:
+def environ_of(place: Place) -> dict[str, str]:
     nowhere = {
         name: NOWHERE
         for word in ("HTTP", "HTTPS", "ALL")
@@ -156,10 +194,11 @@ def _environ(place: Place) -> dict[str, str]:
         "PWD": str(place.project),
         "LANG": "C.UTF-8",
         "TERM": "dumb",
+        **place.shell,
     }
 
 
-def _end_group(leader: int) -> None:
+def end_group(leader: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
 
@@ -172,7 +211,7 @@ def _strays(home: Path) -> Iterator[psutil.Process]:
                 yield process
 
 
-async def _end_strays(home: Path) -> None:
+async def end_strays(home: Path) -> None:
     strays = list(_strays(home))
     for process in strays:
         with contextlib.suppress(psutil.Error):

@@ -75,14 +75,14 @@ def entry(
 
 def configure(home: ManagerHome, *entries: str) -> None:
     """Give the user these servers, in every workspace."""
-    folder = home.folder / "config"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = home.paths.config_dir
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / "workspace.toml").write_text("\n".join(entries))
 
 
 def user_tool(home: ManagerHome, name: str, script: str) -> None:
     """Give the user a shell script as a tool."""
-    write_tool(home.folder / "config" / "tools", name, f"#!/bin/sh\n{script}", file="run.sh")
+    write_tool(home.paths.config_dir / "tools", name, f"#!/bin/sh\n{script}", file="run.sh")
 
 
 def living(home: ManagerHome) -> Iterator[psutil.Process]:

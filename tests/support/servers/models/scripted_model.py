@@ -68,9 +68,10 @@ class ScriptedModel:
             if request.path.endswith(":generateContent"):
                 return web.json_response(gemini_content.whole(step, number))
             response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-            await response.prepare(request)
-            for event in form.stream(step, number):
-                await response.write(event)
+            with contextlib.suppress(ConnectionResetError):  # the agent was ended meanwhile
+                await response.prepare(request)
+                for event in form.stream(step, number):
+                    await response.write(event)
             return response
 
         return handle

@@ -12,6 +12,7 @@ from host.terminal.quantities import duration
 from host.terminal.views import Column, Kind, Table, View
 from manager.cli.output.manager_access import ask
 from manager.documentation import page
+from manager.routing.workspace.unexpanded import unexpanded
 from manager.status_reading.responses import objects
 
 _STEPS: Final = {
@@ -68,6 +69,7 @@ def _client(client: Mapping[str, Any]) -> tuple[View, ...]:
 def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
     sent = request.get("sent")
     said = [f"{name}={text}" for name, text in sent.items()] if isinstance(sent, dict) else []
+    said += [f"({text})" for text in unexpanded(sent)] if isinstance(sent, dict) else []
     source, overruled, contradiction = (
         request.get(name) for name in ("source", "overruled", "contradiction")
     )

@@ -73,3 +73,10 @@ def test_what_was_overruled_and_what_contradicts_is_shown(
     client = {"name": "c", "era": "modern", "protocolVersion": "2026-07-28", "requests": [request]}
     control.say("GET /mcp/status", {"ok": True, "clients": [client]})
     assert shown in run("whoami").stdout
+
+
+def test_a_variable_that_the_client_did_not_expand_is_named(run: Any, control: Any) -> None:
+    request = {"method": "tools/list", "source": "none", "workspace": None, "sent": {"?cwd": "${PWD}"}}
+    client = {"name": "c", "era": "modern", "protocolVersion": "2026-07-28", "requests": [request]}
+    control.say("GET /mcp/status", {"ok": True, "clients": [client]})
+    assert "did not expand ${PWD}" in run("whoami").stdout

@@ -13,7 +13,7 @@ from host.terminal.waiting import waiting
 from manager import exit_codes
 from manager.cli.client.context import running_port
 from manager.cli.client.presentation import diff_lines, refusal_json, short, show_diff
-from manager.cli.client.service_offer import ServiceOffer
+from manager.cli.client.service_offer import ServiceOffer, needs_manager
 from manager.cli.output.manager_access import user_paths
 from manager.client_files.change import Unchanged
 from manager.client_files.clients import Client
@@ -162,13 +162,16 @@ class Changes:
             self._say(f"  undo: lmtb client remove --undo {client.id}")
 
     def _say_next_steps(self, clients: list[Client]) -> None:
-        port = running_port()
-        if port is None:
-            self._say("Next step: start the manager with: lmtb up")
-        elif port != self._files.endpoint.port:
-            self._say(f"note: the running manager has another port: {port}")
+        port, endpoint = running_port(), self._files.endpoint
         name = clients[0].title if len(clients) == 1 else "a client"
-        self._say(f"Then start {name} in a project. If tools are missing: lmtb doctor")
+        step = f"start {name} in a project. If tools are missing: lmtb doctor"
+        if port is None and any(needs_manager(client, endpoint) for client in clients):
+            self._say("Next step: start the manager with: lmtb up")
+            self._say(f"Then {step}")
+            return
+        if port not in {None, endpoint.port}:
+            self._say(f"note: the running manager has another port: {port}")
+        self._say(f"Next step: {step}")
 
     def _say(self, text: str) -> None:
         if not self._as_json:

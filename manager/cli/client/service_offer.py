@@ -62,7 +62,11 @@ class ServiceOffer:
 
     def may_change(self, client: Client, question: str) -> bool:
         """Whether the client's file may be changed; the service is part of the first question."""
-        if self._wanted is not None or not self._needs_manager(client) or isinstance(self._plan(), Refused):
+        if (
+            self._wanted is not None
+            or not needs_manager(client, self._endpoint)
+            or isinstance(self._plan(), Refused)
+        ):
             return confirm(question, _CHANGE, step=_STEP)
         say(f"{self._without([client])}. A service starts it at login (lmtb service install).")
         answer = choose(f"{question} Install the service, too?", _ANSWERS, _CHANGE, step=_STEP)
@@ -76,7 +80,7 @@ class ServiceOffer:
         Raises:
             Failure: it cannot be installed.
         """
-        needing = [client for client in clients if self._needs_manager(client)]
+        needing = [client for client in clients if needs_manager(client, self._endpoint)]
         if self._is_installed or not needing or self._facts is None:
             return
         plan = self._plan()
@@ -85,9 +89,6 @@ class ServiceOffer:
             return
         step = "lmtb up" if isinstance(plan, Refused) else "lmtb up; at each login: lmtb service install"
         say(f"note: {self._without(needing)}. To start it: {step}")
-
-    def _needs_manager(self, client: Client) -> bool:
-        return "command" not in client.entry(self._endpoint)
 
     def _without(self, clients: Sequence[Client]) -> str:
         fates = [
@@ -124,6 +125,11 @@ class ServiceOffer:
         say(Note("the service is installed: the manager starts at login", Tone.GOOD))
         for note in plan.notes:
             say(f"note: {note}")
+
+
+def needs_manager(client: Client, endpoint: Endpoint) -> bool:
+    """Whether a client's entry is an address, so that somebody else has to start the manager."""
+    return "command" not in client.entry(endpoint)
 
 
 def _end_manager(status: dict[str, Any]) -> None:

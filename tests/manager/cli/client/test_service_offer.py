@@ -75,6 +75,8 @@ def test_nothing_is_offered_to_clients_that_start_the_manager_themselves(systemd
     code, said = at_a_terminal([(b"[y/N]", b"y\n")], "add", "claude-desktop")
     assert code == exit_codes.OK, said
     assert CONSEQUENCE not in said
+    assert "lmtb up" not in said
+    assert "Next step: start Claude Desktop in a project." in said
 
 
 def test_nothing_is_offered_where_the_service_is_installed(systemd: Systemd, run: Callable[..., Any]) -> None:

@@ -93,7 +93,6 @@ async def test_a_change_of_the_users_tools_applies_to_the_next_request(project: 
     assert name in await found(client, "okapi")
     assert name not in await found(client, "zebra")
 
-    assert not META_TOOLS & (await listed(client)).keys()
     project.gateway.user_tool(name, "print('four')", 'keywords = ["okapi"]\nvisibility = "ondemand"')
     shown = await listed(client)
     assert shown.keys() >= META_TOOLS
@@ -102,7 +101,7 @@ async def test_a_change_of_the_users_tools_applies_to_the_next_request(project: 
     assert await text_of(client, name) == "four"
 
     shutil.rmtree(tool)
-    assert not META_TOOLS & (await listed(client)).keys()
+    assert (await listed(client)).keys() >= META_TOOLS, "a model may go on using them"
     assert name not in await found(client, "okapi")
     assert await is_unknown(client, name)
 
@@ -119,7 +118,6 @@ async def test_a_change_of_the_workspaces_tools_waits_for_trust(project: Project
     async def waits(path: Path = project.root) -> None:
         answer = await client.ask(names.TOOLS_LIST)
         assert name not in {one["name"] for one in answer.result["tools"]}
-        assert not META_TOOLS & {one["name"] for one in answer.result["tools"]}
         issues = answer.result["_meta"][names.META_ISSUES]
         (issue,) = [one for one in issues if one.get("toolName") == name]
         assert (issue["level"], issue["category"], issue["code"]) == ("warning", "trust", "TRUST_PENDING")

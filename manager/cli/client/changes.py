@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, Literal
@@ -28,6 +29,8 @@ _DONE: dict[Verb, str] = {
     "remove": "removed from",
     "undo": "restored",
 }
+_OWN_FOLDERS: Final = ("LMTB_CONFIG_DIR", "LMTB_STATE_DIR", "LMTB_RUNTIME_DIR")
+"""Without them, `lmtb connect` looks for the manager of the usual folders."""
 _WRITES: Final = frozenset({"add", "update"})
 _NOTHING: dict[Verb, str] = {
     "add": "already configured",
@@ -158,6 +161,9 @@ class Changes:
         self._say(f"{client.title}: {done} {short(planned.state.path)}")
         if self._verb in _WRITES and client.note:
             self._say(f"  note: {client.note}")
+        own = [name for name in _OWN_FOLDERS if os.environ.get(name)]
+        if self._verb in _WRITES and own and not needs_manager(client, self._files.endpoint):
+            self._say(f"  note: {client.title} may not pass on {', '.join(own)}: add it to env of the entry")
         if self._verb != "undo":
             self._say(f"  undo: lmtb client remove --undo {client.id}")
 

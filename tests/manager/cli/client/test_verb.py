@@ -97,6 +97,12 @@ def test_add_shows_the_change_writes_it_and_says_what_is_next(run: Any, home: Pa
     assert entry(file) == {"url": f"http://127.0.0.1:{PORT}/mcp"}
 
 
+def test_variables_of_this_shell_that_a_program_may_not_get_are_named(run: Any, home: Path) -> None:
+    said = run("client", "add", "--yes", "claude-desktop").stdout
+    assert "may not pass on LMTB_CONFIG_DIR, LMTB_STATE_DIR, LMTB_RUNTIME_DIR" in said
+    assert "may not pass on" not in run("client", "add", "--yes", "cursor").stdout
+
+
 def test_install_is_another_name_for_add(run: Any, home: Path) -> None:
     assert run("client", "install", "--yes", "cursor").exit_code == exit_codes.OK
     assert entry(home / ".cursor" / "mcp.json")

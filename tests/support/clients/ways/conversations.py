@@ -20,7 +20,7 @@ TRIES = 3
 EXCERPT = 400
 _WORD = re.compile(r"session-([0-9a-f]{8})")
 _NOT_SET = "workspace not set"
-_HOST_TOOL = re.compile(r"lmToolsBridge[._]callTool")
+_HOST_TOOL = re.compile(r"lmToolsBridge[._-]callTool")
 
 
 class NoAnswer(Exception):

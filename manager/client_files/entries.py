@@ -58,8 +58,8 @@ def vscode(endpoint: Endpoint) -> Mapping[str, Any]:
 
 
 def copilot(endpoint: Endpoint) -> Mapping[str, Any]:
-    """Copilot CLI has no roots. Without `tools` it offers none."""
-    return {"type": "http", "url": endpoint.address("${PWD}"), "tools": ["*"]}
+    """Copilot CLI has no roots, and after `-C` it does not work in `PWD`. Without `tools` it offers none."""
+    return {"type": "local", **program(endpoint), "tools": ["*"]}
 
 
 def cline(endpoint: Endpoint) -> Mapping[str, Any]:

@@ -106,7 +106,7 @@ ENTRIES: dict[str, Any] = {
     "opencode": {"type": "remote", "url": "http://127.0.0.1:48123/mcp?cwd={env:PWD}", "enabled": True},
     "vscode": {"type": "http", "url": "http://127.0.0.1:48123/mcp"},
     "cursor": {"url": "http://127.0.0.1:48123/mcp"},
-    "copilot-cli": {"type": "http", "url": "http://127.0.0.1:48123/mcp?cwd=${PWD}", "tools": ["*"]},
+    "copilot-cli": {"type": "local", "command": "/opt/lmtb", "args": ["connect"], "tools": ["*"]},
     "qwen-code": {"httpUrl": "http://127.0.0.1:48123/mcp?cwd=$PWD"},
     "kilo": {"type": "remote", "url": "http://127.0.0.1:48123/mcp?cwd={env:PWD}", "enabled": True},
     "cline": {"transport": {"type": "streamableHttp", "url": "http://127.0.0.1:48123/mcp"}},

@@ -41,6 +41,7 @@ FORMER = [
     ("gemini-cli", {"url": f"{HERE}?cwd=${{PWD}}"}, {"url": f"{HERE}?cwd=$PWD"}),
     ("opencode", {"type": "remote", "url": HERE, "enabled": True}, wanted("opencode")),
     ("copilot-cli", {"type": "http", "url": HERE, "tools": ["*"]}, wanted("copilot-cli")),
+    ("copilot-cli", {"type": "http", "url": f"{HERE}?cwd=${{PWD}}", "tools": ["*"]}, wanted("copilot-cli")),
     ("claude-code", {"type": "http", "url": HERE}, wanted("claude-code")),
     ("claude-code", {"type": "http", "url": "http://localhost:9/mcp?cwd=${PWD}"}, wanted("claude-code")),
     ("claude-desktop", {"command": "/gone/bin/lmtb", "args": ["connect"]}, wanted("claude-desktop")),
@@ -63,7 +64,7 @@ ADDITIONS = [
     ("codex", {"enabled_tools": ["lm_readFile"]}),
     ("gemini-cli", {"timeout": 5, "trust": True, "headers": {"X-A": "b"}}),
     ("opencode", {"enabled": False, "headers": {"X-A": "b"}}),
-    ("copilot-cli", {"tools": ["lm_readFile"], "headers": {"X-A": "b"}}),
+    ("copilot-cli", {"tools": ["lm_readFile"], "timeout": 5}),
     ("cline", {"disabled": True, "autoApprove": []}),
 ]
 

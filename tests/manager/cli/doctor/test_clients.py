@@ -174,7 +174,7 @@ def test_a_wrong_port_is_told_with_the_command_and_never_contacted(
 def test_an_unset_variable_is_named(
     add: Any, diagnose: Diagnose, monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
-    for name in ("claude-code", "copilot-cli"):
+    for name in ("claude-code", "grok"):
         written = "${PWD}"
         add(name)
         monkeypatch.delenv("PWD", raising=False)
@@ -205,9 +205,9 @@ def test_an_older_entry_of_codex_is_told_with_the_command_that_updates_it(
 
 
 def test_an_older_entry_of_copilot_cli_sees_the_tools_after_the_update(
-    add: Any, diagnose: Diagnose, project: Path
+    add: Any, diagnose: Diagnose, project: Path, manager: ManagerProcess
 ) -> None:
-    replace(add("copilot-cli"), "?cwd=${PWD}", "")
+    older_entry(add("copilot-cli"), int(manager.address.removesuffix("/mcp").rpartition(":")[2]))
     outdated, unknown, seen = diagnose("copilot-cli")
     assert {outdated["hint"], unknown["hint"].partition(";")[0]} == {"lmtb client update copilot-cli"}
     assert seen["message"].startswith("2 tools (2 of the manager)")
@@ -380,7 +380,8 @@ def no_entry_of_ours(file: Path, port: int) -> None:
 
 
 def older_entry(file: Path, port: int) -> None:
-    replace(file, "?cwd=${PWD}", "")
+    entry = {"type": "http", "url": f"http://127.0.0.1:{port}/mcp", "tools": ["*"]}
+    file.write_text(json.dumps({"mcpServers": {ENTRY_NAME: entry}}))
 
 
 def started_twice(file: Path, port: int) -> None:

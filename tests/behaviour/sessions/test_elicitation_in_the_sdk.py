@@ -109,7 +109,7 @@ async def test_an_input_request_reaches_the_user_and_the_answer_the_server(
     project: Project, source: str, tool: str
 ) -> None:
     person = Person()
-    async with client_of(project.url, person) as client:
+    async with client_of(project.pinned_url, person) as client:
         result = await outcome(client, f"{source}__{tool}")
     told = dict(result["structuredContent"])
     state = told.pop("state", None)
@@ -127,7 +127,7 @@ async def test_a_refusal_by_the_user_has_the_same_outcome_as_directly(project: P
     async with client_of(server, refusing) as client:
         directly = {tool: await outcome(client, tool) for tool in TOOLS}
     assert "User rejected it" in json.dumps(directly["elicit"])
-    async with client_of(project.url, refusing) as client:
+    async with client_of(project.pinned_url, refusing) as client:
         assert {tool: await outcome(client, f"old__{tool}") for tool in TOOLS} == directly
         refused = await outcome(client, "new__sample")
     assert refused["structuredContent"]["error"]["reason"] == "question_unanswered"
@@ -140,7 +140,7 @@ async def test_progress_and_log_messages_arrive_during_the_call(project: Project
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
         steps.append(progress)
 
-    async with client_of(project.url, person) as client:
+    async with client_of(project.pinned_url, person) as client:
         await client.call_tool("old__progress", {}, progress_callback=progressed)
     assert steps == [1.0, 2.0, 3.0]
     assert person.logged == [{"step": 1}, {"step": 2}, {"step": 3}]

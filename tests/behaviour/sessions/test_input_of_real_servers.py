@@ -103,7 +103,7 @@ class User:
 
     def client(self, project: Project, mode: str, **options: Any) -> mcp.Client:
         return mcp.Client(
-            project.url,
+            project.pinned_url,
             mode=mode,
             read_timeout_seconds=20,
             elicitation_callback=self.elicited,

@@ -90,6 +90,11 @@ class Project:
         return f"{self.gateway.manager.address}?cwd={self.root}"
 
     @property
+    def pinned_url(self) -> str:
+        """The same for clients whose roots are not on this machine, or elsewhere on it."""
+        return f"{self.url}&pin=true"
+
+    @property
     def modern(self) -> StatelessClient:
         """A stateless client at the workspace endpoint."""
         return StatelessClient(self.gateway.http, self.url)

@@ -7,6 +7,7 @@ import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -39,11 +40,14 @@ from manager.client_files.folder_trust import uses_servers
 from manager.client_files.refusals import Refusal
 from manager.configuration.paths import Paths
 from manager.configuration.settings import Settings, by_client
+from manager.disk import claude_approvals
+from manager.disk.claude_approvals import read_approvals
 from manager.documentation import page
 from manager.routing.client_profiles import ClientProfile, ClientProfiles
 from manager.routing.workspace.cwd import placeholder_in
 from manager.routing.workspace.unexpanded import unexpanded
 from manager.status_reading.responses import objects
+from protocol.internal.own_servers import namespace_of
 
 PATIENCE_S: Final = 10.0
 """Longest wait for one answer; some clients wait a minute."""
@@ -160,6 +164,20 @@ def _client(situation: Situation, place: Place, found: ClientConfiguration) -> I
         yield Finding(Level.OK, title, said)
 
 
+def _of_allowed(found: ClientConfiguration, place: Place) -> ClientConfiguration:
+    """Without servers of the project that the user did not allow in Claude Code, which asks about each."""
+    if found.client.id != "claude-code":
+        return found
+    root = place.root or place.folder
+    allowed = read_approvals(place.machine.environ, place.machine.home, root).own_servers("")
+    others = tuple(
+        own
+        for own in found.others
+        if own.place.scope != "project" or allowed.starts(claude_approvals.FILE, namespace_of(own.name))
+    )
+    return replace(found, others=others)
+
+
 def _wanted(client: Client, entry: Configured, port: int | None, path: str | None) -> Entry:
     """The entry that we write today; another program of ours that is there is as good."""
     wanted = client.entry(Endpoint(port or entry.port or _USUAL_PORT, program()))
@@ -188,7 +206,7 @@ def _played(
         return "", [Problem(Level.FAIL, f"{entry.where}: {reason}", "look at: lmtb log")]
     tools = _tools(situation, place) if seen.workspace else Tools()
     problems = list(late(seen, wait_s, tools, profile, place))
-    problems += twice(seen, found, lambda own: _double_cure(situation.paths, place, own))
+    problems += twice(seen, _of_allowed(found, place), lambda own: _double_cure(situation.paths, place, own))
     if seen.workspace is None and place.root is not None and found.client.sends_folder:
         text = f"{entry.where}: {place.root} is not found, so it sees the manager's own tools only"
         own = "give the project its own address, /w/ID/mcp (the ID is in: lmtb workspaces)"

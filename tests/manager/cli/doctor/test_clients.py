@@ -325,6 +325,22 @@ def test_a_server_that_the_client_starts_itself_is_told(add: Any, diagnose: Diag
     assert "1 of stdio:theirs" in seen["message"]
 
 
+def test_a_server_that_its_user_did_not_allow_in_claude_code_is_there_once(
+    add: Any, diagnose: Diagnose, project: Path
+) -> None:
+    """We offer it; once it is allowed, Claude Code starts it, and we do not."""
+    command, *arguments = program("serve(echo)")
+    trusted(project, "theirs", command, *arguments)
+    add("claude-code")
+    run("tools", "--json")  # the server is running, and its tools are known
+    (seen,) = diagnose("claude-code")
+    assert seen["level"] == "ok" and "1 of stdio:theirs" in seen["message"]
+    (project / ".claude").mkdir()
+    (project / ".claude/settings.local.json").write_text('{"enabledMcpjsonServers": ["theirs"]}')
+    (seen,) = diagnose("claude-code")
+    assert seen["level"] == "ok" and "stdio:theirs" not in seen["message"]
+
+
 def test_a_server_that_starts_late_is_told(
     add: Any, found_by_client: Any, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

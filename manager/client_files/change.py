@@ -16,9 +16,6 @@ ENTRY_NAME: Final = "lm-tools-bridge"
 BOM: Final = b"\xef\xbb\xbf"
 """The byte order mark, which stays where a file has one."""
 _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
-_NOT_CHANGED: Final = FormProblem(
-    "unsupported_form", "it is YAML, which cannot be changed without losing comments and layout"
-)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 EntryState = Literal["missing", "current", "outdated", "not_ours"]
@@ -31,7 +28,7 @@ class FileFormat:
     Attributes:
         container: the name of the object in it that has the servers.
         dialect: of JSON; None for TOML and YAML.
-        is_yaml: whether it is YAML, which we read, but do not change: its servers are a list.
+        is_yaml: whether it is YAML, in which the servers are a list.
     """
 
     container: str
@@ -134,11 +131,11 @@ def removal(
         return Unchanged()
     if not is_ours(present) and not force:
         return _not_ours(file)
-    if form.is_yaml:
-        return refused(_NOT_CHANGED, file)
     text = decoded(content or b"", file)
     if isinstance(text, Refusal):
         return text
+    if form.is_yaml:
+        return _change(content, yaml_servers.without_server(text, form.path), file)
     if form.dialect is None:
         return _change(content, toml_edit.without_table(text, form.path), file)
     return _change(content, jsonc_edit.without_member(text, form.path, form.dialect), file)
@@ -157,7 +154,7 @@ def _with_entry(
     text: str, form: FileFormat, present: Entry | None, entry: Entry
 ) -> str | SyntaxProblem | FormProblem:
     if form.is_yaml:
-        return _NOT_CHANGED
+        return yaml_servers.with_server(text, form.path, entry)
     if form.dialect is None:
         return toml_edit.with_table(text, form.path, entry)
     if present is None or not is_ours(present):

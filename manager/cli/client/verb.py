@@ -139,9 +139,7 @@ def add(
         here = f"; found here: {', '.join(one.id for one in found)}" if found else "; see: lmtb client list"
         raise click.UsageError(f"name clients, or use --all{here}")
     if everything:
-        chosen = [one for one in found if not one.form.is_yaml]
-        by_hand = [one for one in found if one.form.is_yaml]
-        say(*(f"{one.title}: paste its entry yourself: lmtb client show {one.id}" for one in by_hand))
+        chosen = found
     if not chosen:
         text = "no known client is installed"
         raise Failure(text, "for any other client: lmtb client show other", reason="no_client")
@@ -199,12 +197,9 @@ def _show_entry(chosen: Client, overview: Overview, wanted: Entry) -> None:
         click.echo(printable(entry_text(chosen, overview.entry), lines=True))
     if overview.state == "current":
         return
-    if chosen.form.is_yaml:
-        say("", "YAML cannot be changed without losing comments and layout. Write it yourself:", "")
-    else:
-        verb = "update" if overview.state == "outdated" else "add"
-        wanted = upgraded(overview.entry or {}, wanted) if verb == "update" else wanted
-        say("", f"`lmtb client {verb} {chosen.id}` would write:", "")
+    verb = "update" if overview.state == "outdated" else "add"
+    wanted = upgraded(overview.entry or {}, wanted) if verb == "update" else wanted
+    say("", f"`lmtb client {verb} {chosen.id}` would write:", "")
     click.echo(printable(entry_text(chosen, wanted), lines=True))
 
 

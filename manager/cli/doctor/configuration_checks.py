@@ -71,8 +71,6 @@ class Judged(NamedTuple):
         """The command that brings it up to date; None if that changes nothing."""
         if self.after == self.entry.written:
             return None
-        if self.client.form.is_yaml:
-            return f"write it as this shows: lmtb client show {self.client.id}"
         return f"lmtb client update {self.client.id}"
 
     def cure(self, line: str = "") -> str:

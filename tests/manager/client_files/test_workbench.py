@@ -10,15 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from manager.client_files.change import ENTRY_NAME, Unchanged
 from manager.client_files.clients import CLIENTS, Client, Machine, client_named
+from manager.client_files.editing.yaml_servers import value_at
 from manager.client_files.entries import Endpoint
 from manager.client_files.refusals import Refusal
 from manager.client_files.workbench import ClientFiles, Planned
 
-WRITTEN = [client for client in CLIENTS if not client.form.is_yaml]
-EVERY = pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.id)
+EVERY = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.id)
+CREATED = pytest.mark.parametrize(
+    "client", [client for client in CLIENTS if not client.form.is_yaml], ids=lambda client: client.id
+)
+"""Those whose file we make; with servers alone, a YAML file is no configuration."""
 
 
 @pytest.fixture
@@ -56,11 +61,15 @@ def do(
 def parsed(client: Client, path: Path) -> Any:
     """The file as the standard library reads it; it has no comments here."""
     text = path.read_text("utf-8-sig")
+    if client.form.is_yaml:
+        return {key: value_at(text, (key,)) for key in yaml.safe_load(text)}
     return tomllib.loads(text) if client.form.dialect is None else json.loads(text)
 
 
 def existing(client: Client) -> bytes:
     """A file with a server of somebody else, in an unusual layout."""
+    if client.form.is_yaml:
+        return b"# mine\r\nx: 1   # why\r\n\r\nmcpServers:\r\n    # of others\r\n    - name: other\r\n      url:   y\r\n"
     if client.form.dialect is None:
         return b'# mine\r\nx = 1   # why\r\n\r\n[mcp_servers.other]\r\nurl   = "y"\r\n\r\n[z]\r\n'
     text = '{\n\t"first" : [1,  2],\n\t"%s": {\n\t\t"other": {"url": "y"}\n\t},\n\t"é": null }'
@@ -71,7 +80,7 @@ def snapshot(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-@EVERY
+@CREATED
 def test_a_missing_file_is_made_and_undo_removes_it_with_its_folders(
     files: ClientFiles, client: Client
 ) -> None:
@@ -84,7 +93,7 @@ def test_a_missing_file_is_made_and_undo_removes_it_with_its_folders(
     assert snapshot(files.machine.home) == before
 
 
-@EVERY
+@CREATED
 def test_an_empty_file_gets_the_entry_and_undo_empties_it(files: ClientFiles, client: Client) -> None:
     path = place(files, client)
     do(files, client, files.plan_addition(client))
@@ -129,7 +138,7 @@ def test_removing_leaves_the_others_and_can_be_undone(files: ClientFiles, client
     assert path.read_bytes() == with_entry
 
 
-@EVERY
+@CREATED
 def test_uninstalling_leaves_no_file_that_was_made(files: ClientFiles, client: Client) -> None:
     before = snapshot(files.machine.home)
     do(files, client, files.plan_addition(client))
@@ -153,7 +162,7 @@ def test_uninstalling_takes_only_the_entry_from_a_file_that_was_changed_twice(
     assert parsed(client, path) == value
 
 
-@EVERY
+@CREATED
 def test_another_port_makes_an_entry_outdated_and_add_corrects_it(
     files: ClientFiles, client: Client, tmp_path: Path
 ) -> None:
@@ -195,27 +204,28 @@ def test_a_client_without_our_entry_is_not_updated(files: ClientFiles) -> None:
     assert (refused.reason, refused.next_step) == ("not_configured", "lmtb client add cursor")
 
 
-def test_yaml_is_read_and_never_changed(files: ClientFiles) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"# nothing yet\n"])
+def test_a_client_without_a_configuration_of_its_own_gets_no_yaml_file(
+    files: ClientFiles, content: bytes | None
+) -> None:
     client = named("continue")
-    assert isinstance(files.plan_addition(client), Refusal)
-    text = b"# mine\nmcpServers:\n  - name: lm-tools-bridge\n    command: /gone/lmtb\n    args: [connect]\n"
-    path = place(files, client, text)
-    assert files.overview(client).state == "outdated"
-    for refused in (files.plan_addition(client), files.plan_removal(client)):
-        assert isinstance(refused, Refusal)
-        assert refused.reason == "unsupported_form"
-    path.write_bytes(text.replace(b"/gone/lmtb", b"/opt/lmtb"))
-    assert isinstance(files.plan_addition(client), Unchanged)
+    if content is not None:
+        place(files, client, content)
+    refused = files.plan_addition(client)
+    assert isinstance(refused, Refusal)
+    assert "start the client once" in refused.message
 
 
 JSON_DEFECTS = [b'{"a": ', b"[]", b"{'a': 1}", b'{"a": 1, "a": 2}', b"\xff\xfe{\x00}\x00", b"{} {}"]
+YAML_DEFECTS = [b"a: [", b"- a", b"a: 1\n\tb: 2", b"mcpServers: x", b"\xff\xfea", b"a: b: c"]
 TOML_DEFECTS = [b"a = ", b"mcp_servers = 1", b"a = 1\na = 2", b"[x\n", b"\xff\xfea", b"mcp_servers = 1\n"]
 
 
 @pytest.mark.parametrize("number", range(len(JSON_DEFECTS)))
 @EVERY
 def test_a_broken_file_is_refused_and_left_alone(files: ClientFiles, client: Client, number: int) -> None:
-    content = (TOML_DEFECTS if client.form.dialect is None else JSON_DEFECTS)[number]
+    defects = TOML_DEFECTS if client.form.dialect is None else JSON_DEFECTS
+    content = (YAML_DEFECTS if client.form.is_yaml else defects)[number]
     place(files, client, content)
     before = snapshot(files.machine.home)
     for refused in (files.plan_addition(client), files.plan_removal(client)):

@@ -290,17 +290,23 @@ def test_an_update_is_shown_first(run: Any, home: Path) -> None:
     assert file.read_text() == OLDER
 
 
-def test_the_entry_of_a_yaml_file_is_to_be_pasted(run: Any, home: Path) -> None:
-    (home / ".continue").mkdir()
+def test_a_yaml_file_keeps_its_comments(run: Any, home: Path) -> None:
+    file = home / ".continue" / "config.yaml"
+    file.parent.mkdir()
+    before = "name: me  # mine\nmcpServers:\n  # of others\n  - name: other\n    command: a\n"
+    file.write_text(before)
+    assert run("client", "add", "continue", "--yes").exit_code == exit_codes.OK
+    assert "  - name: lm-tools-bridge\n    command: " in file.read_text()
+    assert "mcpServers:\n  - name: lm-tools-bridge" in run("client", "show", "continue").stdout
+    assert run("client", "remove", "continue", "--yes").exit_code == exit_codes.OK
+    assert file.read_text() == before
+
+
+def test_an_entry_that_cannot_be_written_is_to_be_pasted(run: Any, home: Path) -> None:
     refused = run("client", "add", "continue", "--yes")
     assert refused.exit_code == exit_codes.FAILED
-    assert "it is YAML" in refused.stderr and "lmtb client show continue" in refused.stderr
-    shown = run("client", "show", "continue").stdout
-    assert "mcpServers:\n- name: lm-tools-bridge\n  command: " in shown
-    everything = run("client", "add", "--all", "--yes")
-    assert everything.exit_code == exit_codes.FAILED and "Continue: paste its entry" in everything.stdout
-    run("client", "add", "--yes", "cursor")
-    assert run("client", "add", "--all", "--yes").exit_code == exit_codes.OK
+    assert "start the client once" in refused.stderr and "lmtb client show continue" in refused.stderr
+    assert "mcpServers:\n  - name: lm-tools-bridge\n    command: " in run("client", "show", "continue").stdout
 
 
 def test_show_explains_a_file_that_cannot_be_read(run: Any, home: Path) -> None:

@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.processes,
 ]
 SENDING = ("claude-code", "codex", "gemini-cli", "opencode")
-WRITTEN = tuple(client for client in CLIENTS if not client.form.is_yaml)
 
 Diagnose = Callable[[str], list[dict[str, Any]]]
 
@@ -53,6 +52,8 @@ def home(manager: ManagerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(project)
     monkeypatch.setenv("PWD", str(project))
     monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".continue").mkdir()
+    (tmp_path / ".continue/config.yaml").write_text("name: me\n")
     (tmp_path / ".gemini").mkdir()
     (tmp_path / ".gemini/trustedFolders.json").write_text(json.dumps({str(tmp_path): "TRUST_FOLDER"}))
     return tmp_path
@@ -112,10 +113,10 @@ def replace(file: Path, old: str, new: str) -> None:
 def test_every_file_that_was_just_written_is_played_well(
     add: Any, found_by_client: Any, project: Path
 ) -> None:
-    for client in WRITTEN:
+    for client in CLIENTS:
         add(client.id)
     found = found_by_client()
-    for client in WRITTEN:
+    for client in CLIENTS:
         ((level, message, hint),) = [
             (one["level"], one["message"], one["hint"]) for one in found[client.title]
         ]
@@ -243,16 +244,6 @@ def test_a_folder_that_an_address_cannot_name_gets_its_own_address_and_no_comman
     assert f"{folder} is not found" in unknown["message"] and seen["level"] == "ok"
     assert unknown["hint"].startswith("give the project its own address, /w/ID/mcp")
     assert "lmtb client" not in unknown["hint"]
-
-
-def test_the_yaml_file_of_a_client_is_read(diagnose: Diagnose, home: Path) -> None:
-    (home / ".continue").mkdir()
-    shown = run("client", "show", "continue").stdout
-    (home / ".continue/config.yaml").write_text(
-        "# mine\n" + shown[shown.index("mcpServers:") :].partition("\n\n")[0]
-    )
-    (seen,) = diagnose("continue")
-    assert seen["level"] == "ok" and "6 built in" in seen["message"]
 
 
 @pytest.mark.parametrize(
@@ -440,7 +431,7 @@ def test_a_command_that_is_advised_solves_the_problem(
 def test_for_an_entry_as_it_is_written_no_command_is_advised_that_writes_it_again(
     add: Any, found_by_client: Any, project: Path, monkeypatch: pytest.MonkeyPatch, adversity: str
 ) -> None:
-    for client in WRITTEN:
+    for client in CLIENTS:
         add(client.id)
     folder = {
         "a folder with & # %": project.parent / "a&b#c%d",
@@ -453,8 +444,8 @@ def test_for_an_entry_as_it_is_written_no_command_is_advised_that_writes_it_agai
     else:
         monkeypatch.delenv("PWD")
     found = found_by_client()
-    hints = [one["hint"] or "" for client in WRITTEN for one in found.get(client.title, [])]
-    assert len(hints) >= len(WRITTEN)
+    hints = [one["hint"] or "" for client in CLIENTS for one in found.get(client.title, [])]
+    assert len(hints) >= len(CLIENTS)
     assert [hint for hint in hints if "lmtb client add" in hint or "lmtb client update" in hint] == []
 
 

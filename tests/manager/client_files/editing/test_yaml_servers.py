@@ -1,4 +1,4 @@
-"""Tests reading the servers of a YAML file."""
+"""Tests reading, adding and removing the servers of a YAML file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manager.client_files.editing.yaml_servers import value_at
+from manager.client_files.editing.yaml_servers import value_at, with_server, without_server
 from manager.client_files.refusals import FormProblem, SyntaxProblem
 
 FILE = """\
@@ -52,3 +52,49 @@ def test_what_cannot_be_parsed_is_refused_with_its_line(text: str, line: int) ->
 @pytest.mark.parametrize("text", ["- a\n", "mcpServers: text\n"])
 def test_another_value_where_servers_should_be_is_refused(text: str) -> None:
     assert isinstance(value_at(text, ("mcpServers", "first")), FormProblem)
+
+
+PATH = ("mcpServers", "ours")
+ENTRY = {"command": "/opt/lmtb", "args": ["connect"]}
+CHANGEABLE = [
+    "name: me\nmodels:\n  - name: a  # x\n    prompt: |\n      # no comment\n",
+    "# c\nmcpServers:\n  # first\n  - name: x\n    args:\n      - b   # why\n\n  # second\n  - name: y\n    env: {A: b}\n# z\nz: 1\n",
+    "mcpServers:\n- name: x\n  command: a\n",
+    "a: 1\r\nmcpServers:\r\n  - name: x\r\n    command: a\r\n",
+    "mcpServers:   # mine\n  - name: x\n    text: >-\n      folded\n\n      text\nz: 1\n",
+]
+
+
+@pytest.mark.parametrize("text", CHANGEABLE)
+def test_a_server_is_added_changed_and_removed_and_every_other_line_stays(text: str) -> None:
+    added = with_server(text, PATH, ENTRY)
+    assert isinstance(added, str)
+    assert value_at(added, PATH) == ENTRY
+    assert set(text.splitlines()) < set(added.splitlines())
+    assert ("\r\n" in text) == ("\r\n" in added) and added.count("\r") in {0, added.count("\n")}
+    changed = with_server(added, PATH, {**ENTRY, "env": {"A": "é"}})
+    assert isinstance(changed, str)
+    assert value_at(changed, PATH) == {**ENTRY, "env": {"A": "é"}}
+    assert without_server(changed, PATH) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mcpServers: []\n",
+        "mcpServers: [{name: x}]\n",
+        '{"name": "me"}\n',
+        "a: 1\n...\n",
+        "mcpServers:\n  -\n    name: x\n",
+        "mcpServers: &a\n  - name: x\n",
+        "- a\n",
+    ],
+)
+def test_a_text_in_another_form_is_left_to_its_user(text: str) -> None:
+    assert isinstance(with_server(text, PATH, ENTRY), FormProblem)
+
+
+def test_a_change_that_would_lose_a_comment_is_left_to_its_user() -> None:
+    text = "mcpServers:\n  - name: ours\n    # mine\n    command: a\n  - name: x\n"
+    assert isinstance(with_server(text, PATH, ENTRY), FormProblem)
+    assert isinstance(without_server(text, PATH), FormProblem)

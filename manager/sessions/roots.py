@@ -38,15 +38,20 @@ class SessionRoots:
         exchange.headers[headers.WORKSPACE_SOURCE] = WorkspaceSource.ROOTS.value
         before = session.roots
         async with self._session_manager.roots_lock(session):
-            if session.roots is before and session.tells_roots:
+            changes = session.roots_changes
+            if session.tells_roots and (session.roots is None or session.roots is before):
                 async with aclosing(self._ask_client(session)) as messages:
                     async for message in messages:
                         yield message
-        exchange.replace_claims(structs.replace(exchange.claims, roots=session.roots or ()))
+            roots = session.roots or ()
+            if session.roots_changes != changes:  # the answer may be older than the change: it is not kept
+                session.roots, session.tells_roots = None, True
+        exchange.replace_claims(structs.replace(exchange.claims, roots=roots))
 
     def forget(self, session: Session) -> None:
         """Drop the session's roots, which changed; unless a handshake counts, its lists changed, too."""
         session.roots, session.tells_roots = None, True
+        session.roots_changes += 1
         if session.workspace is None and not self._session_manager.notify_lists_changed(session):
             session.unannounced = True
 

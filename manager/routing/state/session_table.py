@@ -69,6 +69,7 @@ class Session:
         last_workspace: id of that workspace; None if nothing decided.
         sent_cwd: the ambient folder of its last request.
         roots: the client's roots, also if it has none; None until it was asked for them.
+        roots_changes: how often it told that its roots changed.
         tells_roots: whether it declares roots, and answered when it was asked for them.
         log_level: value of `logging/setLevel`; None until it was set.
         subscriptions: subscribed resources, each with the id of its workspace.
@@ -98,6 +99,7 @@ class Session:
     last_workspace: str | None = None
     sent_cwd: str | None = None
     roots: tuple[str, ...] | None = None
+    roots_changes: int = 0
     tells_roots: bool = False
     log_level: str | None = None
     subscriptions: dict[str, str] = field(default_factory=dict)

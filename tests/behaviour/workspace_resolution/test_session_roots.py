@@ -314,3 +314,23 @@ async def test_agents_that_leave_their_folder_are_offered_a_way_to_name_it(setup
     read = {"name": "lm_readFile", "arguments": {"filePath": "who.txt"}, "cwd": str(setup.folders[1])}
     called = await client.listen(names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": read})
     assert "two" in called.response["result"]["content"][0]["text"]
+
+
+class Overtaken(Rooted):
+    """Its notification that its roots changed arrives before its answer with the roots of before."""
+
+    has_told = False
+
+    async def reply(self, identity: Any) -> None:
+        if not self.has_told:
+            self.has_told = True
+            await self.notify(names.ROOTS_CHANGED)
+        await super().reply(identity)
+
+
+async def test_roots_that_a_change_has_overtaken_are_not_kept(setup: RootsSetup) -> None:
+    client = await setup.client(setup.folders[0].as_uri(), cls=Overtaken)
+    await client.tools()
+    client.has(setup.folders[1].as_uri())
+    assert await client.who() == ([names.ROOTS_LIST], "two")
+    assert await client.who() == ([], "two")

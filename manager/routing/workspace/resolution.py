@@ -243,7 +243,8 @@ def weigh(findings: Sequence[Finding]) -> Verdict:
     by_codex = [finding for finding in certain if finding.claim.source is WorkspaceSource.CODEX]
     by_roots = [finding for finding in certain if finding.claim.source is WorkspaceSource.ROOTS]
     allowed = _workspaces(by_codex or by_roots)
-    if by_codex and by_roots and allowed.isdisjoint(_workspaces(by_roots)):
+    of_roots = _workspaces(by_roots)
+    if by_codex and by_roots and (allowed or of_roots) and allowed.isdisjoint(of_roots):
         return Contradiction(by_codex[0], by_roots[0])
     if not allowed:
         elsewhere = next((finding for finding in uncertain if finding.workspace is not None), None)

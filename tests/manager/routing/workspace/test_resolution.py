@@ -183,6 +183,9 @@ def _overruled(decided: Decided) -> Sequence[WorkspaceSource]:
         ("rA rB qC", "x /A /C"),
         ("cA rB", "x /A /B"),
         ("cA rB qA", "x /A /B"),
+        ("cA r-", "x /A /tmp/x"),
+        ("c- rA", "x /tmp/x /A"),
+        ("c- r-", "0 /tmp/x"),
         ("rA rB", "0 /A /B"),
         # what says nothing does not count
         ("q? hA", "A by h"),

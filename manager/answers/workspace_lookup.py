@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from manager.answers.exchange import Located, Unlocated
+from manager.disk.folder import CwdProblemKind
 from manager.routing.workspace.cwd import is_absolute
 from manager.routing.workspace.resolution import (
     MAX_SHOWN,
@@ -32,6 +33,8 @@ from protocol.errors import Reason, Refusal
 
 MAX_PATHS: Final = 8
 """Paths among a call's arguments that are looked at: each costs a look at the disk."""
+_ABSENT: Final = (CwdProblemKind.MISSING.value, CwdProblemKind.RELATIVE.value)
+"""`+/home/me` is relative, with a blank it is not."""
 
 
 async def look_up_workspace(workspaces: Workspaces, claims: Claims) -> Located | Unlocated | Refusal:
@@ -68,11 +71,22 @@ def look_up_cached(workspaces: Workspaces, claims: Claims) -> Located | None:
     return _located(workspaces, verdict) if isinstance(verdict, Decided) else None
 
 
-def cached_folders(workspaces: Workspaces, claims: Claims) -> tuple[tuple[str, Placement], ...]:
-    """The folders that a look-up of these claims reads, each with what is known of it now."""
-    texts = (str(claim.text) for claim in claims_in_order(claims)[1] if not claim.is_id)
-    placements = ((text, workspaces.cached(text)) for text in texts)
-    return tuple((text, placement) for text, placement in placements if placement is not None)
+def cached_folders(workspaces: Workspaces, claims: Claims) -> tuple[tuple[str, Placement], ...] | None:
+    """The folders that a look-up of these claims reads, each with what is known of it now.
+
+    Returns:
+        None if one of them is not known any more: who keeps the others would never look at it again.
+    """
+    folders = []
+    for claim in claims_in_order(claims)[1]:
+        if claim.is_id:
+            continue
+        text = str(claim.text)
+        placement = workspaces.cached(text)
+        if placement is None:
+            return None
+        folders.append((text, placement))
+    return tuple(folders)
 
 
 def _cached_alone(workspaces: Workspaces, claim: Claim) -> Located | None:
@@ -137,7 +151,7 @@ async def _named_by(workspaces: Workspaces, claim: Claim) -> Located | Refusal |
         workspace = workspaces.by_handle(claim.text)
         return workspace if isinstance(workspace, Refusal) else Located(workspace, claim.source)
     if claim.source is WorkspaceSource.QUERY:
-        outcome = await _placed(workspaces, str(claim.text))
+        outcome = await _placed(workspaces, claim)
     else:
         outcome = await workspaces.place(claim.text, ambient=False)
         outcome = outcome or Refusal(Reason.INVALID_ARGUMENTS, "expected cwd (string)")
@@ -163,7 +177,7 @@ def _standing(workspaces: Workspaces, claims: Claims) -> Located | None:
 async def _weighed(workspaces: Workspaces, claims: Claims) -> Located | Unlocated:
     findings: list[Finding] = []
     for claim in claims.evidence():
-        outcome = await _placed(workspaces, str(claim.text))
+        outcome = await _placed(workspaces, claim)
         if outcome is not None:
             findings.append(_finding(claim, outcome))
     verdict = weigh(findings)
@@ -188,13 +202,19 @@ def _undecided(workspaces: Workspaces, verdict: Undecided) -> Refusal | None:
     return Refusal(Reason.WORKSPACE_NOT_SET, text, details={"candidates": candidates})
 
 
-async def _placed(workspaces: Workspaces, text: str) -> Placement | Refusal | None:
-    """Where a client's text points; a `+` is tried literally first, then as a blank."""
+async def _placed(workspaces: Workspaces, claim: Claim) -> Placement | Refusal | None:
+    """Where a claim points. A `+` in `?cwd=` is a blank only if there is no folder with a `+`."""
+    text = str(claim.text)
     outcome = await workspaces.place(text, ambient=True)
-    if isinstance(outcome, Refusal) and "+" in text:
+    if claim.source is WorkspaceSource.QUERY and "+" in text and _is_absent(outcome):
         other = await workspaces.place(text.replace("+", " "), ambient=True)
         return other if isinstance(other, Placement) else outcome
     return outcome
+
+
+def _is_absent(outcome: Placement | Refusal | None) -> bool:
+    details = outcome.details if isinstance(outcome, Refusal) else None
+    return details is not None and details.get("problem") in _ABSENT
 
 
 def _finding(claim: Claim, outcome: Placement | Refusal) -> Finding:

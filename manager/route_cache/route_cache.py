@@ -232,7 +232,8 @@ class RouteCache:
             return None  # likewise, for a cached call, which was parsed only after it was sent
         instance = self._workspaces.ready_now(workspace, time.monotonic(), is_pure=located.is_pure)
         patterns = _patterns(metadata, exchange, sent.located, self._profiles)
-        if instance is None or patterns is None:
+        folders = cached_folders(self._workspaces, exchange.claims)
+        if instance is None or patterns is None or folders is None:
             return None
         request = upstream_request(exchange)
         return CachedRoute(
@@ -243,7 +244,7 @@ class RouteCache:
             patterns=patterns,
             upstream=self._forwarder.head(instance, request),
             client=client_record(exchange, time.monotonic())[0],
-            folders=cached_folders(self._workspaces, exchange.claims),
+            folders=folders,
             origin=request.origin,
             makes_traces=self._makes_traces and not trace_context.given(exchange),
         )

@@ -301,6 +301,7 @@ class Workspaces:
     async def forget(self, workspace: Workspace) -> None:
         """Remove a workspace whose folder is gone from the table and the state file."""
         del self._by_id[workspace.id]
+        self._recent.clear()  # an entry may lead to it
         await self._dependencies.store.drop_workspace(workspace.id)
 
     async def close(self, *, keep: bool = False) -> None:

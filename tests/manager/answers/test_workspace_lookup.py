@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from manager.answers.exchange import Located, Unlocated
 from manager.answers.workspace_lookup import (
+    cached_folders,
     look_up_cached,
     look_up_workspace,
     workspace_not_set,
@@ -282,3 +283,43 @@ async def test_only_claims_of_the_address_are_pure(projects: Projects) -> None:
     located = {source: await projects.ask(**claim) for source, claim in claims.items()}
     pure = {source for source, found in located.items() if isinstance(found, Located) and found.is_pure}
     assert pure == {"path", "query", "header"}
+
+
+@pytest.mark.parametrize("claim", ["query", "roots", "codex"])
+async def test_a_plus_is_no_blank_where_the_folder_with_the_plus_exists(
+    projects: Projects, claim: str
+) -> None:
+    """The folder lies in no project, but its neighbour does, whose name has a blank instead."""
+    folder = projects.folder / "x+y"
+    folder.mkdir()
+    make_project(projects.folder / "x y")
+    found = await projects.ask(**{claim: (f"file://{folder}",) if claim == "roots" else str(folder)})
+    assert isinstance(found, Unlocated)
+
+
+@pytest.mark.parametrize("claim", ["header", "roots"])
+async def test_a_plus_outside_a_query_is_never_a_blank(projects: Projects, claim: str) -> None:
+    root = make_project(projects.folder / "x y")
+    text = str(root).replace(" ", "+")
+    found = await projects.ask(**{claim: (f"file://{text}",) if claim == "roots" else text})
+    assert isinstance(found, Unlocated)
+
+
+async def test_folders_are_unknown_together_if_one_of_them_is(projects: Projects) -> None:
+    a, b = str(projects.a), str(projects.b)
+    await projects.ask(query=a)
+    assert cached_folders(projects.workspaces, Claims(query=a, header=b)) is None
+    await projects.ask(query=b)
+    folders = cached_folders(projects.workspaces, Claims(query=a, header=b))
+    assert folders is not None
+    assert [text for text, _ in folders] == [a, b]
+
+
+async def test_a_folder_of_a_workspace_that_was_just_forgotten_is_looked_up_anew(projects: Projects) -> None:
+    a = str(projects.a)
+    workspace = projects.workspaces.get(await projects.known(projects.a))
+    assert workspace is not None
+    await projects.ask(query=a, header=a)
+    await projects.workspaces.forget(workspace)
+    assert look_up_cached(projects.workspaces, Claims(query=a, header=a)) is None
+    assert at(await projects.ask(query=a, header=a)) == (a, WorkspaceSource.QUERY)

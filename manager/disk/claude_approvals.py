@@ -59,9 +59,13 @@ class Approvals:
         return OwnServers(FILE, self.allowed - self.refused, is_all_but=False)
 
 
-def read_approvals(environ: Mapping[str, str], home: Path, root: Path) -> Approvals:
-    """The approvals for the project at this root. A file that cannot be read says nothing."""
-    said = list(_said(environ, home, root))
+def read_approvals(environ: Mapping[str, str], home: Path, folder: Path) -> Approvals:
+    """The approvals for a session in this folder. A file that cannot be read says nothing.
+
+    Below the root of a project, Claude Code has the servers of the root's `.mcp.json`, but only the answers
+    that were given in its own folder.
+    """
+    said = list(_said(environ, home, folder))
     return Approvals(
         any(one.enable_all_project_mcp_servers for one in said),
         _namespaces(name for one in said for name in one.enabled_mcpjson_servers),
@@ -75,15 +79,15 @@ def _namespaces(names: Iterator[str]) -> frozenset[str]:
     return frozenset(map(namespace_of, names))
 
 
-def _said(environ: Mapping[str, str], home: Path, root: Path) -> Iterator[_Said]:
+def _said(environ: Mapping[str, str], home: Path, folder: Path) -> Iterator[_Said]:
     chosen = environ.get("CLAUDE_CONFIG_DIR", "").strip()
-    folder = Path(chosen) if Path(chosen).is_absolute() else None
+    own = Path(chosen) if Path(chosen).is_absolute() else None
     managed = Path(_MANAGED.get(sys.platform, _MANAGED_ELSEWHERE))
-    files = (managed, (folder or home / ".claude") / "settings.json", *(root / name for name in _SETTINGS))
+    files = (managed, (own or home / ".claude") / "settings.json", *(folder / name for name in _SETTINGS))
     for file in files:
         yield _decoded(_content(file), _Said) or _Said()
-    state = _decoded(_content((folder or home) / _STATE), _State) or _State()
-    section = state.projects.get(str(root))
+    state = _decoded(_content((own or home) / _STATE), _State) or _State()
+    section = state.projects.get(str(folder))
     yield (None if section is None else _decoded(bytes(section), _Said)) or _Said()
 
 

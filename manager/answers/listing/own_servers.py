@@ -59,7 +59,7 @@ class OwnServersLookup:
             return ()
         approvals = Approvals(all_allowed=True)
         if profile.title == _ASKS_ITS_USER and claude_approvals.FILE in profile.own_files:
-            approvals = await self._approvals(workspace.root)
+            approvals = await self._approvals(Path(workspace.root, exchange.folder))
         found = tuple(
             approvals.own_servers(exchange.user_agent) if file == claude_approvals.FILE else OwnServers(file)
             for file in profile.own_files
@@ -73,9 +73,9 @@ class OwnServersLookup:
         """What a client was last found to start itself in a workspace; nothing if it has not listed there."""
         return () if workspace is None else self._last.get((name, version, workspace), ())
 
-    async def _approvals(self, root: str) -> Approvals:
+    async def _approvals(self, folder: Path) -> Approvals:
         if self._home is None:
             return Approvals()
-        read = partial(read_approvals, self._environ, self._home, Path(root))
-        found = await self._lookups.run(root, read)
+        read = partial(read_approvals, self._environ, self._home, folder)
+        found = await self._lookups.run(folder, read)
         return found if isinstance(found, Approvals) else Approvals()

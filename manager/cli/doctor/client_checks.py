@@ -168,8 +168,7 @@ def _of_allowed(found: ClientConfiguration, place: Place) -> ClientConfiguration
     """Without servers of the project that the user did not allow in Claude Code, which asks about each."""
     if found.client.id != "claude-code":
         return found
-    root = place.root or place.folder
-    allowed = read_approvals(place.machine.environ, place.machine.home, root).own_servers("")
+    allowed = read_approvals(place.machine.environ, place.machine.home, place.folder).own_servers("")
     others = tuple(
         own
         for own in found.others

@@ -61,6 +61,18 @@ async def test_a_server_that_claude_code_was_not_allowed_is_offered_to_it(
     assert "theirs__echo" not in await listed(client)
 
 
+async def test_claude_code_below_the_root_counts_the_answers_of_its_own_folder(project: Project) -> None:
+    """It has the servers of the root's file, but not the answers that were given there."""
+    below = project.root / "packages/web"
+    below.mkdir(parents=True)
+    answered(project, enabledMcpjsonServers=["theirs"])
+    client = await Project(project.gateway, below).session_of("claude-code")
+    assert "theirs__echo" in await listed(client)
+    (below / ".claude").mkdir()
+    (below / ".claude/settings.local.json").write_text('{"enabledMcpjsonServers": ["theirs"]}')
+    assert "theirs__echo" not in await listed(client)
+
+
 async def test_claude_code_that_asks_nobody_starts_what_was_not_refused(project: Project) -> None:
     client = await project.session_of("claude-code")
     client.extra["User-Agent"] = "claude-code/2.1.332 (sdk-cli)"

@@ -5,6 +5,8 @@ Such a sub-agent shares the connection and the roots of its parent: nothing else
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
 from manager.answers.exchange import Exchange, Located
@@ -33,10 +35,16 @@ async def told_apart(
     by_paths = await look_up_by_paths(workspaces, arguments)
     if by_paths is None:
         return _either(located, worktrees)
-    if by_paths.workspace is located.workspace:
-        return located
+    if not any(_lies_in(by_paths.workspace.root, worktree) for worktree in worktrees):
+        # an absolute path in a third project says nothing of who calls
+        root = located.workspace.root
+        return located if _lies_in(by_paths.workspace.root, root) else _either(located, worktrees)
     address = located.addressed_by or (located.source if located.source in _ADDRESS else None)
     return Located(by_paths.workspace, by_paths.source, addressed_by=address)
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
 def _either(located: Located, worktrees: tuple[str, ...]) -> Refusal:

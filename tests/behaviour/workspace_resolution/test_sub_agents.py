@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from protocol import names
+from protocol import headers, names
 from support.clients.raw_clients import Answer
 from support.clients.rooted_clients import RootedStateless
-from support.processes.managers.manager_in_process import RunningManager
+from support.processes.managers.manager_in_process import RunningManager, make_project
 from support.projects.git_repositories import git, repository, worktree
 
 CLAUDE = {"name": "claude-code", "version": "2.1.332"}
@@ -74,3 +74,19 @@ async def test_a_named_folder_tells_whose_the_call_is(sub_agent: Repository) -> 
 async def test_after_the_sub_agent_relative_paths_are_those_of_the_main_tree(sub_agent: Repository) -> None:
     git(sub_agent.main, "worktree", "unlock", str(sub_agent.tree))
     assert "the main tree" in text_of(await sub_agent.read("who.txt"))
+
+
+async def test_an_absolute_path_in_a_third_project_leads_to_no_other_server(
+    sub_agent: Repository, tmp_path: Path
+) -> None:
+    third = make_project(tmp_path / "third", **{"who.txt": "the third project"})
+    assert (await sub_agent.read(f"{third}/who.txt")).refusal["code"] == 47110
+
+
+async def test_an_absolute_path_in_a_project_inside_the_main_tree_leads_to_the_main_tree(
+    sub_agent: Repository,
+) -> None:
+    """As without a sub-agent: the folder of the agent decides."""
+    inner = make_project(sub_agent.main / "inner", **{"who.txt": "the inner project"})
+    answer = await sub_agent.read(f"{inner}/who.txt")
+    assert answer.headers[headers.WORKSPACE_SOURCE] == "query"

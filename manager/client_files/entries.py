@@ -68,8 +68,8 @@ def cline(endpoint: Endpoint) -> Mapping[str, Any]:
 
 
 def grok(endpoint: Endpoint) -> Mapping[str, Any]:
-    """Grok Build has no roots."""
-    return {"url": endpoint.address("${PWD}"), "enabled": True}
+    """Grok Build has no roots, and starts a program in the folder in which it works."""
+    return {**program(endpoint), "enabled": True}
 
 
 def plain_address(endpoint: Endpoint) -> Mapping[str, Any]:

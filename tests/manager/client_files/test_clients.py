@@ -111,7 +111,7 @@ ENTRIES: dict[str, Any] = {
     "kilo": {"type": "remote", "url": "http://127.0.0.1:48123/mcp?cwd={env:PWD}", "enabled": True},
     "cline": {"transport": {"type": "streamableHttp", "url": "http://127.0.0.1:48123/mcp"}},
     "continue": {"command": "/opt/lmtb", "args": ["connect"]},
-    "grok": {"url": "http://127.0.0.1:48123/mcp?cwd=${PWD}", "enabled": True},
+    "grok": {"command": "/opt/lmtb", "args": ["connect"], "enabled": True},
     "zed": {"url": "http://127.0.0.1:48123/mcp"},
     "windsurf": {"serverUrl": "http://127.0.0.1:48123/mcp"},
     "claude-desktop": {"command": "/opt/lmtb", "args": ["connect"]},

@@ -42,6 +42,7 @@ FORMER = [
     ("opencode", {"type": "remote", "url": HERE, "enabled": True}, wanted("opencode")),
     ("copilot-cli", {"type": "http", "url": HERE, "tools": ["*"]}, wanted("copilot-cli")),
     ("copilot-cli", {"type": "http", "url": f"{HERE}?cwd=${{PWD}}", "tools": ["*"]}, wanted("copilot-cli")),
+    ("grok", {"url": f"{HERE}?cwd=${{PWD}}", "enabled": True}, wanted("grok")),
     ("claude-code", {"type": "http", "url": HERE}, wanted("claude-code")),
     ("claude-code", {"type": "http", "url": "http://localhost:9/mcp?cwd=${PWD}"}, wanted("claude-code")),
     ("claude-desktop", {"command": "/gone/bin/lmtb", "args": ["connect"]}, wanted("claude-desktop")),

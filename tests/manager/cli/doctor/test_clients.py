@@ -175,8 +175,7 @@ def test_a_wrong_port_is_told_with_the_command_and_never_contacted(
 def test_an_unset_variable_is_named(
     add: Any, diagnose: Diagnose, monkeypatch: pytest.MonkeyPatch, project: Path
 ) -> None:
-    for name in ("claude-code", "grok"):
-        written = "${PWD}"
+    for name, written in (("claude-code", "${PWD}"), ("gemini-cli", "$PWD")):
         add(name)
         monkeypatch.delenv("PWD", raising=False)
         first = diagnose(name)[0]

@@ -88,7 +88,9 @@ def twice(seen: Seen, found: ClientConfiguration, cure: Callable[[Configured], s
 
 def summary(seen: Seen, tools: Tools, place: Place) -> str:
     """One line: how many tools, whose, in which project."""
-    source_of = {str(one.get("name")): str(one.get("source")) for one in tools.tools}
+    names_of = ((str(one.get("name")), str(one.get("source"))) for one in tools.tools)
+    # some clients get names with one `_` as separator
+    source_of = {spelt: source for name, source in names_of for spelt in (name, name.replace("__", "_", 1))}
     counts = Counter(_origin(name, source_of) for name in seen.tools)
     parts = ", ".join(f"{count} {origin}" for origin, count in counts.items())
     where = (

@@ -135,7 +135,7 @@ async def test_tools_that_come_later_are_reached_in_the_same_thread(codex: Workp
     """Codex never lists again."""
 
     async def comes() -> None:
-        write_tool(codex.home.folder / "config/tools", "late", "print('here it is')\n")
+        write_tool(codex.home.paths.config_dir / "tools", "late", "print('here it is')\n")
 
     finds = calls("execute_tool", name="tool_search", arguments={"query": "late"})
     reaches = calls("execute_tool", name="late", arguments={})

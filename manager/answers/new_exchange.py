@@ -28,7 +28,10 @@ from protocol.versions import Era
 _NOTHING: Final = msgspec.Raw(b"{}")
 _NO_WORKSPACE: Final = frozenset({names.INITIALIZE, names.PING, names.SET_LEVEL, *names.HANDSHAKE_NAMES})
 """Requests in a session whose answer does not depend on the evidence for its workspace."""
-_CLIENT_TRAITS: Final = headers.CLIENT_TRAITS.encode()
+_OWN_TOOL_SEARCH: Final = (
+    headers.CLIENT_TRAITS.encode(),
+    ClientTraits(own_tool_search=True).encode().encode(),
+)
 MAX_FOLDER: Final = 16 * 1024
 """Largest folder name in a body in bytes, the size of a request head. Longer ones are ignored."""
 MAX_WORKSPACE: Final = 256
@@ -62,9 +65,9 @@ def exchange_of(
         profile = profiles.of(*exchange.client)
         exchange.passed_headers += needs_of(profile)
         if profile.own_tool_search:  # only texts about our own search depend on it
-            traits = ClientTraits(own_tool_search=True).encode()
-            exchange.passed_headers = (*exchange.passed_headers, (_CLIENT_TRAITS, traits.encode()))
-        exchange.has_sub_agents = profile.roots_change == "silently"
+            exchange.passed_headers = (*exchange.passed_headers, _OWN_TOOL_SEARCH)
+        if profile.roots_change == "silently":
+            exchange.has_sub_agents = not claims.names_workspace()
         exchange.wants_roots = _wants_roots(exchange, changes_silently=exchange.has_sub_agents)
     elif message.method not in _NO_WORKSPACE:
         exchange.wants_roots = _wants_roots(exchange, changes_silently=False)

@@ -192,7 +192,8 @@ def _undecided(workspaces: Workspaces, verdict: Undecided) -> Refusal | None:
     miss = verdict.miss
     if miss is not None:
         text = f"workspace not set: {WORDS[miss.claim.source]} is {_described(miss)}"
-        return Refusal(Reason.WORKSPACE_NOT_SET, text) if miss.is_certain else miss.problem
+        is_told = miss.is_unanswered or not miss.is_certain
+        return miss.problem if is_told else Refusal(Reason.WORKSPACE_NOT_SET, text)
     if not verdict.candidates:
         return None
     identities = list(dict.fromkeys(str(each.workspace) for each in verdict.candidates))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import Final
 
 from msgspec import structs
 
@@ -21,6 +22,10 @@ from manager.sessions.pending_requests import PendingRequest
 from manager.sessions.session_manager import SessionManager
 from protocol import headers, jsonrpc, names
 from protocol.roots import roots_in
+
+MAX_UNANSWERED: Final = 3
+"""So often in a row a client may not answer: one may be busy with its start, another never answers, and each
+question costs `roots_wait_s`."""
 
 
 class SessionRoots:
@@ -50,7 +55,7 @@ class SessionRoots:
 
     def forget(self, session: Session) -> None:
         """Drop the session's roots, which changed; unless a handshake counts, its lists changed, too."""
-        session.roots, session.tells_roots = None, True
+        session.roots, session.tells_roots, session.unanswered_roots = None, True, 0
         session.roots_changes += 1
         if session.workspace is None and not self._session_manager.notify_lists_changed(session):
             session.unannounced = True
@@ -62,8 +67,11 @@ class SessionRoots:
         try:
             yield request.message
             answered = await self._answer(request)
-            session.tells_roots = answered is not None
-            session.roots = answered if answered is not None else session.roots or ()
+            if answered is None:
+                session.unanswered_roots += 1
+                session.tells_roots = session.unanswered_roots < MAX_UNANSWERED
+            else:
+                session.roots, session.unanswered_roots = answered, 0
         finally:
             cancelled = pending.cancel(request)
         if cancelled is not None:

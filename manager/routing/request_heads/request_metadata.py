@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
 from manager.routing.request_heads.admission import RequestHead
+from manager.routing.workspace.cwd import placeholder_in
 from manager.routing.workspace.resolution import Claims
 from protocol import headers
 
@@ -30,7 +31,7 @@ _KNOWN: Final = (
 )
 _SPELLING: Final = {name.lower(): name for name in _KNOWN}
 _PATH: Final = re.compile(r"/mcp/?|/w/([^/]+)/mcp")
-_YES: Final = ("true", "1", "yes")
+_YES: Final = ("true", "1", "yes", "on")
 _REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
 
 
@@ -111,8 +112,15 @@ def _claims(workspace: str | None, query: Mapping[str, str], header: str | None)
         path=workspace,
         query=query.get("cwd"),
         header=None if header is None else headers.decode_value(header),
-        pinned="cwd" in query and query.get("pin", "").lower() in _YES,
+        pinned=_is_pinned(query),
     )
+
+
+def _is_pinned(query: Mapping[str, str]) -> bool:
+    """Whether the folder in the address is pinned. A blank and an unexpanded variable are no folder."""
+    folder = query.get("cwd", "")
+    is_folder = bool(folder.strip()) and placeholder_in(folder) is None
+    return is_folder and query.get("pin", "").strip().lower() in _YES
 
 
 def _passed(

@@ -70,7 +70,8 @@ class Session:
         sent_cwd: the ambient folder of its last request.
         roots: the client's roots, also if it has none; None until it was asked for them.
         roots_changes: how often it told that its roots changed.
-        tells_roots: whether it declares roots, and answered when it was asked for them.
+        tells_roots: whether it declares roots, and can be expected to answer when it is asked for them.
+        unanswered_roots: how often in a row it did not answer.
         log_level: value of `logging/setLevel`; None until it was set.
         subscriptions: subscribed resources, each with the id of its workspace.
         mode: tool mode headers of its `initialize`, the default for its requests.
@@ -101,6 +102,7 @@ class Session:
     roots: tuple[str, ...] | None = None
     roots_changes: int = 0
     tells_roots: bool = False
+    unanswered_roots: int = 0
     log_level: str | None = None
     subscriptions: dict[str, str] = field(default_factory=dict)
     mode: tuple[tuple[str, str], ...] = ()

@@ -18,7 +18,8 @@ from typing import Final
 
 import msgspec
 
-from manager.routing.remote.address import looks_remote
+from manager.disk.folder import CwdProblemKind
+from manager.routing.remote.address import SCHEMES, looks_remote
 from protocol.errors import Reason, Refusal
 
 MAX_SHOWN: Final = 300
@@ -116,9 +117,9 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
     def remote_claim(self) -> Claim | None:
         """The address of a project on another host in query or header."""
-        if self.query is not None and looks_remote(self.query):
+        if self.query is not None and _is_remote(self.query):
             return Claim(WorkspaceSource.QUERY, self.query)
-        if self.header is not None and looks_remote(self.header):
+        if self.header is not None and _is_remote(self.header):
             return Claim(WorkspaceSource.HEADER, self.header)
         return None
 
@@ -140,6 +141,12 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         }
         texts = {name: text[:MAX_SHOWN] for name, text in members.items() if text is not None}
         return {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
+
+
+def _is_remote(text: str) -> bool:
+    """Whether a text is an address on another host, and not a URI of an editor, such as `vscode-remote://`."""
+    scheme, separator, _ = text.strip().partition("://")
+    return looks_remote(text) and (not separator or scheme.lower() in SCHEMES)
 
 
 @lru_cache(maxsize=256)  # a client repeats its claims with every call
@@ -189,7 +196,14 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_broken(self) -> bool:
         """Whether there is no such folder."""
-        return self.problem is not None and self.problem.reason is Reason.INVALID_CWD
+        is_invalid = self.problem is not None and self.problem.reason is Reason.INVALID_CWD
+        return is_invalid and not self.is_unanswered
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the disk did not say what is there, so that the same request may mean something later."""
+        details = None if self.problem is None else self.problem.details
+        return details is not None and details.get("problem") in _UNANSWERED
 
 
 class Decided(msgspec.Struct, frozen=True, gc=False):
@@ -225,6 +239,9 @@ class Undecided(msgspec.Struct, frozen=True, gc=False):
 Verdict = Decided | Contradiction | Undecided
 
 _TOP: Final = re.compile(r"/|[A-Za-z]:[/\\]?")
+_UNANSWERED: Final = frozenset(
+    kind.value for kind in (CwdProblemKind.SILENT, CwdProblemKind.BUSY, CwdProblemKind.UNREADABLE)
+)
 _CERTAIN: Final = frozenset({WorkspaceSource.CODEX, WorkspaceSource.ROOTS})
 
 
@@ -233,11 +250,15 @@ def weigh(findings: Sequence[Finding]) -> Verdict:
 
     Returns:
         A contradiction where certain evidence disagrees with itself, where it leads to no project while other
-        evidence leads to one, and where only uncertain evidence is there and disagrees.
+        evidence leads to one, and where only uncertain evidence is there and disagrees. Undecided where the
+        disk did not answer for evidence that counts.
     """
     said = [finding for finding in findings if not finding.is_void]
     certain = [finding for finding in said if finding.is_certain]
     uncertain = _without_broken([finding for finding in said if not finding.is_certain])
+    silent = next((finding for finding in certain or uncertain if finding.is_unanswered), None)
+    if silent is not None:
+        return Undecided(silent)
     if not certain:
         return _agreement(uncertain)
     by_codex = [finding for finding in certain if finding.claim.source is WorkspaceSource.CODEX]

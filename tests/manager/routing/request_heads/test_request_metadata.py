@@ -87,3 +87,23 @@ def test_header_names_are_case_insensitive() -> None:
         "v",
         "1, 2",
     )
+
+
+@pytest.mark.parametrize(
+    ("query", "is_pinned"),
+    [
+        ("cwd=/a&pin=true", True),
+        ("cwd=/a&pin=on", True),
+        ("cwd=/a&pin=%20True", True),
+        ("cwd=/a&pin=false", False),
+        ("cwd=/a&pin=", False),
+        ("cwd=/a", False),
+        ("pin=true", False),
+        ("cwd=&pin=true", False),
+        ("cwd=$%7BPWD%7D&pin=true", False),
+    ],
+)
+def test_only_a_folder_can_be_pinned(query: str, is_pinned: bool) -> None:
+    found = read_metadata(RequestHead("POST", f"/mcp?{query}", []))
+    assert found is not None
+    assert found.claims.pinned is is_pinned

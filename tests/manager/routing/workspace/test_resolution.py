@@ -24,6 +24,8 @@ ALL = Claims(
     path="w-path", argument_workspace="w-arg", argument_cwd="/arg", session="w-bound", query="/q", header="/h"
 )
 NO_FOLDER = Refusal(Reason.INVALID_CWD, "cwd is missing")
+SILENT = Refusal(Reason.INVALID_CWD, "cwd gave no answer", details={"problem": "no_answer"})
+BUSY = Refusal(Reason.OVERLOADED, "too many folders do not answer", details={"problem": "busy"})
 NO_PROJECT = Refusal(Reason.WORKSPACE_NOT_MATCHED, "workspace not matched")
 
 
@@ -52,6 +54,12 @@ def test_the_session_binding_stands_but_is_not_explicit() -> None:
 def test_evidence_comes_strongest_first() -> None:
     claims = Claims(query="/q", header="/h", codex="/c", roots=("file:///1", "file:///2"))
     assert [claim.text for claim in claims.evidence()] == ["/c", "file:///1", "file:///2", "/q", "/h"]
+
+
+@pytest.mark.parametrize("text", ["vscode-remote://ssh/a", "https://host/a", "/a"])
+def test_a_uri_of_an_editor_is_no_address_on_another_host(text: str) -> None:
+    assert len(Claims(query=text, codex="/c").evidence()) == 2
+    assert not Claims(header=text).names_workspace()
 
 
 @pytest.mark.parametrize("remote", ["ssh://ada@build/srv/app", "build:/srv/app"])
@@ -118,6 +126,8 @@ def finding(word: str) -> Finding:
     claim = Claim(source, f"/{place}")
     if place == "?":
         return Finding(claim, "/gone", None, NO_FOLDER)
+    if place in "!*":
+        return Finding(claim, "/silent", None, SILENT if place == "!" else BUSY)
     if place == "-":
         return Finding(claim, "/tmp/x", None, NO_PROJECT)
     if place == "/":
@@ -187,6 +197,13 @@ def _overruled(decided: Decided) -> Sequence[WorkspaceSource]:
         ("c- rA", "x /tmp/x /A"),
         ("c- r-", "0 /tmp/x"),
         ("rA rB", "0 /A /B"),
+        # the disk did not answer: it may be anything
+        ("r! qA", "0 /silent"),
+        ("r! rB qA", "0 /silent"),
+        ("r* qA", "0 /silent"),
+        ("q! hA", "0 /silent"),
+        ("qA h*", "0 /silent"),
+        ("cA h!", "A by c over h"),
         # what says nothing does not count
         ("q? hA", "A by h"),
         ("qA h?", "A by q"),

@@ -76,6 +76,7 @@ async def measure(chosen: argparse.Namespace, installed: InstalledAgents) -> lis
             cells.append(cell)
             spent = time.monotonic() - began
             print(f"{agent} {entry} {way}: {cell.outcome.name} ({spent:.0f} s) {cell.cause}", flush=True)
+            save(chosen, cells, where())
     return cells
 
 
@@ -85,6 +86,13 @@ def read(files: Iterable[Path]) -> tuple[list[Cell], str]:
     cells = [Cell.from_json(members) for run in runs for members in run["cells"]]
     last = {(cell.agent, cell.entry, cell.way): cell for cell in cells}
     return list(last.values()), " ".join(dict.fromkeys(run["where"] for run in runs))
+
+
+def save(chosen: argparse.Namespace, cells: list[Cell], place: str) -> None:
+    """Write all that was seen into the file that was asked for."""
+    if chosen.json:
+        seen = {"where": place, "cells": [cell.as_json() for cell in cells]}
+        chosen.json.write_text(json.dumps(seen, indent=1, ensure_ascii=False))
 
 
 def where() -> str:
@@ -97,9 +105,7 @@ def ended(chosen: argparse.Namespace, cells: list[Cell], place: str) -> int:
     """Print the table, and put it where it was asked for; the exit code."""
     text = report.starts_text(cells) if chosen.starts else report.ways_text(cells)
     print(f"\n{place}\n\n{text}\n\n{report.summary(cells)}")
-    if chosen.json:
-        seen = {"where": place, "cells": [cell.as_json() for cell in cells]}
-        chosen.json.write_text(json.dumps(seen, indent=1, ensure_ascii=False))
+    save(chosen, cells, place)
     if chosen.write_docs:
         name = "starts" if chosen.starts else "ways"
         documents.write(DOCUMENT, {name: f"{place}\n\n{text}"})

@@ -14,7 +14,7 @@ from typing import Any
 
 from scripts.ways_of_starting.tokens import count
 from support.clients.agents import InstalledAgents
-from support.clients.ways.conversations import NoAnswer
+from support.clients.ways.conversations import NoAnswer, Reading
 from support.clients.ways.outcomes import Outcome, outcome_of, worst
 from support.clients.ways.scene import NoSuchEntry, Scene, scene
 from support.clients.ways.table import WAYS
@@ -90,24 +90,24 @@ def _judge(cell: Cell, here: Scene, failure: str, folder: Path) -> Cell:
         if outcome > Outcome.RIGHT:
             cell.seen.append(_plain(reading.seen, folder))
         if outcome == cell.outcome:
-            cell.cause = _cause(outcome, reading.seen, reading.text)
+            cell.cause = _cause(outcome, reading)
     cell.cause = _plain(cell.cause if outcomes and max(outcomes) == cell.outcome else failure, folder)
     return cell
 
 
-def _cause(outcome: Outcome, seen: str, text: str) -> str:
+def _cause(outcome: Outcome, reading: Reading) -> str:
     if outcome == Outcome.RIGHT:
         return ""
-    deciding = next((line for line in seen.splitlines() if line.startswith("  tools/")), "")
+    deciding = next((line for line in reading.seen.splitlines() if line.startswith("  tools/")), "")
     columns = _COLUMNS.split(deciding.strip())
     evidence = (
         ", ".join([f"decided by {columns[1]}", *columns[3:]]) if len(columns) > 1 else "no request seen"
     )
     if outcome == Outcome.NAMED:
-        return "nothing tells the project"
+        return f"answer to the first call: {reading.asked.partition('. Next step')[0]}"
     if outcome == Outcome.BY_CALL:
         return f"nothing told the project when tools were listed; the call was {evidence.partition(', ')[0]}"
-    return f"{evidence}; answer: {text[:EXCERPT]}" if outcome == Outcome.REFUSED else evidence
+    return f"{evidence}; answer: {reading.text[:EXCERPT]}" if outcome == Outcome.REFUSED else evidence
 
 
 def _plain(text: str, folder: Path) -> str:

@@ -43,8 +43,8 @@ def test_the_file_that_came_tells_which_project_answered(
 
 
 def test_a_model_that_had_to_name_its_folder_is_told_apart() -> None:
-    assert outcome_of(Reading(B, False, "text of b", "", was_named=True), FOLDERS) == Outcome.NAMED
-    assert outcome_of(Reading(B, False, "text of a", "", was_named=True), FOLDERS) == Outcome.WRONG
+    assert outcome_of(Reading(B, False, "text of b", "", asked="Next step"), FOLDERS) == Outcome.NAMED
+    assert outcome_of(Reading(B, False, "text of a", "", asked="Next step"), FOLDERS) == Outcome.WRONG
 
 
 def test_an_answer_of_another_project_is_the_worst_and_no_answer_is_no_success() -> None:

@@ -19,7 +19,7 @@ TRIES = 3
 """How often a tool is called that is not offered; each answer gives the agent time to list it."""
 EXCERPT = 400
 _WORD = re.compile(r"session-([0-9a-f]{8})")
-_NOT_SET = "workspace not set"
+_ASKS = re.compile(r"Next step: call lmToolsBridge.*with cwd")
 _HOST_TOOL = re.compile(r"lmToolsBridge[._-]callTool")
 
 
@@ -34,7 +34,7 @@ class Reading:
     Attributes:
         expected: the folder that the agent works in.
         was_offered: whether the agent offered the tool by its name.
-        was_named: whether the model had to name its folder.
+        asked: the answer by which the model was first asked to name its folder; empty if it was not.
         text: what the model was answered.
         seen: what `lmtb whoami` said right after it.
     """
@@ -43,7 +43,7 @@ class Reading:
     was_offered: bool
     text: str
     seen: str
-    was_named: bool = False
+    asked: str = ""
 
 
 @dataclass
@@ -127,12 +127,13 @@ class Conversation:
             answered = await self.take(step)
             if was_offered or _HOST_TOOL.search(step.tool):
                 break
-        was_named = _NOT_SET in answered.last_result
-        if was_named:  # what the answer asks for
-            answered = await self.take(Call(step.tool, {**step.arguments, "cwd": str(expected)}))
+        asked = answered.last_result[:EXCERPT] if _ASKS.search(answered.last_result) else ""
+        host_tool = next(filter(_HOST_TOOL.search, self.requests[-1].tools), None)
+        if asked and host_tool:
+            named = {"name": "lm_readFile", "arguments": {"filePath": file}, "cwd": str(expected)}
+            answered = await self.take(Call(host_tool, named))
         seen = await self.whoami()
-        text = answered.last_result[:EXCERPT]
-        self.readings.append(Reading(expected, was_offered, text, seen, was_named))
+        self.readings.append(Reading(expected, was_offered, answered.last_result[:EXCERPT], seen, asked))
 
     def _reading_step(self, was_offered: bool, arguments: Json) -> Call:
         """The tool itself; through the host tool where only that is offered."""

@@ -55,7 +55,7 @@ def outcome_of(reading: Reading, folders: Sequence[Folder]) -> Outcome:
     expected = next(folder for folder in folders if folder.path == reading.expected)
     answering = [folder for folder in folders if folder.text in reading.text]
     if expected in answering:
-        if reading.was_named:
+        if reading.asked:
             return Outcome.NAMED
         return Outcome.RIGHT if reading.was_offered else Outcome.BY_CALL
     if answering:

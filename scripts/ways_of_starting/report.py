@@ -5,6 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
+from manager.client_files.clients import client_named
+from manager.client_files.entries import Endpoint
+from manager.client_files.entry_upgrade import address_of
 from scripts.ways_of_starting.measuring import Cell
 from support.clients.agent_table import AGENTS
 from support.clients.ways.entries import ENTRIES
@@ -13,8 +16,20 @@ from support.clients.ways.table import WAYS
 
 
 def ways_text(cells: Sequence[Cell]) -> str:
-    """A table for each agent, with the causes below it."""
-    return "\n\n".join(_agent_text(agent, cells) for agent in AGENTS if _of(cells, agent))
+    """A table for each agent, with the causes below it, and the sums."""
+    ours = [cell for cell in cells if cell.entry == written_entry(cell.agent)]
+    sums = f"With the entries that `lmtb client add` writes: {summary(ours)}. With all: {summary(cells)}."
+    return "\n\n".join([sums, *(_agent_text(agent, cells) for agent in AGENTS if _of(cells, agent))])
+
+
+def written_entry(agent: str) -> str:
+    """The entry that `lmtb client add` writes."""
+    client = client_named(agent)
+    assert client
+    address = address_of(client.entry(Endpoint(47100, "lmtb")))
+    if address is None:
+        return "connect"
+    return "query" if "?cwd=" in address else "roots"
 
 
 def summary(cells: Sequence[Cell]) -> str:
@@ -48,8 +63,9 @@ def _agent_text(agent: str, cells: Sequence[Cell]) -> str:
         words = [_cell_text(by_entry[entry], causes) if entry in by_entry else "" for entry in entries]
         rows.append((WAYS[way].title, *words))
     notes = [f"{number}. {_plain(cause)}" for number, cause in enumerate(causes, 1)]
+    heads = [f"**{entry}**" if entry == written_entry(agent) else entry for entry in entries]
     heading = f"### {agent}, `{AGENTS[agent].package.replace(' ', '` ', 1)}"
-    return "\n".join([heading, "", _table(("started", *entries), rows), *(["", *notes] if notes else [])])
+    return "\n".join([heading, "", _table(("started", *heads), rows), *(["", *notes] if notes else [])])
 
 
 def _cell_text(cell: Cell, causes: Sequence[str]) -> str:

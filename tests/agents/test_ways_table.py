@@ -66,6 +66,16 @@ def test_every_entry_is_in_the_language_of_its_agent_and_leads_to_the_manager(ag
     assert ("lmtb" in text or ADDRESS in text) == (kind not in ("none", "plugin"))
 
 
+@pytest.mark.parametrize(
+    ("agent", "entry"),
+    [("claude-code", "query"), ("codex", "connect"), ("copilot-cli", "connect"), ("cline", "roots")],
+)
+def test_the_entry_that_we_write_is_marked(agent: str, entry: str) -> None:
+    text = report.ways_text([Cell(agent, kind, "terminal", Outcome.RIGHT) for kind in ("roots", entry)])
+    assert f"**{entry}**" in text
+    assert "With the entries that `lmtb client add` writes: 1 right." in text or entry == "roots"
+
+
 def test_a_table_numbers_the_causes_of_what_is_not_right() -> None:
     cells = [
         Cell("codex", "header", "terminal", Outcome.RIGHT),

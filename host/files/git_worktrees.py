@@ -109,14 +109,15 @@ def are_siblings(folder: Path, other: Path) -> bool:
 
 
 def worktrees_of_agents(folder: Path) -> tuple[Path, ...]:
-    """The other worktrees of a folder's repository in which a sub-agent works now, by name.
+    """The other worktrees of the repository around a folder in which a sub-agent works now, by name.
 
     Claude Code locks the worktree of a sub-agent, with its own process id in the reason, and unlocks it at
     the end. A lock of a process that has ended does not count.
     """
+    top = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
     try:
-        git = folder / ".git"
-        entry = _real(git) if git.is_dir() else _entry_of(folder)
+        git = top / ".git"
+        entry = _real(git) if git.is_dir() else _entry_of(top)
         if entry is None:
             return ()
         repository = entry.parent.parent if entry.parent.name == "worktrees" else entry
@@ -125,7 +126,7 @@ def worktrees_of_agents(folder: Path) -> tuple[Path, ...]:
         return ()
     named = (_target(place, _text(place / "gitdir")) for place in places if _is_agents(place))
     roots = (_real(each.parent) for each in named if each is not None)
-    return tuple(root for root in roots if root != _real(folder) and worktree_at(root) is not None)
+    return tuple(root for root in roots if root != _real(top) and worktree_at(root) is not None)
 
 
 def _is_agents(place: Path) -> bool:

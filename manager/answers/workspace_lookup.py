@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -32,7 +33,9 @@ from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 
 MAX_PATHS: Final = 8
-"""Paths among a call's arguments that are looked at: each costs a look at the disk."""
+"""Paths among a call's arguments that are looked at: each costs some looks at the disk."""
+MAX_LEVELS: Final = 4
+"""Folders above a path that are looked at: new files are made in new folders, but seldom deeper."""
 _ABSENT: Final = (CwdProblemKind.MISSING.value, CwdProblemKind.RELATIVE.value)
 """`+/home/me` is relative, with a blank it is not."""
 
@@ -102,30 +105,43 @@ def _cached_alone(workspaces: Workspaces, claim: Claim) -> Located | None:
 
 
 async def look_up_by_paths(workspaces: Workspaces, arguments: msgspec.Raw) -> Located | None:
-    """The workspace in which all absolute paths among a tool's arguments lie; None if there is none.
+    """The one workspace in which absolute paths among a tool's arguments lie; None if there is none.
 
-    For a call that nothing else leads to a workspace.
+    For a call that nothing else leads to a workspace. Paths that lie in no project say nothing.
 
     Args:
-        arguments: an object, as JSON text. Only its own members are looked at.
+        arguments: an object, as JSON text. Its members are looked at, and the elements of lists among them.
     """
-    texts = (jsonrpc.text_of(value) for value in jsonrpc.members_of(arguments).values())
-    paths = [text for text in texts if text is not None and is_absolute(text)]
-    if not 0 < len(paths) <= MAX_PATHS:
+    paths = list(dict.fromkeys(_absolute_paths(arguments)))
+    if len(paths) > MAX_PATHS:
         return None
     placements = [await _placed_file(workspaces, path) for path in paths]
-    found = {each.workspace.id: each.workspace for each in placements if isinstance(each, Placement)}
-    if len(found) != 1 or not all(isinstance(each, Placement) for each in placements):
-        return None
-    return Located(next(iter(found.values())), WorkspaceSource.PATHS)
+    located = {each.workspace.id: each.workspace for each in placements if each is not None}
+    return Located(next(iter(located.values())), WorkspaceSource.PATHS) if len(located) == 1 else None
 
 
-async def _placed_file(workspaces: Workspaces, path: str) -> Placement | Refusal | None:
-    """Where a folder lies, or the folder of a file, which need not exist."""
-    placement = await workspaces.place(path, ambient=False)
-    if isinstance(placement, Placement):
-        return placement
-    return await workspaces.place(path.rstrip("/\\").rpartition("/")[0] or "/", ambient=False)
+def _absolute_paths(arguments: msgspec.Raw) -> Iterator[str]:
+    try:
+        members = msgspec.json.decode(jsonrpc.bytes_of(arguments))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    for value in members.values() if isinstance(members, dict) else ():
+        for text in value if isinstance(value, list) else (value,):
+            if isinstance(text, str) and (is_absolute(text) or text[:5].lower() == "file:"):
+                yield text
+
+
+async def _placed_file(workspaces: Workspaces, path: str) -> Placement | None:
+    """Where a path lies: a folder, or the nearest folder above a file or above what does not exist yet."""
+    separator = "/" if "/" in path else "\\"
+    for _ in range(MAX_LEVELS):
+        outcome = await workspaces.place(path, ambient=False)
+        if isinstance(outcome, Placement):
+            return outcome
+        path = path.rstrip(separator).rpartition(separator)[0]
+        if outcome is None or outcome.reason is not Reason.INVALID_CWD or not path:
+            return None
+    return None
 
 
 # -- what is named ------------------------------------------------------------------------------------------

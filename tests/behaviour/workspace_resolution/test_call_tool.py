@@ -179,7 +179,15 @@ async def test_another_program_on_the_old_port_gets_no_call(pair: Pair, wrapped:
 
 async def test_absolute_paths_in_the_arguments_tell_the_project_if_nothing_else_does(pair: Pair) -> None:
     client, two = await pair.client("modern"), str(pair.two.root)
-    for paths in ({"file": f"{two}/new.py"}, {"a": two, "b": f"{two}/y.py", "c": "relative.py", "n": 1}):
+    given: tuple[dict[str, Any], ...] = (
+        {"file": f"{two}/new.py"},
+        {"file": f"{two}/new/folder/x.py"},
+        {"a": two, "b": f"{two}/y.py", "c": "relative.py", "n": 1},
+        {"paths": [f"{two}/x.py", "relative.py", 7]},
+        {"uri": f"file://{two}/x.py"},
+        {"path": two, "query": "//TODO", "route": "/users/"},
+    )
+    for paths in given:
         answer = await client.call(names.CALL_TOOL, {"name": "echo", "arguments": paths})
         assert answer.result["from"] == "two"
         assert answer.headers[headers.WORKSPACE_SOURCE] == "paths"
@@ -189,10 +197,10 @@ async def test_paths_in_several_projects_or_in_none_tell_nothing(pair: Pair) -> 
     client, one, two = await pair.client("modern"), str(pair.setup.upstream.root), str(pair.two.root)
     for paths in (
         {"a": one, "b": two},
-        {"a": two, "b": "/"},
+        {"a": "/", "b": "/users/x"},
         {"a": "x.py"},
         {},
-        dict.fromkeys("abcdefghi", two),
+        {f"{number}": f"{two}/{number}" for number in range(9)},
     ):
         refused = (await client.call(names.CALL_TOOL, {"name": "echo", "arguments": paths})).refusal
         assert refused["code"] == 47100

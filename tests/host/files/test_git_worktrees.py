@@ -189,6 +189,8 @@ def test_the_worktree_of_a_sub_agent_is_locked_by_a_process_that_lives(tmp_path:
     assert worktrees_of_agents(main) == (first, second)
     assert worktrees_of_agents(own) == (first, second)
     assert worktrees_of_agents(first) == (second,)
+    (main / "packages/web").mkdir(parents=True)
+    assert worktrees_of_agents(main / "packages/web") == (first, second), "a project within the repository"
 
 
 def test_a_folder_that_only_claims_to_be_a_sub_agents_worktree_is_none(tmp_path: Path) -> None:

@@ -186,8 +186,8 @@ async def test_without_trust_nothing_is_listed_or_readable(tmp_path: Path) -> No
         assert "lmtb trust" in await one.refused(skills.GET, {"uri": MAIN})
         await one.refused(skills.READ_DIRECTORY, {"uri": "skill://project/pdf"})
         said = str((await one.served.caller.result(names.DISCOVER))["instructions"])
-        assert MAIN not in said and "not trusted them as they are now: pdf." in said
-        assert pending_trust.instructions(one.served.toolset.last).endswith(f"lmtb trust {one.root}")
+        assert MAIN not in said and "these do not work: pdf." in said
+        assert f"runs `lmtb trust {one.root}`" in pending_trust.instructions(one.served.toolset.last)
 
 
 async def test_the_declaration_and_the_instructions_announce_skills(tmp_path: Path) -> None:

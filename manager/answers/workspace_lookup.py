@@ -166,7 +166,7 @@ async def _named_by(workspaces: Workspaces, claim: Claim) -> Located | Refusal |
     if claim.is_id:
         workspace = workspaces.by_handle(claim.text)
         return workspace if isinstance(workspace, Refusal) else Located(workspace, claim.source)
-    if claim.source is WorkspaceSource.QUERY:
+    if claim.source in WORDS:
         outcome = await _placed(workspaces, claim)
     else:
         outcome = await workspaces.place(claim.text, ambient=False)

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
+from msgspec.structs import replace
+
 from manager.routing.request_heads.admission import RequestHead
 from manager.routing.workspace.cwd import placeholder_in
 from manager.routing.workspace.resolution import Claims
@@ -83,6 +85,8 @@ class RequestMetadata:
         self.fields = _fields(sent)
         self.accepts_json, self.accepts_events = _accepts(self.fields.get("accept"))
         self.claims = _claims(workspace, query, self.fields.get(headers.WORKSPACE_CWD))
+        if from_manager and self.claims.header is not None:  # it has weighed what its client says
+            self.claims = replace(self.claims, pinned=True)
         self.passed = tuple(_passed(sent, frozenset(), from_manager=from_manager))
         self.passed_legacy = tuple(_passed(sent, _REWRITTEN, from_manager=from_manager))
         self.passed_query = _passed_query(query)

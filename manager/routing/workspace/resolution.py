@@ -64,7 +64,8 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         query: `?cwd=`. A `+` is kept: it is tried literally first, then as a blank.
-        pinned: whether the address says `pin=true`: `query` then counts whatever the client says besides.
+        pinned: whether `query`, or `header` without a query, counts alone: the address says `pin=true`, or a
+            manager on another host has decided already.
         roots: the client's roots; None if the client was not asked for them.
         state: workspace of the `requestState` that the request repeats: it continues a call that went there.
     """
@@ -87,8 +88,12 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
             Claim(WorkspaceSource.ARGUMENT, self.argument_workspace, is_id=True),
             Claim(WorkspaceSource.ARGUMENT, self.argument_cwd),
             Claim(WorkspaceSource.QUERY, self.query if self.pinned else None),
+            Claim(WorkspaceSource.HEADER, self.header if self._has_pinned_header() else None),
         )
         return tuple(claim for claim in claims if claim.text is not None)
+
+    def _has_pinned_header(self) -> bool:
+        return self.pinned and self.query is None
 
     def standing_claims(self) -> tuple[Claim, ...]:
         """What was settled before this request: the call that it continues, the handshake of its session."""
@@ -111,7 +116,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
             Claim(WorkspaceSource.CODEX, self.codex),
             *(Claim(WorkspaceSource.ROOTS, root) for root in self.roots or ()),
             Claim(WorkspaceSource.QUERY, query),
-            Claim(WorkspaceSource.HEADER, self.header),
+            Claim(WorkspaceSource.HEADER, None if self._has_pinned_header() else self.header),
         )
         return tuple(claim for claim in claims if claim.text is not None)
 
@@ -126,7 +131,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
     def names_workspace(self) -> bool:
         """Whether the workspace is named, so that the client need not be asked where it works."""
         named = (self.path, self.argument_workspace, self.argument_cwd, self.state, self.session)
-        if any(claim is not None for claim in named) or (self.pinned and self.query is not None):
+        if any(claim is not None for claim in named) or self.pinned:
             return True
         return self.remote_claim() is not None
 

@@ -6,6 +6,7 @@ import pytest
 
 from http_server.parsing.head import RequestHead
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
+from manager.routing.workspace.resolution import Claim, WorkspaceSource
 from protocol import headers
 
 
@@ -107,3 +108,14 @@ def test_only_a_folder_can_be_pinned(query: str, is_pinned: bool) -> None:
     found = read_metadata(RequestHead("POST", f"/mcp?{query}", []))
     assert found is not None
     assert found.claims.pinned is is_pinned
+
+
+def test_the_folder_that_another_manager_names_is_pinned() -> None:
+    """It has weighed what its client says: the client's roots are on its own machine."""
+    head = RequestHead("POST", "/mcp", [(headers.WORKSPACE_CWD.encode(), b"/srv/app")])
+    near, own = read_metadata(head, from_manager=True), read_metadata(head)
+    assert near is not None
+    assert own is not None
+    assert near.claims.explicit_claims() == (Claim(WorkspaceSource.HEADER, "/srv/app"),)
+    assert near.claims.names_workspace()
+    assert not own.claims.names_workspace()

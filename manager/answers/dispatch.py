@@ -22,7 +22,7 @@ from manager.answers.own_resources import read_own
 from manager.answers.recording.call_origin import RECORDED
 from manager.answers.recording.own_calls import recorded
 from manager.answers.roots import RootsRequests
-from manager.answers.sub_agents import told_apart
+from manager.answers.sub_agents import tell_callers_apart
 from manager.answers.upstream_request import cancelled_notification, upstream_request
 from manager.answers.workspace_lookup import (
     look_up_by_paths,
@@ -99,7 +99,7 @@ class Dispatch:
         located = await look_up_workspace(self.workspaces, exchange.claims)
         if isinstance(located, Located) and exchange.is_tool_call and not exchange.claims.names_workspace():
             arguments = exchange.params.get("arguments", _NO_ARGUMENTS)
-            located = await told_apart(self.workspaces, exchange, located, arguments)
+            located = await tell_callers_apart(self.workspaces, exchange, located, arguments)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)
@@ -129,7 +129,7 @@ class Dispatch:
         if located == Unlocated():
             located = await look_up_by_paths(self.workspaces, call.params["arguments"]) or located
         if isinstance(located, Located) and not call.claims.names_workspace():
-            located = await told_apart(self.workspaces, exchange, located, call.params["arguments"])
+            located = await tell_callers_apart(self.workspaces, exchange, located, call.params["arguments"])
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)

@@ -19,7 +19,7 @@ from protocol.errors import Reason, Refusal
 _ADDRESS = (WorkspaceSource.QUERY, WorkspaceSource.HEADER)
 
 
-async def told_apart(
+async def tell_callers_apart(
     workspaces: Workspaces, exchange: Exchange, located: Located, arguments: msgspec.Raw
 ) -> Located | Refusal:
     """The workspace of a tool call whose evidence led to `located`, or a refusal that names both folders.
@@ -34,11 +34,11 @@ async def told_apart(
         return located
     by_paths = await look_up_by_paths(workspaces, arguments)
     if by_paths is None:
-        return _either(located, worktrees)
+        return _ambiguous_caller(located, worktrees)
     if not any(_lies_in(by_paths.workspace.root, worktree) for worktree in worktrees):
         # an absolute path in a third project says nothing of who calls
         root = located.workspace.root
-        return located if _lies_in(by_paths.workspace.root, root) else _either(located, worktrees)
+        return located if _lies_in(by_paths.workspace.root, root) else _ambiguous_caller(located, worktrees)
     address = located.addressed_by or (located.source if located.source in _ADDRESS else None)
     return Located(by_paths.workspace, by_paths.source, addressed_by=address)
 
@@ -47,7 +47,7 @@ def _lies_in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
-def _either(located: Located, worktrees: tuple[str, ...]) -> Refusal:
+def _ambiguous_caller(located: Located, worktrees: tuple[str, ...]) -> Refusal:
     root = located.workspace.root
     return Refusal(
         Reason.CONFLICTING_WORKSPACE,

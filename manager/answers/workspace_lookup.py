@@ -213,8 +213,12 @@ def _undecided(workspaces: Workspaces, verdict: Undecided) -> Refusal | None:
     if not verdict.candidates:
         return None
     identities = list(dict.fromkeys(str(each.workspace) for each in verdict.candidates))
-    found = (workspaces.get(identity) for identity in identities)
-    candidates = [{"workspace": each.id, "root": each.root} for each in found if each is not None]
+    known_workspaces = (workspaces.get(identity) for identity in identities)
+    candidates = [
+        {"workspace": workspace.id, "root": workspace.root}
+        for workspace in known_workspaces
+        if workspace is not None
+    ]
     text = f"your roots lie in several workspaces: {', '.join(identities)}"
     return Refusal(Reason.WORKSPACE_NOT_SET, text, details={"candidates": candidates})
 

@@ -66,11 +66,11 @@ class ClientProcesses:
                 del self._running[process.pid]
 
     def _add(self, process: ClientProcess, now: float) -> ClientProcess:
-        known = self._running.get(process.pid)
-        if known is not None and known.started == process.started:
-            return known
-        if known is not None:  # its number was given to another process
-            known.ended_at = now
+        former = self._running.get(process.pid)
+        if former is not None and former.started == process.started:
+            return former
+        if former is not None:  # its number was given to another process
+            former.ended_at = now
         self._running[process.pid] = process
         return process
 

@@ -60,14 +60,14 @@ class OwnServersLookup:
         approvals = Approvals(all_allowed=True)
         if profile.title == _ASKS_ITS_USER and claude_approvals.FILE in profile.own_files:
             approvals = await self._approvals(Path(workspace.root, exchange.folder))
-        found = tuple(
+        own_servers = tuple(
             approvals.own_servers(exchange.user_agent) if file == claude_approvals.FILE else OwnServers(file)
             for file in profile.own_files
         )
         if len(self._last) >= _MAX_REMEMBERED:
             self._last.clear()
-        self._last[(*exchange.client, workspace.id)] = found
-        return found
+        self._last[(*exchange.client, workspace.id)] = own_servers
+        return own_servers
 
     def last(self, name: str | None, version: str | None, workspace: str | None) -> OwnServersList:
         """What a client was last found to start itself in a workspace; nothing if it has not listed there."""
@@ -77,5 +77,5 @@ class OwnServersLookup:
         if self._home is None:
             return Approvals()
         read = partial(read_approvals, self._environ, self._home, folder)
-        found = await self._lookups.run(folder, read)
-        return found if isinstance(found, Approvals) else Approvals()
+        approvals = await self._lookups.run(folder, read)
+        return approvals if isinstance(approvals, Approvals) else Approvals()

@@ -130,8 +130,8 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
     def names_workspace(self) -> bool:
         """Whether the workspace is named, so that the client need not be asked where it works."""
-        named = (self.path, self.argument_workspace, self.argument_cwd, self.state, self.session)
-        if any(claim is not None for claim in named) or self.pinned:
+        claims = (self.path, self.argument_workspace, self.argument_cwd, self.state, self.session)
+        if any(claim is not None for claim in claims) or self.pinned:
             return True
         return self.remote_claim() is not None
 

@@ -279,3 +279,16 @@ def test_decisions_are_numbered_without_gaps_and_fit_a_page() -> None:
         text = file.read_text("utf-8")
         assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Context", "Decision", "Consequences"]
         assert text.count("\n") <= 60
+
+
+def test_nothing_is_installed_by_the_name_of_this_program_alone() -> None:
+    """It is on no index, so whoever registers the name there would be installed."""
+    named = re.compile(
+        r"\b(?:install|--from|--with|uvx|run)\s+(?:-\S+\s+)*['\"]?lm-tools-bridge(?!\[[^\]]*\] @)\b"
+        r"|lm-tools-bridge\[(?![^\]]*\] @)"
+    )
+    files = [*sources(), *(ROOT / "scripts").rglob("*.py"), *DOCUMENTS]
+    wrong = {
+        str(file.relative_to(ROOT)): found[0] for file in files if (found := named.search(file.read_text()))
+    }
+    assert not wrong

@@ -10,12 +10,13 @@ from typing import Any, Final, NoReturn
 import click
 
 from host.command_line import Failure, is_json, json_option
+from host.own_distribution import command_adding
 from manager.cli.agent_process import become, command_line, is_installed
 from manager.cli.output.manager_access import user_paths
 
-_EXTRA: Final = "lm-tools-bridge[agent]"
+_EXTRA: Final = "agent"
 _ACP_LIBRARY: Final = "acp"
-_ACP_EXTRA: Final = "lm-tools-bridge[acp]"
+_ACP_EXTRA: Final = "acp"
 _PROVIDERS: Final = ("ollama", "openai", "azure", "anthropic", "gemini", "mistral", "openrouter", "manual")
 
 
@@ -112,8 +113,7 @@ def run(verb: str, options: dict[str, Any], *more: str) -> NoReturn:
 
 
 def _not_installed(what: str, extra: str) -> Failure:
-    step = f"install it with: uv tool install '{extra}' (or pipx, or pip)"
-    return Failure(f"{what} is not installed", step, reason="not_installed")
+    return Failure(f"{what} is not installed", f"run: {command_adding(extra)}", reason="not_installed")
 
 
 def _words(options: dict[str, Any]) -> list[str]:

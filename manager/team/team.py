@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from host.blocked_import import import_unblocked
+from host.own_distribution import command_adding
 from host.own_token import own_headers
 from manager.admin.control.request_body import read_body
 from manager.http import lazy_aiohttp as web
@@ -24,7 +25,6 @@ FILE_NAME: Final = "team.json"
 DRAIN_S: Final = 20.0
 _MAX_BODY: Final = 64 * 1024
 _BODY_S: Final = 10.0
-_MISSING: Final = "the extra is not installed: pip install 'lm-tools-bridge[nats]'"
 
 
 class Team:
@@ -55,8 +55,8 @@ class Team:
                 await self._follow(membership)
                 self._error = None
             except ImportError as error:
-                self._error = _MISSING
-                logger().warning("team.not_joined", why=f"{_MISSING} ({error})")
+                self._error = f"the extra nats is not installed; run: {command_adding('nats')}"
+                logger().warning("team.not_joined", why=f"{self._error} ({error})")
             except _unreadable() as error:
                 self._error = str(error)
                 logger().warning("team.not_joined", why=self._error)

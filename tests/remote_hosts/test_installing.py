@@ -1,4 +1,4 @@
-"""The program on another host: installed from an index or carried wheels, upgraded, trusted, and removed."""
+"""The program on another host: its wheel is carried over, installed, upgraded, trusted, and removed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manager.tunnel.known_hosts import login_socket
 from scripts.benchmarks.startup.first_use import NotInstallable, installer
 from support.clients.raw_clients import SessionClient
 from support.processes.hosts.ssh_hosts import ADDRESS, NAME, SshHosts, ssh_hosts
-from support.processes.installations.versions_of_wheels import OLD, needed_wheels, old_wheel
+from support.processes.installations.versions_of_wheels import OLD, needed_wheels, newer_wheel, old_wheel
 from support.processes.installations.wheel import build_wheel
 from support.processes.managers.manager_home import until
 from support.projects.script_tools import write_tool
@@ -75,11 +75,11 @@ def logins(hosts: SshHosts) -> list[int]:
     ]
 
 
-async def test_a_host_gets_the_program_from_an_index_after_a_question(hosts: SshHosts, wheels: Path) -> None:
-    (wheel,) = wheels.glob("lm_tools_bridge-*.whl")
+async def test_a_host_gets_this_program_after_a_question_whatever_its_index_offers(
+    hosts: SshHosts, tmp_path: Path
+) -> None:
     offered = hosts.far.folder / "offered"
-    offered.mkdir()
-    (offered / wheel.name).symlink_to(wheel)
+    newer_wheel(offered)
     await hosts.server.restart(UV_FIND_LINKS=str(offered))
     assert (await hosts.status())["cause"] == "not_installed"
     refused = await hosts.at_terminal(["remote", "install", NAME], ("[y/N]", "n"))

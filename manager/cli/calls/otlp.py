@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from host.command_line import Failure
+from host.own_distribution import command_adding
 from manager import __version__
 from manager.recorder.queries.call_log import Call
 from protocol import trace_context
@@ -33,7 +34,7 @@ def send(calls: Iterable[Call], address: str) -> int:
     except ImportError as error:
         raise Failure(
             "the OpenTelemetry exporter is not installed",
-            "install it with: pip install 'lm-tools-bridge[otel]'",
+            f"run: {command_adding('otel')}",
             reason="missing_extra",
         ) from error
     exporter, count, rest = OTLPSpanExporter(endpoint=address), 0, iter(calls)

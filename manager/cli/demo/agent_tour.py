@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
+from host.own_distribution import command_adding
 from manager.cli.demo.sandbox import Sandbox
 
 QUESTION: Final = "Who noticed that the lamp went out?"
@@ -32,7 +33,7 @@ async def show_agent(sandbox: Sandbox, address: str, tell: Callable[[str], None]
         AgentFailed: its reply is not the scripted one, or it did not read the file.
     """
     if find_spec("prompt_toolkit") is None:
-        tell("The terminal agent is not installed here: lm-tools-bridge[agent] has it.")
+        tell(f"The terminal agent is not installed here; to add it: {command_adding('agent')}")
         return
     model = _Model()
     server = await asyncio.start_server(model.serve, "127.0.0.1", 0)

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from host.own_distribution import command_adding
+
 if TYPE_CHECKING:
     from mcp import Client
 
 PROJECT: Final = "shipyard"
-EXTRA: Final = "pip install 'lm-tools-bridge[python,cpp]'"
+EXTRAS: Final = ("python", "cpp")
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ class CodeTour:
         async with self._client(self._address) as client:
             shown = [await self._show(client, language) for language in LANGUAGES]
         if not all(shown):
-            self._tell(f"For those without a server: {EXTRA}, or lmtb languages in a project of yours.")
+            self._tell(f"For those without a server: {command_adding(*EXTRAS)}")
+            self._tell("What a project of yours has: lmtb languages")
 
     def _compile_commands(self) -> str:
         """How each C++ file is compiled; without this, clangd knows open files only."""

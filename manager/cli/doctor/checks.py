@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from host.own_distribution import command_adding
 from host.peers.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.doctor.client_checks import (
@@ -284,7 +285,7 @@ def _ripgrep(_: Situation) -> Iterator[Finding]:
             Level.WARN,
             "ripgrep",
             text,
-            "install ripgrep on the manager's PATH, or this package with its extra search",
+            f"install ripgrep on the manager's PATH, or run: {command_adding('search')}",
         )
 
 

@@ -1,4 +1,4 @@
-"""Installs this program on another host with uv, from the index or from wheels that are carried over."""
+"""Installs this program on another host with uv: its wheel is carried over, and compared by digest there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import hashlib
 import io
 import subprocess
 import tarfile
+from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from host.command_line import Failure
 from manager import exit_codes
+from manager.cli.remote.own_wheel import make_own_wheel
 from manager.routing.remote.transports import background, interactive
 from manager.tunnel.known_hosts import KnownHost
 
@@ -18,7 +21,6 @@ _NO_UV: Final = 3
 _OTHER_DIGEST: Final = 4
 _NO_DIGEST: Final = 5
 _FIND_UV: Final = f"command -v uv >/dev/null 2>&1 || exit {_NO_UV}"
-_FROM_INDEX: Final = f'{_FIND_UV}; exec uv tool install --force "lm-tools-bridge[remote]==$1"'
 _FIND_DIGEST: Final = (
     "if command -v sha256sum >/dev/null 2>&1; then digest=sha256sum; "
     "elif command -v shasum >/dev/null 2>&1; then digest='shasum -a 256'; "
@@ -26,36 +28,39 @@ _FIND_DIGEST: Final = (
     f"else exit {_NO_DIGEST}; fi"
 )
 """Linux, macOS and most others."""
-_FROM_WHEELS: Final = (
+_INSTALL: Final = (
     f'{_FIND_UV}; folder=$(mktemp -d) && trap \'rm -rf "$folder"\' EXIT && cat >"$folder/wheels.tar" && '
     f"{_FIND_DIGEST} && "
-    f'{{ [ "$($digest <"$folder/wheels.tar" | cut -d " " -f 1)" = "$2" ] || exit {_OTHER_DIGEST}; }} && '
-    'tar -C "$folder" -xf "$folder/wheels.tar" && '
-    'uv tool install --force --no-index --find-links "$folder" "lm-tools-bridge[remote]==$1"'
+    f'{{ [ "$($digest <"$folder/wheels.tar" | cut -d " " -f 1)" = "$1" ] || exit {_OTHER_DIGEST}; }} && '
+    'tar -C "$folder" -xf "$folder/wheels.tar" && cd "$folder" && '
+    'target="lm-tools-bridge[remote] @ file://$folder/$2" && shift 2 && '
+    'uv tool install --force "$@" "$target"'
 )
+"""The wheel is named by its file: by its name alone, an index could give another one."""
+_NO_INDEX: Final = ("--no-index", "--find-links", ".")
 _RESTART: Final = '"$@" status >/dev/null 2>&1 || exit 0; exec "$@" restart'
 """Only a manager that runs: `restart` would start one, with a port."""
 _UNINSTALL: Final = f"{_FIND_UV}; exec uv tool uninstall lm-tools-bridge"
 
 
 def install_there(one: KnownHost, login: str | None, version: str, wheels: Path | None) -> None:
-    """Install a version on a host.
+    """Install this program on a host. What it needs comes from the index of that host, or from `wheels`.
 
     Args:
         login: the socket of a login of ssh.
-        wheels: a folder of wheels to carry over; they are compared by digest there.
+        version: the one that runs here.
+        wheels: a folder with the wheel of this version and all that it needs; None: the wheel is made here.
 
     Raises:
         Failure: that is impossible.
     """
-    if wheels is None:
-        command = interactive(one.host, ["sh", "-c", _FROM_INDEX, "sh", version], login)
-        _judge(one, subprocess.run(command, check=False).returncode)
-        return
-    packed = _packed(wheels)
+    with TemporaryDirectory() as folder:
+        wheel = make_own_wheel(Path(folder)) if wheels is None else _wheel_of(version, wheels)
+        packed = _packed([wheel] if wheels is None else sorted(wheels.glob("*.whl")))
     digest = hashlib.sha256(packed).hexdigest()
-    command = background(one.host, ["sh", "-c", _FROM_WHEELS, "sh", version, digest], login)
-    _judge(one, subprocess.run(command, input=packed, check=False).returncode)
+    options = () if wheels is None else _NO_INDEX
+    words = ["sh", "-c", _INSTALL, "sh", digest, wheel.name, *options]
+    _judge(one, subprocess.run(background(one.host, words, login), input=packed, check=False).returncode)
 
 
 def restart_there(one: KnownHost, login: str | None) -> bool:
@@ -74,11 +79,15 @@ def uninstall_there(one: KnownHost, login: str | None) -> None:
     _judge(one, subprocess.run(command, check=False).returncode)
 
 
-def _packed(wheels: Path) -> bytes:
-    files = sorted(wheels.glob("*.whl"))
-    if not any(file.name.startswith("lm_tools_bridge-") for file in files):
+def _wheel_of(version: str, wheels: Path) -> Path:
+    wheel = next(wheels.glob(f"lm_tools_bridge-{version}-*.whl"), None)
+    if wheel is None:
         step = "fill it with: uv build --wheel, and pip download of what that needs"
-        raise Failure(f"{wheels} has no wheel of lm-tools-bridge", step)
+        raise Failure(f"{wheels} has no wheel of lm-tools-bridge {version}", step)
+    return wheel
+
+
+def _packed(files: Iterable[Path]) -> bytes:
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w") as archive:
         for file in files:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from host.own_distribution import command_adding
 from host.text.printable import printable
 from manager import __version__
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
@@ -96,7 +97,7 @@ def run() -> int:
     try:
         return serve_line()
     except ImportError:
-        return refuse_line("the extra is missing there: install lm-tools-bridge[remote]")
+        return refuse_line(f"the extra is missing there; run there: {command_adding('remote')}")
 
 
 def serve_line() -> int:

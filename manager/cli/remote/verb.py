@@ -147,14 +147,17 @@ def connect(name: str) -> None:
 @remote.command()
 @click.argument("name")
 @click.option("--wheels", type=click.Path(exists=True, file_okay=False, path_type=Path), default=None,
-              help="Carry these wheels over, for a host without a package index.")  # fmt: skip
+              help="Install offline: the wheel of this version, and all that it needs.")  # fmt: skip
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def install(name: str, wheels: Path | None, yes: bool) -> None:
-    """Install this version of the program on a host, with uv, or upgrade it there."""
+    """Install the program that runs here on a host, with uv, or upgrade it there.
+
+    Its own wheel is carried over; what it needs comes from the package index of that host, or from --wheels.
+    """
     from manager.cli.remote.installing import install_there, restart_there
 
     one = host_named(name)
-    what = f"lm-tools-bridge[remote] {__version__} on {one.host}, for your user there"
+    what = f"this program, {__version__}, on {one.host}, for your user there"
     if not yes and not confirm(f"Install {what}?", "installs a program on another host"):
         raise Failure("nothing was installed", "run it again when you want that")
     install_there(one, login_of(one), __version__, wheels)

@@ -58,7 +58,7 @@ class FailureKind(Enum):
     NO_EXTRA = (
         "no_extra",
         "this installation lacks the extra for projects on other hosts",
-        "ask the user to install lm-tools-bridge[remote] and to run lmtb restart",
+        "ask the user to run: lmtb remote status {name}",
     )
     UNREACHABLE = (
         "unreachable",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from host.backoff import backoff
+from host.own_distribution import command_adding
 from manager.logs.log import logger
 from manager.routing.remote.address import Host
 from manager.routing.remote.line_failures import FailureKind, LineFailure
@@ -194,7 +195,9 @@ class Link:
             command = background(self.host, words, self._control_path())
             opened = await self._opener()(command, self._dependencies.environ)
         except ImportError:
-            opened = LineFailure(FailureKind.NO_EXTRA)
+            opened = LineFailure(
+                FailureKind.NO_EXTRA, (f"to add it: {command_adding('remote')}; then: lmtb restart",)
+            )
         finally:
             self._opening = None
         if isinstance(opened, LineFailure):

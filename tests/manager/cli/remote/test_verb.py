@@ -108,7 +108,7 @@ def test_wheels_are_compared_with_what_is_there(tmp_path: Path, tool: str | None
         (programs / name).chmod(0o755)
     codes = [
         subprocess.run(
-            ["sh", "-c", installing._FROM_WHEELS, "sh", "1.0", digest],
+            ["sh", "-c", installing._INSTALL, "sh", digest, "own.whl"],
             input=b"\0" * 10240,
             env={"PATH": str(programs), "TMPDIR": str(tmp_path)},
             check=False,

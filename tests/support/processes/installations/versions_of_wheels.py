@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,19 @@ def old_wheel(folder: Path) -> Path:
         "PROTOCOL: Final = 0",
     )
     return build_wheel(folder / "old", sources)
+
+
+def newer_wheel(folder: Path) -> Path:
+    """A wheel of the same name and a later version that somebody else put on an index: it does nothing."""
+    folder.mkdir(parents=True)
+    wheel = folder / "lm_tools_bridge-999.0-py3-none-any.whl"
+    info = "lm_tools_bridge-999.0.dist-info"
+    metadata = "Metadata-Version: 2.1\nName: lm-tools-bridge\nVersion: 999.0\nProvides-Extra: remote\n"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr(f"{info}/METADATA", metadata)
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return wheel
 
 
 def _replace(file: Path, old: str, new: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from host.files.local_disk import are_local
+from host.own_distribution import command_adding
 from workspace_server.config.model import LanguageServerEntry
 from workspace_server.sources.language_servers.kinds.candidates import Candidate, CandidateFinder
 from workspace_server.sources.language_servers.kinds.configured import (
@@ -210,7 +211,7 @@ def _missing(kind: ServerSpecification) -> Unavailable:
 
 def _outline() -> Candidate | Unavailable:
     if not installed():
-        reason = f"tree-sitter is not installed; to install it: {OUTLINE.install}"
+        reason = f"tree-sitter is not installed; to add it: {command_adding('outline')}"
         return Unavailable(OUTLINE, "missing", reason)
     (command,) = OUTLINE.commands
     return Candidate(Found(command), Program(Path(command[0]), "extra", command), needs_trust=False)

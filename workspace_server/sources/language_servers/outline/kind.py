@@ -13,6 +13,5 @@ OUTLINE: Final = ServerSpecification(
     languages=LANGUAGES,
     commands=((sys.executable, "-I", "-m", "workspace_server.sources.language_servers.outline"),),
     roles=frozenset({"symbols"}),
-    install="pip install 'lm-tools-bridge[outline]'",
     limits="found by syntax alone, without a language server: no types, and no references",
 )

@@ -25,8 +25,8 @@ SEND_S: Final = 30.0
 class Service(Protocol):
     """What is served; `ToolService` is one."""
 
-    async def handle_tools_list_request(self, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The result of `tools/list`."""
+    async def handle_tools_list_request(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The result of `tools/list`, by the request or its parameters."""
         ...
 
     async def handle_tool_call_request(self, request: Mapping[str, Any]) -> dict[str, Any]:

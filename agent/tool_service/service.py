@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -100,15 +101,19 @@ class ToolService:
         registered = self._tools.get(name)
         return registered is not None and not self._problems(registered, {} if params is None else params)
 
-    async def handle_tools_list_request(self, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The result of `tools/list`: `{"tools": […], "nextCursor"?: …}`, 100 tools a page.
+    async def handle_tools_list_request(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The result of a `tools/list` request, given whole or as its parameters.
+
+        It is `{"tools": […], "nextCursor"?: …}`, 100 tools a page.
 
         Raises:
             ToolServiceError: the cursor is not one of ours (-32602).
         """
-        cursor = (params or {}).get("cursor", "0")
-        if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > 9:
-            raise ToolServiceError("the cursor is not valid; list again without one", INVALID_PARAMS)
+        cursor = cursor_of(request)
+        if cursor is None:
+            cursor = "0"
+        if not isinstance(cursor, str) or not re.fullmatch("[0-9]{1,9}", cursor):
+            raise invalid_cursor()
         start, tools = int(cursor), self.list_tools()
         page: dict[str, Any] = {"tools": tools[start : start + PAGE]}
         if start + PAGE < len(tools):
@@ -163,6 +168,18 @@ class ToolService:
     def _notify(self) -> None:
         for handler in list(self._listeners.values()):
             handler()
+
+
+def cursor_of(request: Mapping[str, Any] | None) -> Any:
+    """The cursor of a list request, given whole or as its parameters; None for the first page."""
+    whole = request or {}
+    params = whole.get("params", None if "method" in whole else whole)
+    return params.get("cursor") if isinstance(params, Mapping) else None
+
+
+def invalid_cursor() -> ToolServiceError:
+    """The error for a cursor that no page of ours named."""
+    return ToolServiceError("the cursor is not valid; list again without one", INVALID_PARAMS)
 
 
 async def _awaited(returned: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from agent.messages import Tool
 from agent.tool_service.errors import ToolServiceError
 from agent.tool_service.results import CallToolResult
+from agent.tool_service.service import cursor_of, invalid_cursor
 from agent.tool_source import ToolSource
 from protocol.jsonrpc import INVALID_PARAMS
 
@@ -28,9 +29,14 @@ class SourceService:
         self._may_use = may_use
         self._names: frozenset[str] = frozenset()
 
-    async def handle_tools_list_request(self, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The result of `tools/list`, in one page."""
-        del params
+    async def handle_tools_list_request(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The result of `tools/list`, in one page.
+
+        Raises:
+            ToolServiceError: the request has a cursor, and asks for a later page (-32602).
+        """
+        if cursor_of(request) is not None:
+            raise invalid_cursor()
         listed = [tool for tool in await self._source.list_tools() if self._may_use(tool)]
         self._names = frozenset(tool.name for tool in listed)
         return {

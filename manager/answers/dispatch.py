@@ -158,7 +158,8 @@ class Dispatch:
         if isinstance(located, Unlocated):
             return self._without_workspace(exchange, located)
         if method in LIST_METHODS:
-            return await self._lists.merged(exchange, located)
+            merged = await self._lists.merged(exchange, located)
+            return result_format.refuse(exchange, merged) if isinstance(merged, Refusal) else merged
         return await self.forward(exchange, located)
 
     def _without_workspace(self, exchange: Exchange, located: Unlocated) -> Plain:

@@ -46,7 +46,7 @@ def own_list(exchange: Exchange, problem: Refusal | None = None) -> Plain:
     """The manager's own list, for clients without a workspace; the problem that they have is its issue."""
     member, entries = _own_entries(exchange)
     remember_shown(exchange, [])
-    value: dict[str, Any] = {member: list(entries)}
+    value: dict[str, Any] = {member: list(entries) if _is_first_page(exchange) else []}
     issues = issues_of(exchange.claims)
     if problem is not None:
         issues.append(found.issue("WORKSPACE_NOT_FOUND", details=problem.text))
@@ -61,6 +61,11 @@ def _own_entries(exchange: Exchange) -> tuple[str, Sequence[Mapping[str, Any]]]:
     if exchange.has_plain_names:
         entries = [{**tool, "name": names.PLAIN[tool["name"]]} for tool in entries]
     return member, entries
+
+
+def _is_first_page(exchange: Exchange) -> bool:
+    """Whether the list begins here; a client adds later pages to it, so that they must repeat nothing."""
+    return "cursor" not in exchange.params
 
 
 def remember_shown(exchange: Exchange, entries: Sequence[bytes]) -> None:
@@ -87,15 +92,20 @@ class Lists:
         self.before_list: Callable[[Located], Awaitable[Refusal | None]] | None = None
         """Called before a session gets a list, so that it hears of later changes. A refusal is the answer."""
 
-    async def merged(self, exchange: Exchange, located: Located) -> Plain:
-        """The manager's entries, then the workspace's in its order; if it fails, an issue in their place."""
+    async def merged(self, exchange: Exchange, located: Located) -> Plain | Refusal:
+        """The manager's entries, then the workspace's in its order.
+
+        If the workspace fails, an issue stands in their place; a later page is refused.
+        """
         answer = await self.request(exchange, located)
         body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
         if isinstance(body, Refusal):
+            if not _is_first_page(exchange):
+                return body
             return self._without_workspace(exchange, located, body.message)
         message = jsonrpc.members_of(body)
         if "error" in message:
-            if "cursor" in exchange.params:
+            if not _is_first_page(exchange):
                 return Plain(body)
             return self._without_workspace(exchange, located, "the workspace server refused the list")
         return self._merge(exchange, jsonrpc.members_of(message.get("result", b"{}")))
@@ -131,7 +141,8 @@ class Lists:
         if "tools" not in result:
             return Plain(body, answer.status)
         tools = msgspec.json.decode(result["tools"], type=list[msgspec.Raw])
-        value = {**result, "tools": [*_allowed(exchange, tools), CALL_TOOL]}
+        own = [CALL_TOOL] if _is_first_page(exchange) else []
+        value = {**result, "tools": [*_allowed(exchange, tools), *own]}
         if exchange.is_modern:
             return Plain(jsonrpc.result(exchange.message.id, {**_DEMANDED, **value}))
         return Plain(result_format.result(exchange, value))
@@ -162,7 +173,7 @@ class Lists:
             theirs = _without_duplicates(theirs, {one["uriTemplate"] for one in own})
         remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
         theirs = _allowed(exchange, theirs)
-        first = [] if "cursor" in exchange.params else list(own)
+        first = list(own) if _is_first_page(exchange) else []
         value = {**result, **_with_issues(exchange, result), member: [*first, *theirs]}
         return Plain(result_format.result(exchange, value))
 

@@ -14,6 +14,7 @@ from agent.tool_service import ToolServiceError
 from agent.tool_service.client import ToolClient
 from agent.tool_service.endpoint import Serving
 from agent.tool_service.serve import serve_source
+from agent.tool_service.source_service import SourceService
 from agent.tool_source import Outcome, SourceState
 
 OBJECT = {"type": "object"}
@@ -64,6 +65,15 @@ async def test_only_tools_that_read_are_offered() -> None:
         with pytest.raises(ToolServiceError, match="Tool not found or disabled: change"):
             await client.call_tool("change")
     assert source.called == [("look", {"a": 1})]
+
+
+async def test_the_one_page_of_a_source_never_comes_again() -> None:
+    service = SourceService(Source())
+    page = await service.handle_tools_list_request({"method": "tools/list", "params": {}})
+    assert ([tool["name"] for tool in page["tools"]], "nextCursor" in page) == (["look", "change"], False)
+    for later in ({"cursor": "100"}, {"params": {"cursor": "100"}}):
+        with pytest.raises(ToolServiceError, match="list again without one"):
+            await service.handle_tools_list_request(later)
 
 
 async def test_tools_that_change_something_are_offered_by_name() -> None:

@@ -134,6 +134,23 @@ async def test_lists_come_in_pages(service: ToolService) -> None:
         await service.handle_tools_list_request({"cursor": "x"})
 
 
+async def test_a_later_page_follows_whether_the_request_is_given_whole_or_as_parameters(
+    service: ToolService,
+) -> None:
+    for number in range(150):
+        service.register_tool(named(f"t{number}"), calculate)
+    asked = {"cursor": "100"}
+    whole = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": asked}
+    for request in (asked, {"params": asked}, whole):
+        assert (await service.handle_tools_list_request(request))["tools"][0]["name"] == "t99"
+    for first in (None, {}, {"method": "tools/list"}, {"params": None}, {"cursor": None}):
+        page = await service.handle_tools_list_request(first)
+        assert page["tools"][0]["name"] == "calculator"
+    for wrong in ({"cursor": "x"}, {"params": {"cursor": "²"}}, {"params": {"cursor": 100}}):
+        with pytest.raises(ToolServiceError, match="cursor"):
+            await service.handle_tools_list_request(wrong)
+
+
 async def test_requests_are_taken_whole_or_as_parameters(service: ToolService) -> None:
     params = {"name": "calculator", "arguments": {"expression": "2 + 2"}}
     for request in (params, {"method": "tools/call", "params": params}):

@@ -51,6 +51,12 @@ def test_without_a_workspace_the_lists_are_the_managers_own(method: str, modern:
         validate_server_result(method, "2026-07-28" if modern else "2025-11-25", found)
 
 
+@pytest.mark.parametrize("method", OWN)
+def test_later_pages_do_not_repeat_the_managers_own_entries(method: str) -> None:
+    exchange = legacy({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"cursor": "2"}})
+    assert result_of(own_list(exchange)) == {OWN[method][0]: []}
+
+
 @pytest.mark.parametrize("modern", [False, True])
 def test_a_variable_that_the_client_did_not_expand_is_an_issue_of_the_list(modern: bool) -> None:
     claims = Claims(query="${PWD}")

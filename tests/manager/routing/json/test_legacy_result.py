@@ -41,6 +41,16 @@ def test_members_of_the_stateless_revision_are_removed() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "result",
+    ['{"a":1}', "{}", '{"tools":null}', '{"tools":{"a":1}}', '{"resources":[{"uri":"a:b"}]}', '{"tools":[]}'],
+)
+def test_a_list_without_tools_stays_as_it_is(result: str) -> None:
+    """It may be the answer to another page's request, or one of a server that errs; nothing is made up."""
+    body = b'{"jsonrpc":"2.0","id":1,"result":%b}' % result.encode()
+    assert legacy(names.TOOLS_LIST, body) == body
+
+
 def test_large_bodies_lose_the_same_members() -> None:
     """Their other bytes are copied, not serialised again."""
     text = b"x" * 100_000

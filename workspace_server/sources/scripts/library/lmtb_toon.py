@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 _INDENT = "  "
@@ -90,11 +91,12 @@ def _columns(items: list[Any]) -> list[str] | None:
 
 
 def _number(value: float) -> str:
-    """The number without an exponent, with at most 15 decimals."""
+    """The fewest digits that read back as the same number, without an exponent; a zero has no sign."""
     if not math.isfinite(value):
         return "null"
-    text = f"{value:.15f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+    if value == 0:
+        return "0"
+    return f"{Decimal(float.__repr__(value)):f}".removesuffix(".0")
 
 
 def _key(key: str) -> str:

@@ -50,7 +50,7 @@ def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[
         content = config_file.read_bytes() if config_file.exists() else b""
         given: dict[str, tuple[str, Any]] = {
             name: (_place(config_file, content, name), value)
-            for name, value in tomllib.loads(content.decode()).items()
+            for name, value in tomllib.loads(content.decode("utf-8-sig")).items()
             if name != _OF_THE_AGENT
         }
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:

@@ -17,6 +17,7 @@ from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog.registry import Registry
 from workspace_server.config.combine import apply_widening
+from workspace_server.config.formats import restrictions
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
 from workspace_server.files.change_detection import ChangeDetector
@@ -266,6 +267,9 @@ class ActiveSources:
     def _server(self, entry: StdioServer | RemoteServer, verdict: Verdict, data: Sequence[str]) -> Source:
         if not entry.enabled:
             return self._factory.inactive(entry, "disabled")
+        if entry.unkept:
+            reason = restrictions.explain(entry.unkept, as_json=entry.origin.file.suffix == ".json")
+            return self._factory.inactive(entry, "failed", error=reason)
         if verdict != "trusted":
             return self._factory.inactive(entry, "pending_trust", verdict, data)
         return self._factory.server(entry)

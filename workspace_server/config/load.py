@@ -23,7 +23,7 @@ from host.files import private_files
 from workspace_server.config import combine, servers
 from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.formats import editor_settings, mcp_json, toml_file, variables
-from workspace_server.config.formats.entries import EntryContext
+from workspace_server.config.formats.entries import MAX_START_S, EntryContext
 from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
 from workspace_server.config.formats.variables import PlaceholderValues
 from workspace_server.config.model import (
@@ -42,6 +42,8 @@ from workspace_server.files.change_detection import ChangeDetector
 
 USER_FILE: Final = "workspace.toml"
 WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"
+START_VARIABLE: Final = "MCP_TIMEOUT"
+"""A widespread client's variable for the longest duration of a start."""
 _DEFAULTS: Final = Configuration()
 
 Document = Mapping[str, Any]
@@ -185,7 +187,8 @@ class ConfigurationLoader:
             imported = self._context(file, "workspace", form.rules, used)
             listed += [(server, imported.notes) for server in mcp_json.servers(file.value, form, imported)]
             notes.append(imported.notes)
-        merged = servers.merge(listed, self._ports)
+        start_s = ours.start_timeout_s or user.start_timeout_s or self._start_timeout_of_clients()
+        merged = servers.with_start_limit(servers.merge(listed, self._ports), start_s)
         self._named = {path: file for path, file in self._named.items() if path in used}
         return Configuration(
             stdio=tuple(server for server in merged if isinstance(server, StdioServer)),
@@ -213,6 +216,12 @@ class ConfigurationLoader:
             issues=tuple(issue for one in (*notes, editor_notes) for issue in one.issues),
             **members,
         )
+
+    def _start_timeout_of_clients(self) -> float | None:
+        """What the user set for the starts of all servers in a client, in milliseconds."""
+        written = self._variables.environ.get(START_VARIABLE, "")
+        seconds = float(written) / 1000 if written.isascii() and written.isdigit() else 0.0
+        return min(seconds, MAX_START_S) if seconds >= 1 else None
 
     def _note_misplaced(self, user: Mapping[str, Any], notes: FileIssues) -> None:
         if self._removed:

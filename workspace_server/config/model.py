@@ -37,9 +37,11 @@ class ServerEntry:
         bare: no prefix: the tools keep the server's own names (an empty namespace in the file).
         visibilities: visibility of single tools, by the server's own names.
         timeout_s: longest duration of a call.
+        start_timeout_s: longest duration of a start; None for the usual limits.
         task: whether a call may or must become a task.
         raw: the entry as written, before expansion.
         defaulted: environment variables that are not set, so that their default in the entry is used.
+        unkept: keys of the entry that limit the server and cannot be kept; with one it does not start.
         order: position among all servers of both kinds, in configuration order.
     """
 
@@ -54,10 +56,12 @@ class ServerEntry:
     keywords: tuple[str, ...] = ()
     default: Default = "enabled"
     timeout_s: float = 120.0
+    start_timeout_s: float | None = None
     task: TaskUse = "forbidden"
     visibilities: Mapping[str, Visibility] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     defaulted: tuple[str, ...] = ()
+    unkept: tuple[str, ...] = ()
     order: int = 0
 
 

@@ -40,6 +40,14 @@ def merge(listed: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) -
     return list(taken.values())
 
 
+def with_start_limit(listed: Iterable[Server], seconds: float | None) -> list[Server]:
+    """The servers, with this longest duration of a start where the entry has none of its own."""
+    return [
+        replace(server, start_timeout_s=seconds) if server.start_timeout_s is None else server
+        for server in listed
+    ]
+
+
 def _is_self_reference(server: Server, ports: Collection[int]) -> bool:
     if isinstance(server, StdioServer):
         return self_references.command_targets_manager(server.command, ports)

@@ -164,12 +164,14 @@ class SourceFactory:
     def inactive(
         self,
         entry: StdioServer | RemoteServer,
-        state: Literal["disabled", "pending_trust"],
+        state: Literal["disabled", "pending_trust", "failed"],
         verdict: Verdict = "never",
         data: Sequence[str] = (),
+        *,
+        error: str | None = None,
     ) -> Source:
         """A configured server that may not run; for the arguments see `InactiveSource`."""
-        made = InactiveSource(entry, state, verdict, self._dependencies.root, data)
+        made = InactiveSource(entry, state, verdict, self._dependencies.root, data, error=error)
         return self._with_file(made, entry)
 
     def _with_file(self, source: Source, entry: StdioServer | RemoteServer) -> Source:

@@ -1,4 +1,4 @@
-"""A configured server that is not in use, because it is disabled or not trusted yet.
+"""A configured server that is not in use: disabled, not trusted yet, or with a limit that we cannot keep.
 
 The source exists for lists and status only. It never starts a process and never connects.
 """
@@ -14,6 +14,7 @@ from protocol.issues import Issue
 from workspace_server.call_context import CallContext
 from workspace_server.config.model import RemoteServer, StdioServer
 from workspace_server.source import Source
+from workspace_server.source_refusal import not_running
 from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import Verdict, trust_command
 
@@ -30,21 +31,25 @@ class InactiveSource(Source):
         verdict: for one that waits for trust, whether it was trusted before.
         root: the workspace's folder, which the user would trust.
         data: files that may be data, and that changed since the entry was trusted.
+        error: for one that failed, why it may not start.
     """
 
     def __init__(
         self,
         entry: StdioServer | RemoteServer,
-        state: Literal["disabled", "pending_trust"],
+        state: Literal["disabled", "pending_trust", "failed"],
         verdict: Verdict = "never",
         root: str = "",
         data: Sequence[str] = (),
+        *,
+        error: str | None = None,
     ) -> None:
         self.kind = "stdio" if isinstance(entry, StdioServer) else "remote"
         self.id = f"{self.kind}:{entry.namespace}"
         self.namespace = None if entry.bare else entry.namespace
         self.separator = entry.separator
         self.state = state
+        self.error = error
         self.trust_path = root
         self.trust_hint = _data_hint(data, root)
         self._issue = None
@@ -63,6 +68,8 @@ class InactiveSource(Source):
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """It offers nothing, so nothing can be called."""
+        if self.error is not None:
+            return not_running(self.id, self.state, self.error)
         raise ToolError(f"{self.id} is not in use")
 
     def issues(self) -> Sequence[Issue]:

@@ -111,6 +111,16 @@ async def test_changed_entry_is_pending_again_and_the_others_stay(setup: Sources
     assert setup.factory.made.count("two") == 1
 
 
+async def test_a_server_with_a_limit_that_cannot_be_kept_is_not_made(setup: SourcesSetup) -> None:
+    setup.servers(boxed={**SLEEPER, "sandboxEnabled": True}, free=SLEEPER)
+    await setup.trust()
+    states = await setup.states()
+    assert (states["stdio:boxed"], states["free"]) == ("failed", "ready")
+    assert "boxed" not in setup.factory.made
+    (row,) = (row for row in setup.registry.sources() if row["id"] == "stdio:boxed")
+    assert "sandboxEnabled" in row["error"] and "ignore_restrictions" in row["error"]
+
+
 async def test_users_own_servers_need_no_trust_and_follow_the_file(setup: SourcesSetup) -> None:
     """Add, change, remove without a restart."""
     entry = '[[mcp.stdio_servers]]\nnamespace = "mine"\ncommand = ["sleep", "{}"]\n'

@@ -412,3 +412,8 @@ def test_an_empty_namespace_leaves_the_tools_their_own_names(home: ConfigHome) -
     found = [(one.namespace, one.bare) for one in home.current().servers]
     assert found == [("server", True), ("server_2", True), ("three", True), ("four", False)]
     assert home.codes() == ["CONFIG_NAMESPACE_CLASH"]
+
+
+def test_arguments_that_are_no_strings_are_written_as_in_json(home: ConfigHome) -> None:
+    home.put(".mcp.json", {"mcpServers": {"s": {"command": "x", "args": ["--port", 8080, True, False, 0.5]}}})
+    assert home.current().stdio[0].command == ("x", "--port", "8080", "true", "false", "0.5")

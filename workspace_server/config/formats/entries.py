@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from host.text.near_names import did_you_mean, near
 from workspace_server.config.file_issues import FileIssues, display_name, display_names
-from workspace_server.config.formats import environment, variables
+from workspace_server.config.formats import environment, restrictions, time_limits, variables
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError
 from workspace_server.config.formats.variables import PlaceholderValues, UnresolvedPlaceholderError
@@ -29,6 +29,7 @@ Kind = Literal["stdio", "remote"]
 MAX_EACH: Final = 20
 """More unknown keys than that are one issue, without their lines."""
 MAX_TIMEOUT_S: Final = 600.0
+MAX_START_S: Final = 3600.0
 MAX_TASK_S: Final = 24 * 3600.0
 UNNAMED: Final = "server"
 """The name of a TOML entry with an empty namespace."""
@@ -50,7 +51,8 @@ _Auth = Literal["", "oauth"]
 class EntryContext:
     """The file of an entry, and how its placeholders are expanded.
 
-    `read` returns the bytes of a file that an entry names, or raises `ConfigFileError`.
+    `read` returns the bytes of a file that an entry names, or raises `ConfigFileError`. `restrictions` are
+    keys of the file itself that limit all its servers and cannot be kept.
     """
 
     origin: EntryOrigin
@@ -58,6 +60,7 @@ class EntryContext:
     variables: PlaceholderValues
     notes: FileIssues
     read: Callable[[Path], bytes]
+    restrictions: tuple[str, ...] = ()
 
 
 def build_server(
@@ -127,8 +130,16 @@ class _Builder:
 
     def build(self, kind: Kind) -> Server:
         built = self._stdio() if kind == "stdio" else self._remote()
-        warn_unknown_keys(self._fields.left, self._context, self._label, self._fields.taken)
-        return built
+        ignored = self._fields.texts(restrictions.IGNORED)
+        unkept = restrictions.unkept(self._raw_values(), self._fields.left, ignored)
+        known = [*unkept, *ignored]
+        left = [key for key in self._fields.left if key not in known]
+        warn_unknown_keys(left, self._context, self._label, self._fields.taken)
+        unkept += [key for key in self._context.restrictions if key not in ignored]
+        return replace(built, unkept=tuple(unkept)) if unkept else built
+
+    def _raw_values(self) -> Mapping[str, Any]:
+        return {key: self._fields.peek(key) for key in self._fields.left}
 
     def _stdio(self) -> StdioServer:
         command = self._fields.texts("command")
@@ -169,6 +180,8 @@ class _Builder:
         fields = self._fields
         visibility, visibilities = self._visibility(fields.take("tool_visibility"))
         task = _task(fields)
+        include, exclude = restrictions.tool_lists(fields)
+        call_s = time_limits.call_limit_s(fields, MAX_TIMEOUT_S) or 120.0
         longest = MAX_TIMEOUT_S if task == "forbidden" else MAX_TASK_S
         return {
             **self._named(),
@@ -177,11 +190,12 @@ class _Builder:
             "visibility": visibility,
             "visibilities": visibilities,
             "separator": fields.choice("separator", _Separator, "__"),
-            "include": fields.texts("include"),
-            "exclude": fields.texts("exclude"),
+            "include": include,
+            "exclude": exclude,
             "keywords": fields.texts("keywords"),
             "default": fields.choice("default", Default, "enabled"),
-            "timeout_s": fields.number("timeout_s", 120.0, 1.0, longest),
+            "timeout_s": fields.number("timeout_s", call_s, 1.0, longest),
+            "start_timeout_s": time_limits.start_limit_s(fields, self._raw, MAX_START_S),
             "task": task,
             "raw": self._raw,
             "defaulted": tuple(dict.fromkeys(self._defaulted)),
@@ -245,7 +259,7 @@ class _Builder:
         except ConfigFileError as problem:
             raise ConfigValueError(f'the file of "env_file": {problem.reason}') from None
         self._files[written] = data
-        return environment.parse(data.decode("utf-8", "replace"))
+        return environment.parse(environment.decode(data))
 
     def _url(self, written: str) -> str:
         url = self._expand(written.strip())

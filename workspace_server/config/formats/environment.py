@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Mapping
 from typing import Final
 
 _REFUSED: Final = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS"})
 _REFUSED_PREFIXES: Final = ("LD_", "DYLD_", "GIT_")
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+"""Other line ends of Unicode, such as U+2028 and the form feed, may stand in a value."""
 _LINE: Final = re.compile(r"\s*(?:export\s+)?([\w.-]+)\s*=\s*(.*?)\s*\Z", re.DOTALL)
 _QUOTED: Final = re.compile(r"""(["'`])(.*)\1\s*(?:#.*)?\Z""", re.DOTALL)
 
@@ -23,13 +26,19 @@ def is_sane(name: str, value: str) -> bool:
     return bool(name) and "=" not in name and "\0" not in name and "\0" not in value
 
 
+def decode(data: bytes) -> str:
+    """The text of an environment file; with its byte order mark UTF-16 is read, too, as Windows writes it."""
+    is_utf16 = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return data.decode("utf-16" if is_utf16 else "utf-8-sig", "replace")
+
+
 def parse(text: str) -> Mapping[str, str]:
     """The variables of an environment file: `NAME=value` lines, with quotes, `export` and `#` comments.
 
     Other lines are ignored, as editors do.
     """
     found: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in _LINE_END.split(text):
         match = None if line.lstrip().startswith("#") else _LINE.match(line)
         if match is not None:
             found[match[1]] = _value(match[2])

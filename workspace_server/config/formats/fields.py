@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast, get_args
@@ -40,6 +41,14 @@ class Fields:
     def taken(self) -> frozenset[str]:
         """The keys that were asked for, whether they are there or not."""
         return frozenset(self._taken)
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there."""
+        return self._values.get(key) is not None
+
+    def peek(self, key: str) -> Any:
+        """The raw value, which stays unread."""
+        return self._values.get(key)
 
     def take(self, key: str) -> Any:
         """The raw value; None if it is missing."""
@@ -108,7 +117,7 @@ class Fields:
             return {}
         if not isinstance(value, Mapping) or not all(_is_plain(one) for one in value.values()):
             raise ConfigValueError(f'"{key}" must be a table of strings')
-        return {str(name): _plain(one) for name, one in value.items() if one is not None}
+        return {str(name): plain_text(one) for name, one in value.items() if one is not None}
 
 
 def choice(key: str, value: object, allowed: Any) -> Any:
@@ -120,9 +129,10 @@ def choice(key: str, value: object, allowed: Any) -> Any:
     return cast(Any, value)
 
 
+def plain_text(value: str | int | float) -> str:
+    """A string as it is; a number or a boolean as JSON writes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
-
-
-def _plain(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from host.text.near_names import did_you_mean
 from workspace_server.config.file_issues import display_name
-from workspace_server.config.formats import entries, environment, variables
+from workspace_server.config.formats import entries, environment, restrictions, variables
 from workspace_server.config.formats.entries import EntryContext
 from workspace_server.config.formats.fields import ConfigValueError, Fields
 from workspace_server.config.formats.variables import UnresolvedPlaceholderError
@@ -116,6 +116,10 @@ class _Builder:
             idle_s=fields.number("idle_s", 0.0, 10.0, 7 * 24 * 3600.0) or None,
             raw=raw,
         )
+        if unkept := restrictions.unkept(raw, fields.left):
+            raise ConfigValueError(
+                f'"{display_name(unkept[0])}" limits it in a way that cannot be kept; remove it'
+            )
         entries.warn_unknown_keys(fields.left, self.context, self.name, fields.taken)
         self._check(entry)
         return entry

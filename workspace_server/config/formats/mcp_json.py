@@ -11,13 +11,13 @@ TOML, which are accepted there, too; `entries.py` builds the servers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from host.text.near_names import did_you_mean
-from workspace_server.config.formats import entries, variables
+from workspace_server.config.formats import entries, restrictions, variables
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
-from workspace_server.config.formats.fields import ConfigValueError
+from workspace_server.config.formats.fields import ConfigValueError, plain_text
 
 _TYPES: Final[Mapping[str, Kind]] = {
     "stdio": "stdio",
@@ -66,7 +66,10 @@ def servers(document: Mapping[str, Any], form: ClientFileFormat, context: EntryC
     """The valid servers of one decoded file, in file order; issues go to the context's notes."""
     listed = document.get(form.member, {})
     left = [key for key in document if key != form.member and key not in form.others and key != "$schema"]
-    entries.warn_unknown_keys(left, context, known={form.member, *form.others})
+    unkept = restrictions.unkept(document, left)
+    unknown = [key for key in left if key not in unkept]
+    entries.warn_unknown_keys(unknown, context, known={form.member, *form.others})
+    context = replace(context, restrictions=tuple(unkept))
     if not isinstance(listed, Mapping):
         context.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
         return []
@@ -120,7 +123,7 @@ def _command(entry: Mapping[str, Any]) -> list[str]:
         raise ConfigValueError('"command" is missing')
     if not isinstance(arguments, list) or not all(isinstance(one, str | int | float) for one in arguments):
         raise ConfigValueError('"args" must be an array of strings')
-    return [command, *map(str, arguments)]
+    return [command, *map(plain_text, arguments)]
 
 
 def _transport(entry: Mapping[str, Any], form: ClientFileFormat) -> str:
@@ -154,10 +157,6 @@ def _oauth(value: Any) -> Mapping[str, Any]:
     return {"auth": "oauth", **{key: text for key, text in found.items() if text is not None}}
 
 
-def _tools(value: Any) -> Mapping[str, Any]:
-    return {} if value == ["*"] else {"include": value}
-
-
 def _nothing(_: Any) -> Mapping[str, Any]:
     return {}
 
@@ -172,5 +171,4 @@ _TRANSLATIONS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
     "timeout": _timeout,
     "oauth": _oauth,
     "auth": _oauth,
-    "tools": _tools,
 }

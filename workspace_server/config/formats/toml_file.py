@@ -19,7 +19,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,13 @@ from host.text.toml_text import LongKeyError, parse_toml
 from workspace_server.config import closing_rules, settings
 from workspace_server.config.closing_rules import ClosingRule
 from workspace_server.config.file_issues import display_name, display_names
-from workspace_server.config.formats import entries, language_servers, variables, visibility_table
+from workspace_server.config.formats import (
+    entries,
+    language_servers,
+    restrictions,
+    variables,
+    visibility_table,
+)
 from workspace_server.config.formats.entries import EntryContext, Kind, Server
 from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
@@ -64,6 +70,7 @@ class TomlContents:
     visibility: VisibilityChoices = field(default_factory=VisibilityChoices)
     internal_prefix: str | None = None
     call_timeout_s: float | None = None
+    start_timeout_s: float | None = None
 
 
 def parse(data: bytes) -> Mapping[str, Any]:
@@ -124,7 +131,8 @@ class _Reader:
             approvals=self._approvals(self._table(top, "approvals")),
             visibility=self._visibility(top),
             internal_prefix=self._internal_prefix(top),
-            call_timeout_s=self._call_timeout(top),
+            call_timeout_s=self._seconds(top, "call_timeout_s", entries.MAX_TIMEOUT_S),
+            start_timeout_s=self._seconds(top, "start_timeout_s", entries.MAX_START_S),
         )
         rules = settings.misspelt_rules(shared)
         unknown = [key for key in shared if key not in {*settings.KNOWN, *rules, *misspelt_scope}]
@@ -158,6 +166,9 @@ class _Reader:
 
     def _servers(self, mcp: Fields) -> tuple[Server, ...]:
         found: list[Server] = []
+        table = self._table(Fields(self._document), "mcp")
+        unkept = restrictions.unkept(table, [key for key in table if key not in _SERVERS])
+        self._context = replace(self._context, restrictions=tuple(unkept))
         for key, kind in _SERVERS.items():
             listed = mcp.take(key) or []
             if not isinstance(listed, list):
@@ -166,7 +177,7 @@ class _Reader:
             for position, entry in enumerate(listed):
                 server = self._server(kind, entry, f"mcp.{key}[{position + 1}]")
                 found += [] if server is None else [server]
-        entries.warn_unknown_keys([f"mcp.{key}" for key in mcp.left], self._context)
+        entries.warn_unknown_keys([f"mcp.{key}" for key in mcp.left if key not in unkept], self._context)
         return tuple(found)
 
     def _server(self, kind: Kind, entry: Any, position: str) -> Server | None:
@@ -288,9 +299,9 @@ class _Reader:
         self._notes.warn("CONFIG_INVALID_VALUE", '"internal_prefix" must be 1 to 32 of A-Z a-z 0-9 _ -')
         return None
 
-    def _call_timeout(self, top: Fields) -> float | None:
+    def _seconds(self, top: Fields, key: str, longest: float) -> float | None:
         try:
-            value = top.number("call_timeout_s", 0.0, 1.0, entries.MAX_TIMEOUT_S)
+            value = top.number(key, 0.0, 1.0, longest)
         except ConfigValueError as reason:
             self._notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored")
             return None

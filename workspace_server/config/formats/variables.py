@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_PLACEHOLDER: Final = re.compile(r"\$\{((?:[^{}]|\{[^{}]*\})*)\}")
+_BRACE: Final = re.compile(r"[{}]")
+MAX_DEPTH: Final = 16
+"""Defaults that stand in defaults. A limit, because a hostile file could nest thousands."""
 _VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _ROOT_VARIABLES: Final = ("PWD", "CLAUDE_PROJECT_DIR")
 _ONLY_EDITORS: Final = ("input:", "command:", "config:", "extensionInstallFolder:")
@@ -72,20 +74,24 @@ class PlaceholderValues:
         Raises:
             UnresolvedPlaceholderError: a placeholder has no value.
         """
-        if "${" in text:
-            text = _PLACEHOLDER.sub(lambda found: self._value(found[1], rules), text)
-        return text
+        return self._expand(text, rules, 0)
 
     def defaulted(self, text: str, rules: PlaceholderRules) -> tuple[str, ...]:
         """The variables in `text` that are not set and have a default (`${X:-default}`)."""
         if not rules.bare or ":-" not in text:
             return ()
-        found = (_VARIABLE.fullmatch(one[1]) for one in _PLACEHOLDER.finditer(text))
-        return tuple(
-            one[1]
-            for one in found
-            if one is not None and one[2] is not None and one[1] not in {*self.environ, *_ROOT_VARIABLES}
-        )
+        names: list[str] = []
+        waiting = [text]
+        while waiting and len(names) <= MAX_DEPTH:
+            part = waiting.pop()
+            for start, end in _spans(part):
+                variable = _VARIABLE.fullmatch(part, start + 2, end)
+                if variable is None or variable[2] is None:
+                    continue
+                if variable[1] not in self.environ and variable[1] not in _ROOT_VARIABLES:
+                    names.append(variable[1])
+                    waiting.append(variable[2])
+        return tuple(names)
 
     def expand_path(self, text: str, rules: PlaceholderRules) -> str:
         """`text` as `expand` returns it, with a leading `~` expanded if the client does so.
@@ -99,7 +105,16 @@ class PlaceholderValues:
             return self.home + self.expand(text[1:], rules)
         return self.expand(text, rules)
 
-    def _value(self, name: str, rules: PlaceholderRules) -> str:
+    def _expand(self, text: str, rules: PlaceholderRules, depth: int) -> str:
+        if depth > MAX_DEPTH:
+            raise UnresolvedPlaceholderError(f"a default {MAX_DEPTH} levels deep")
+        parts, done = [], 0
+        for start, end in _spans(text):
+            parts += [text[done:start], self._value(text[start + 2 : end], rules, depth)]
+            done = end + 1
+        return "".join(parts) + text[done:]
+
+    def _value(self, name: str, rules: PlaceholderRules, depth: int) -> str:
         fixed = self._fixed(name)
         if fixed is not None:
             return fixed
@@ -115,7 +130,7 @@ class PlaceholderValues:
         try:
             return self._environment(found[1])
         except UnresolvedPlaceholderError:
-            return self.expand(found[2], rules)
+            return self._expand(found[2], rules, depth + 1)
 
     def _fixed(self, name: str) -> str | None:
         root = os.fspath(self.root)
@@ -144,3 +159,22 @@ class PlaceholderValues:
         if name not in self.environ:
             raise UnresolvedPlaceholderError(name, is_variable=True)
         return self.environ[name]
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where the outermost placeholders `${…}` begin, and where their last brace is. Linear in the text."""
+    if "${" not in text:
+        return
+    opened: list[int] = []
+    closes: dict[int, int] = {}
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closes[opened.pop()] = brace.start()
+    start = text.find("${")
+    while start >= 0:
+        end = closes.get(start + 1)
+        if end is not None:
+            yield start, end
+        start = text.find("${", start + 2 if end is None else end + 1)

@@ -83,7 +83,7 @@ def _tables(file: Path) -> Sequence[str]:
     try:
         if file.stat().st_size > MAX_PYPROJECT:
             return ()
-        tool = tomllib.loads(file.read_text("utf-8")).get("tool")
+        tool = tomllib.loads(file.read_text("utf-8-sig")).get("tool")
     except (OSError, ValueError, RecursionError):
         return ()
     return [f"tool.{name}" for name in tool] if isinstance(tool, dict) else ()

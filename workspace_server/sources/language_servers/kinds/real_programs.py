@@ -46,7 +46,7 @@ def _major(package: Path) -> int | None:
     try:
         if file.stat().st_size > _MAX_PACKAGE:
             return None
-        version = str(json.loads(file.read_text("utf-8")).get("version", ""))
+        version = str(json.loads(file.read_text("utf-8-sig")).get("version", ""))
     except (OSError, ValueError, AttributeError, RecursionError):
         return None
     major = version.partition(".")[0]

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from host.text.near_names import did_you_mean
+from workspace_server.config.formats import restrictions
 from workspace_server.results import clean_text
 from workspace_server.sources.scripts.definition import key_messages
 from workspace_server.sources.scripts.definition.folders import MAX_MANIFEST_BYTES
@@ -123,6 +124,8 @@ def _position(error: ValueError) -> str:
 
 def _manifest(table: dict[str, Any], folder_name: str, of_workspace: bool) -> Manifest:
     unknown = [key for key in table if key not in _KEYS]
+    if unkept := restrictions.unkept(table, unknown):
+        raise ManifestError(f"{quoted(unkept[0])} limits the tool in a way that cannot be kept; remove it")
     members = {key: read(table[key]) for key, read in _READERS.items() if key in table}
     members["parameters"] = parameters(table.get("parameters", {}), unknown)
     members["env"] = _environment(table.get("env", {}), of_workspace)

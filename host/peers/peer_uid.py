@@ -12,6 +12,7 @@ otherwise a client that closes early would pass for root.
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import struct
 import sys
@@ -78,12 +79,43 @@ def tcp_peer_owner(local: Address, remote: Address) -> SocketOwner | None:
         return None
     # Seen from the client's socket, `there` is its own address.
     with suppress(OSError, struct.error):
-        found = _ask_kernel(there, remote[1], here, local[1])
-        if found is not None:
+        state, found = _ask_kernel(there, remote[1], here, local[1])
+        # Without an exact match the kernel offers a listener on the client's port: somebody else's socket.
+        if found is not None and state != _TCP_LISTEN:
             return found
     with suppress(OSError, ValueError):
         return _search_proc(there, remote[1], here, local[1])
     return None
+
+
+def tcp_listener(address: Address) -> SocketOwner | None:
+    """Returns whose socket takes new connections to an address of this machine; None where unknown."""
+    if sys.platform != "linux":
+        return None
+    here = _plain(address[0])
+    with suppress(OSError, struct.error):
+        # no connection has this other end, so the kernel looks for a listener
+        state, found = _ask_kernel(here, address[1], type(here)(0), 0)
+        return found if state == _TCP_LISTEN else None
+    return None
+
+
+def is_served_by_us(local: Address, remote: Address) -> bool:
+    """Whether a process of this user serves a new connection, or will accept it. False where that is unknown.
+
+    A connection that is not accepted yet has no owner. So the listener is looked at first: if it ends, its
+    connections that were not accepted end too, and if it accepted this one, the second look sees by whom.
+
+    Args:
+        local, remote: as for `tcp_peer_uid`.
+    """
+    listener = tcp_listener(remote)
+    if listener is None or listener.uid != os.getuid():
+        return False
+    with suppress(OSError, struct.error):
+        _state, owner = _ask_kernel(_plain(remote[0]), remote[1], _plain(local[0]), local[1])
+        return owner is None or owner.uid == os.getuid()
+    return False
 
 
 def unix_peer_uid(sock: socket.socket) -> int | None:
@@ -140,7 +172,10 @@ def _plain(host: str) -> _IP:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _ask_kernel(source: _IP, source_port: int, target: _IP, target_port: int) -> SocketOwner | None:
+def _ask_kernel(
+    source: _IP, source_port: int, target: _IP, target_port: int
+) -> tuple[int, SocketOwner | None]:
+    """The state of the best match, and whose it is; no owner for none, and for a closed socket."""
     family = socket.AF_INET if source.version == 4 else socket.AF_INET6
     body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + _SOCKET_ID.pack(
         source_port, target_port, source.packed, target.packed, _ANY_SOCKET
@@ -156,10 +191,9 @@ def _ask_kernel(source: _IP, source_port: int, target: _IP, target_port: int) ->
             raise
     _length, kind, *_ = _HEADER.unpack_from(answer)
     if kind != _SOCK_DIAG_BY_FAMILY:
-        return None
+        return 0, None
     _family, state, *_, uid, inode = _ANSWER.unpack_from(answer, _HEADER.size)
-    # Without an exact match the kernel offers a listener on the client's port: somebody else's socket.
-    return SocketOwner(uid, inode) if inode and state != _TCP_LISTEN else None
+    return state, SocketOwner(uid, inode) if inode else None
 
 
 def _kernel_socket() -> socket.socket:

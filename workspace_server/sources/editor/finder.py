@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from host.peers import peer_uid
 from workspace_server.sources.editor import window as windows
@@ -28,14 +28,28 @@ PORTS: Final = 50
 HEALTH: Final = "/mcp/health"
 MAX_HEALTH: Final = 512 * 1024
 MAX_LINE: Final = 64 * 1024
-CONNECT_S: Final = 0.1
 ANSWER_S: Final = 1.0
 """Seconds that one window may take to answer, however it spreads its bytes."""
 MAX_ASKED: Final = 16
 """Open ports that are asked in one search."""
-OTHERS_AGAIN_S: Final = 30.0
-"""Seconds until a port on which something else was found is asked again."""
+ASK_AGAIN_S: Final = (5.0, 10.0, 20.0, 30.0)
+"""Seconds until a listener that is no window is asked again. The first is short: a window that starts may be
+busy. The last is long, because one that never answers costs `ANSWER_S` each time."""
 _HERE: Final = "127.0.0.1"
+
+
+class _OtherListener(NamedTuple):
+    """A listener that is no window.
+
+    Attributes:
+        inode: of its socket.
+        times: how often it was asked again.
+        ask_at: when it is asked next, on the clock of the finder.
+    """
+
+    inode: int | None
+    times: int
+    ask_at: float
 
 
 class WindowFinder:
@@ -66,7 +80,7 @@ class WindowFinder:
         self._session = session
         self._answer_s = answer_s
         self._clock = clock
-        self._others: dict[int, float] = {}  # when to ask again, by port
+        self._others: dict[int, _OtherListener] = {}  # by port
 
     def find(self) -> Sequence[Window]:
         """All windows that have the project open, the most fitting first."""
@@ -81,22 +95,27 @@ class WindowFinder:
         """The window on this port, if it has the project open now."""
         body = health_of(port, self._answer_s)
         if body is None:
-            self._others[port] = self._clock() + OTHERS_AGAIN_S
+            self._put_off(port)
             return None
         return windows.of_health(body, port, self._root, _real_path)
 
     def _listening(self, advertised: Sequence[int]) -> Iterator[int]:
-        """The ports of the range that something listens on; without those where something else was found."""
+        """The ports of the range that a program of this user listens on, but for those that have to wait."""
         now = self._clock()
-        self._others = {port: until for port, until in self._others.items() if until > now}
         for port in range(self._first_port, min(self._first_port + PORTS, 65536)):
-            if port in self._others or port in advertised:
-                continue
-            with socket.socket() as probe:
-                probe.settimeout(CONNECT_S)
-                is_open = probe.connect_ex((_HERE, port)) == 0
-                if is_open and probe.getsockname() != probe.getpeername():  # rarely it meets itself
-                    yield port
+            listener = peer_uid.tcp_listener((_HERE, port))
+            other = self._others.get(port)
+            has_to_wait = other is not None and other.inode == _inode(listener) and now < other.ask_at
+            is_ours = listener is not None and listener.uid == os.getuid()
+            if is_ours and not has_to_wait and port not in advertised:
+                yield port
+
+    def _put_off(self, port: int) -> None:
+        """Ask this listener later. A window on its port is another listener, and is asked at once."""
+        inode, before = _inode(peer_uid.tcp_listener((_HERE, port))), self._others.get(port)
+        times = before.times + 1 if before is not None and before.inode == inode else 0
+        wait_s = ASK_AGAIN_S[min(times, len(ASK_AGAIN_S) - 1)]
+        self._others[port] = _OtherListener(inode, times, self._clock() + wait_s)
 
     def _advertised(self) -> Iterator[int]:
         """The ports that discovery sockets name."""
@@ -129,14 +148,13 @@ def health_of(port: int, answer_s: float = ANSWER_S) -> bytes | None:
     try:
         connection.connect()
         asked: socket.socket = connection.sock
+        if not peer_uid.is_served_by_us(asked.getsockname(), asked.getpeername()):
+            return None
         with _closed_after(asked.shutdown, answer_s):
             connection.request("GET", HEALTH, headers={"Accept": "application/json"})
             answer = connection.getresponse()
             body = answer.read(MAX_HEALTH + 1)
-            # only now is it certain that the other end was accepted, and so has an owner
-            uid = peer_uid.tcp_peer_uid(asked.getsockname(), asked.getpeername())
-            is_good = answer.status == 200 and len(body) <= MAX_HEALTH and uid == os.getuid()
-            return body if is_good else None
+            return body if answer.status == 200 and len(body) <= MAX_HEALTH else None
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:
@@ -158,6 +176,10 @@ def _closed_after(shutdown: Callable[[int], None], seconds: float) -> Iterator[N
         yield
     finally:
         timer.cancel()
+
+
+def _inode(listener: peer_uid.SocketOwner | None) -> int | None:
+    return None if listener is None else listener.inode
 
 
 def _real_path(text: str) -> Path:

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from host.peers.peer_uid import is_served_by_us
 from protocol import names, sse
 from protocol.versions import Era
 from workspace_server.sources.mcp.failures import TransportEnded
@@ -134,6 +135,8 @@ class WindowTransport:
             connection.connect()
         except OSError as fault:
             return HttpFailure("unreachable", f"does not accept connections ({fault.strerror or fault})")
+        if not is_served_by_us(connection.sock.getsockname(), connection.sock.getpeername()):
+            return HttpFailure("unreachable", "is no longer served by a program of this user")
         connection.sock.settimeout(None)  # calls have limits of their own, and end by being cancelled
         if number is not None:
             self._open[number] = connection.sock

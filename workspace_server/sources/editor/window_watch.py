@@ -64,12 +64,16 @@ class WindowWatch:
         """Find out which window is there, unless that was found out a moment ago.
 
         Args:
-            anew: look again in any case.
+            anew: look after this call in any case, because what a look saw before may be outdated.
             everywhere: search for other windows, too, while the one in use is there.
         """
         self._everywhere = self._everywhere or everywhere
         if self._closed or not (anew or self.is_overdue or self._looking is not None):
             return
+        if anew and self._looking is not None:
+            await asyncio.shield(self._looking)
+            if self._closed:
+                return
         if self._looking is None:
             self._looking = asyncio.create_task(self._look(), name="look-for-windows")
         await asyncio.shield(self._looking)

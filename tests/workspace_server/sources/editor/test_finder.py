@@ -122,14 +122,45 @@ async def test_something_that_never_answers_hides_no_window(root: Path) -> None:
         assert [one.port for one in await found(finder)] == [window.port]
 
 
-async def test_other_programs_are_asked_seldom(root: Path) -> None:
-    first, now = free_range(), [0.0]
+async def test_other_programs_are_asked_more_and_more_seldom(root: Path) -> None:
+    first, now, asked = free_range(), [0.0], []
     async with opened(first, root) as window:
         finder = WindowFinder(root, {}, first, clock=lambda: now[0])
         window.serves_health = False
-        for now[0] in (0.0, 10.0, 29.0, 31.0):
+        for now[0] in range(0, 100, 5):
+            before = window.asked
             assert await found(finder) == []
-    assert window.asked == 2
+            asked += [now[0]] if window.asked > before else []
+    assert asked == [0, 5, 15, 35, 65, 95]
+
+
+async def test_a_window_that_opens_again_on_its_port_is_found_at_once(root: Path) -> None:
+    first = free_range()
+    finder = WindowFinder(root, {}, first, clock=lambda: 0.0)
+    async with opened(first, root) as window:
+        assert await found(finder)
+    assert await asyncio.to_thread(finder.ask, window.port) is None
+    async with opened(window.port, root) as again:
+        assert [one.port for one in await found(finder)] == [again.port] == [window.port]
+
+
+async def test_a_window_on_the_port_of_another_program_is_found_at_once(root: Path) -> None:
+    first = free_range()
+    finder = WindowFinder(root, {}, first, clock=lambda: 0.0)
+    async with listener(first, b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"):
+        assert await found(finder) == []
+    async with opened(first, root) as window:
+        assert [one.port for one in await found(finder)] == [window.port] == [first]
+
+
+async def test_a_window_that_was_busy_when_it_opened_is_found_five_seconds_later(root: Path) -> None:
+    first, now = free_range(), [0.0]
+    finder = WindowFinder(root, {}, first, clock=lambda: now[0])
+    async with opened(first, root) as window:
+        window.serves_health = False
+        assert await found(finder) == []
+        window.serves_health, now[0] = True, 5.0
+        assert len(await found(finder)) == 1
 
 
 async def test_an_answer_in_drops_costs_no_more(root: Path) -> None:
@@ -156,8 +187,12 @@ async def test_other_answers_are_no_windows(root: Path, answer: bytes) -> None:
         assert await found(WindowFinder(root, {}, first)) == []
 
 
-async def test_a_process_of_another_user_is_not_believed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_sent_to_a_program_of_another_user(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = free_range()
-    async with opened(first, root):
-        monkeypatch.setattr(peer_uid, "tcp_peer_uid", lambda *_: None)
+    async with opened(first, root) as window:
+        monkeypatch.setattr(peer_uid.os, "getuid", lambda: 4_000_000)
         assert await found(WindowFinder(root, {}, first)) == []
+        assert await asyncio.to_thread(WindowFinder(root, {}, first).ask, window.port) is None
+    assert window.asked == 0

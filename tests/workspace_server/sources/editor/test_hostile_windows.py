@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from host.peers import peer_uid
 from protocol.errors import Refusal
 from support.servers.mcp_sources.remote_source import context
 from support.servers.scripted.editor_window import EditorWindow, a_tool, free_range
@@ -22,6 +25,9 @@ from workspace_server.sources.editor.source import EditorSource
 Answer = Callable[[web.Request, dict[str, Any]], Awaitable[web.StreamResponse]]
 
 
+WINDOWS: list[EditorWindow] = []
+
+
 class Liar(EditorWindow):
     """A window whose calls are answered by `answer`; everything else is right."""
 
@@ -29,6 +35,7 @@ class Liar(EditorWindow):
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
         message = await request.json()
+        self.requests.append(message)
         if message.get("method") != "tools/call":
             return await super()._post(request)
         return await self.answer(request, message)
@@ -36,18 +43,19 @@ class Liar(EditorWindow):
 
 @asynccontextmanager
 async def attached(root: Path, answer: Answer) -> AsyncIterator[EditorSource]:
-    """A source with such a window."""
+    """A source with such a window; `WINDOWS` has it."""
     first = free_range()
     window = Liar([str(root)], tools=[a_tool("lm_x")])
     window.answer = answer
     await window.open(first)
+    WINDOWS.append(window)
     source = EditorSource(WindowFinder(root, {}, first), str(root), "1")
     try:
         assert [tool.name for tool in await source.list_tools()] == ["lm_x"]
         yield source
     finally:
         await source.close()
-        await window.close()
+        await WINDOWS.pop().close()
 
 
 async def call(source: EditorSource) -> Any:
@@ -150,3 +158,55 @@ async def test_notifications_in_a_flood_do_not_stop_the_answer(tmp_path: Path) -
 
     async with attached(tmp_path.resolve(), answer) as source:
         assert (await call(source))["content"][0]["text"] == "right"
+
+
+THIEF = """
+import os, socket, sys
+os.setuid(int(sys.argv[2]))
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+print("listens", flush=True)
+while True:
+    connection, _ = server.accept()
+    print(len(connection.recv(4096)), flush=True)
+    connection.close()
+"""
+
+
+@asynccontextmanager
+async def thief(port: int, user: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that takes a port and prints how many bytes it gets over each connection."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-c", THIEF, str(port), str(user), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"listens\n"
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run a program as another user")
+@pytest.mark.parametrize("call_again", [False, True])
+async def test_no_call_is_sent_to_another_user_who_takes_the_port(tmp_path: Path, call_again: bool) -> None:
+    async with attached(tmp_path.resolve(), body(b"{}")) as source:
+        assert source.window is not None
+        port = source.window.port
+        await WINDOWS[-1].close()
+        async with thief(port, 65534) as process:
+            for _ in range(1 + call_again):
+                assert isinstance(await call(source), Refusal)
+        assert process.stdout is not None
+        assert set((await process.stdout.read()).split()) <= {b"0"}
+        assert source.window is None
+
+
+async def test_no_call_is_sent_to_a_port_that_this_user_does_not_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with attached(tmp_path.resolve(), body(b"{}")) as source:
+        asked = len(WINDOWS[-1].requests)
+        monkeypatch.setattr(peer_uid.os, "getuid", lambda: 4_000_000)
+        assert isinstance(await call(source), Refusal)
+        assert len(WINDOWS[-1].requests) == asked

@@ -124,7 +124,7 @@ class Agent:
         answer = await self.session.lmtb("trust", str(self._project), _PROVIDERS)
         found = await asyncio.to_thread(
             configured, self.session.settings, self._folders.config_dir, self._project,
-            trusted=says_trusted(answer, self._project),
+            trusted=says_trusted(answer, self._project), trusted_content=trusted_content(answer),
         )  # fmt: skip
         for problem in found.problems:
             if problem not in self._configured.problems:
@@ -264,3 +264,9 @@ def _chance() -> str:
 def says_trusted(answer: Mapping[str, Any], project: Path) -> bool:
     """Whether `lmtb trust` says so of this project: the root that it speaks of may be another one's."""
     return answer.get("ok") is True and answer.get("trusted") is True and answer.get("root") == str(project)
+
+
+def trusted_content(answer: Mapping[str, Any]) -> str | None:
+    """The digest of the file that this answer of `lmtb trust` is about."""
+    items = answer.get("items")
+    return next((item.get("content") for item in items if isinstance(item, dict)), None) if items else None

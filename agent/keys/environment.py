@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.keys.key import Key, KeySourceFailed, KeyWish, StoreReadOnly
-from host.files import private_files
+from host.files import private_files, project_file
 
 _LARGEST: Final = 256 * 1024
 _LINE: Final = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*?)\s*")
@@ -46,7 +46,7 @@ class DotEnvKeys:
         if not self._trusted:
             return None
         try:
-            content = private_files.read(self._file, _LARGEST, private=False)
+            content = project_file.read(self._file, _LARGEST)
         except (private_files.UnsafePathError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else error.reason
             raise KeySourceFailed(f"{self._file} cannot be read: {reason}") from None

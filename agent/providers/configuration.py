@@ -6,6 +6,7 @@ the file of a workspace that is not trusted is ignored, so that no key can be se
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from agent.settings.settings import KNOWN_PROVIDERS, AgentSettings
-from host.files import private_files
+from host.files import private_files, project_file
 
 FILE: Final = "providers.json"
 WORKSPACE_FOLDER: Final = ".lm-tools-bridge"
@@ -80,6 +81,7 @@ def configured(
     project: Path | None = None,
     *,
     trusted: bool | None = None,
+    trusted_content: str | None = None,
 ) -> Configured:
     """Read both files and merge them with the settings. Blocks.
 
@@ -88,10 +90,18 @@ def configured(
         config_dir: the user's configuration folder.
         project: the folder of the project, as `project_folder` finds it.
         trusted: whether the project's file is trusted; None if that is not known yet, and told later.
+        trusted_content: the digest of the bytes that are trusted, as `lmtb trust` says it. Other bytes are
+            not trusted: a program of the project may have changed the file since.
     """
     problems: list[str] = []
-    user = _read(config_dir / FILE, problems) if config_dir is not None else []
-    of_project = [] if project is None else _read(providers_file(project), problems)
+    user: list[FileEntry] = []
+    if config_dir is not None:
+        file = config_dir / FILE
+        user = _entries(file, _read_user_file(file, problems), problems)
+    content = None if project is None else _read_project_file(providers_file(project), problems)
+    of_project = [] if project is None else _entries(providers_file(project), content, problems)
+    if trusted:
+        trusted = trusted_content == _digest(content)
     found = merged(settings, user, of_project, trusted=trusted, problems=problems)
     return Configured(found, tuple(problems), project)
 
@@ -165,15 +175,28 @@ def _with_file(found: Mapping[str, ProviderConfig], entry: FileEntry, source: So
     )
 
 
-def _read(path: Path, problems: list[str]) -> list[FileEntry]:
-    """The entries of a file. A workspace's folder must be no link, which could lead to any file."""
+def _read_user_file(path: Path, problems: list[str]) -> bytes | None:
     try:
-        if path.parent.name == WORKSPACE_FOLDER and path.parent.is_symlink():
-            raise private_files.UnsafePathError(path.parent, "is a symbolic link", f"remove {path.parent}")
-        content = private_files.read(path, _LARGEST, private=False)
+        return private_files.read(path, _LARGEST, private=False)
     except (private_files.UnsafePathError, OSError) as error:
         problems.append(str(error))
-        return []
+        return None
+
+
+def _read_project_file(path: Path, problems: list[str]) -> bytes | None:
+    """The content of a project's file. A link could lead to any file of the user."""
+    try:
+        return project_file.read(path, _LARGEST)
+    except (private_files.UnsafePathError, OSError) as error:
+        problems.append(str(error))
+        return None
+
+
+def _digest(content: bytes | None) -> str:
+    return "sha256:" + hashlib.sha256(content or b"").hexdigest()
+
+
+def _entries(path: Path, content: bytes | None, problems: list[str]) -> list[FileEntry]:
     try:
         document = msgspec.json.decode(content) if content is not None else {}
     except (msgspec.DecodeError, RecursionError):

@@ -66,19 +66,20 @@ def make_private(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read(path: Path, limit: int, *, private: bool = True) -> bytes | None:
+def read(path: Path, limit: int, *, private: bool = True, folder: int | None = None) -> bytes | None:
     """The content of a file; None when it does not exist. A link in its place is not followed.
 
     Args:
         limit: the most bytes it may have.
         private: whether it must be ours and closed to others.
+        folder: the descriptor of the folder that `path` starts from; None for the current one.
 
     Raises:
         UnsafePathError: it is a link, no regular file, too large, another user's or open to others.
         OSError: it cannot be read.
     """
     try:
-        descriptor = _open(path, os.O_RDONLY)
+        descriptor = _open(path, os.O_RDONLY, folder)
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:
@@ -96,25 +97,28 @@ def read(path: Path, limit: int, *, private: bool = True) -> bytes | None:
     return content
 
 
-def write(path: Path, content: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
+def write(
+    path: Path, content: bytes, mode: int = 0o600, *, durable: bool = True, folder: int | None = None
+) -> None:
     """Replace a file atomically. A link is replaced, not followed.
 
     Args:
         durable: the content is on the disk when this returns; otherwise a loss of power may cost it.
+        folder: the descriptor of the folder that `path` starts from; None for the current one.
 
     Raises:
         OSError: it cannot be written; the old file is untouched and nothing is left beside it.
     """
     beside = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     try:
-        _write_new(_open_new(beside), content, mode, durable=durable)
-        beside.replace(path)
+        _write_new(_open_new(beside, folder), content, mode, durable=durable)
+        os.replace(beside, path, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            os.unlink(beside, dir_fd=folder)
         raise
     if durable:
-        _flush_folder(path.parent)
+        _flush_folder(path.parent, folder)
 
 
 def remove_unfinished(folder: Path, age_s: float = 60.0) -> int:
@@ -203,11 +207,11 @@ def open_lock_file(path: Path) -> int:
     return descriptor
 
 
-def _open(path: Path, flags: int) -> int:
+def _open(path: Path, flags: int, folder: int | None = None) -> int:
     # without O_NONBLOCK a pipe in the place of a file would block
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        return os.open(path, flags, 0o600)
+        return os.open(path, flags, 0o600, dir_fd=folder)
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.EMLINK, errno.ENOTDIR, errno.EISDIR, errno.ENXIO}:
             raise UnsafePathError(path, "is not a regular file", f"remove {path}") from error
@@ -256,8 +260,8 @@ def _close_to_others(descriptor: int, path: Path) -> None:
         raise UnsafePathError(path, "stays open to other users", "choose a folder on another file system")
 
 
-def _open_new(path: Path) -> int:
-    return _open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+def _open_new(path: Path, folder: int | None = None) -> int:
+    return _open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder)
 
 
 def _write_new(descriptor: int, content: bytes, mode: int, *, durable: bool) -> None:
@@ -270,12 +274,12 @@ def _write_new(descriptor: int, content: bytes, mode: int, *, durable: bool) -> 
             os.fsync(descriptor)
 
 
-def _flush_folder(folder: Path) -> None:
+def _flush_folder(path: Path, folder: int | None = None) -> None:
     """The new name reaches the disk, too. Where a file system cannot do that, the content still has."""
     if sys.platform == "win32":
         return
     with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
         try:
             os.fsync(descriptor)
         finally:

@@ -21,7 +21,7 @@ RefusalReason = Literal[
     "no_undo",
     "changed_since",
     "write_failed",
-    "outside_project",
+    "link",
     "same_file",
 ]
 

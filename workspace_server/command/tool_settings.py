@@ -14,7 +14,7 @@ from host.command_line import Failure, is_json, json_option, print_json, say
 from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.deciding import refuse_children
 from workspace_server.config import edit
-from workspace_server.config.load import USER_FILE, ConfigurationLoader
+from workspace_server.config.load import USER_FILE, WORKSPACE_FILE, ConfigurationLoader
 from workspace_server.config.model import Approval
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.tool import Visibility
@@ -118,10 +118,11 @@ def _switch(name: str, root: Path, folders: UserFolders, *, enabled: bool) -> No
         raise Failure(text, "use another tool", reason="never_offered")
     configurations = ConfigurationLoader(folder, folders.config_dir, os.environ)
     file = configurations.current().policy_file
+    of_project = file == folder / WORKSPACE_FILE
     with _explained(file):
         # only a running server knows which tools exist; it removes entries that are not needed
-        edit.set_tool_enabled(file, name, enabled, defaults={})
-    needs_trust = enabled and file.is_relative_to(folder)
+        edit.set_tool_enabled(file, name, enabled, defaults={}, of_project=of_project)
+    needs_trust = enabled and of_project
     if is_json():
         step = trust_command(folder) if needs_trust else None
         print_json({"tool": name, "enabled": enabled, "file": str(file), "waitsFor": step})

@@ -7,7 +7,6 @@ stays.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -15,12 +14,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from host.files import project_file
+from host.files.private_files import UnsafePathError
+from host.files.project_file import HeldFolder
 from host.text.toml_text import check_editable
 from workspace_server.config import policy
 from workspace_server.config.formats.jsonc import ConfigFileError, decode
 from workspace_server.config.model import Approval, PolicyDeltas
 from workspace_server.config.settings import DELTAS, OBSOLETE
-from workspace_server.config.watched_file import read_bytes
+from workspace_server.config.watched_file import MAX_BYTES
 from workspace_server.source import Default
 from workspace_server.tool import Visibility
 
@@ -33,7 +35,7 @@ class ConfigEditError(Exception):
 
 
 def set_tool_enabled(
-    file: Path, name: str, enabled: bool, *, defaults: Mapping[str, Default]
+    file: Path, name: str, enabled: bool, *, defaults: Mapping[str, Default], of_project: bool = False
 ) -> PolicyDeltas:
     """Switch one tool on or off in the delta lists of a file, and prune them; returns the saved lists.
 
@@ -42,9 +44,10 @@ def set_tool_enabled(
         name: the tool's offered name; it need not exist.
         enabled: whether the tool shall be on.
         defaults: every existing tool name, with the default of its source.
+        of_project: whether it is the project's file: a link on the way to it could lead to the user's own.
 
     Raises:
-        ConfigEditError: the file is not valid or is being changed by another process.
+        ConfigEditError: the file is not valid, is behind a link, or is being changed by another process.
         OSError: the file cannot be written.
     """
     saved = PolicyDeltas()
@@ -54,7 +57,7 @@ def set_tool_enabled(
         saved = policy.with_tool(defaults, _deltas(document), name, enabled)
         _put_deltas(document, saved)
 
-    _edit(file, change)
+    _edit(file, change, of_project=of_project)
     return saved
 
 
@@ -122,51 +125,61 @@ def unset(file: Path, *paths: Sequence[str]) -> bool:
     return file.exists() and _edit(file, change)
 
 
-def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> bool:
+def _edit(
+    file: Path, change: Callable[[MutableMapping[str, Any]], None], *, of_project: bool = False
+) -> bool:
     """Apply a change under the folder's lock; whether it changed anything."""
+    target = file if of_project else Path(os.path.realpath(file))  # a linked file stays a link
+    try:
+        with project_file.held(target.parent, make=0o700) as folder, _folder_lock(folder, file):
+            before = folder.read(target.name, MAX_BYTES)
+            text, written = _changed_text(file, before or b"", change)
+            if written != text:
+                _replace(folder, target, before, written.encode())
+            return written != text
+    except UnsafePathError as error:
+        raise ConfigEditError(f"{file} cannot be changed: {error.path} {error.reason}") from None
+
+
+def _changed_text(
+    file: Path, content: bytes, change: Callable[[MutableMapping[str, Any]], None]
+) -> tuple[str, str]:
+    """The text before and after a change."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    target = Path(os.path.realpath(file))  # a linked file stays a link
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _folder_lock(target):
-        before = _content(target)
-        try:
-            text = decode(before or b"")
-            check_editable(text)
-            document = tomlkit.parse(text)
-            change(document)
-            written = tomlkit.dumps(document)
-            data = written.encode()  # a name that is not Unicode cannot be written
-            _verify(text, written, change)
-        except (ConfigFileError, TOMLKitError, ValueError) as error:
-            raise ConfigEditError(f"{file} cannot be changed: {error}") from None
-        is_changed: bool = written != text
-        if is_changed:
-            _replace(target, before, data)
-        return is_changed
+    try:
+        text = decode(content)
+        check_editable(text)
+        document = tomlkit.parse(text)
+        change(document)
+        written = tomlkit.dumps(document)
+        written.encode()  # a name that is not Unicode cannot be written
+        _verify(text, written, change)
+    except (ConfigFileError, TOMLKitError, ValueError) as error:
+        raise ConfigEditError(f"{file} cannot be changed: {error}") from None
+    return text, written
 
 
 @contextmanager
-def _folder_lock(file: Path) -> Iterator[None]:
+def _folder_lock(folder: HeldFolder, file: Path) -> Iterator[None]:
     """Hold the lock of the file's folder; other processes of ours that edit in it wait."""
     try:
         import fcntl
     except ImportError:
         yield
         return
-    descriptor = os.open(file.parent, os.O_RDONLY)
-    try:
-        for _ in range(_TRIES):
-            with suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(_TRY_S)
-        else:
-            raise ConfigEditError(f"{file} is being changed by another process; try again")
+    if folder.descriptor is None:
         yield
-    finally:
-        os.close(descriptor)
+        return
+    for _ in range(_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        time.sleep(_TRY_S)
+    else:
+        raise ConfigEditError(f"{file} is being changed by another process; try again")
+    yield
 
 
 def _verify(text: str, written: str, change: Callable[[MutableMapping[str, Any]], None]) -> None:
@@ -176,29 +189,12 @@ def _verify(text: str, written: str, change: Callable[[MutableMapping[str, Any]]
         raise ConfigFileError("this change cannot keep its formatting; edit the file by hand")
 
 
-def _content(file: Path) -> bytes | None:
-    if not file.exists():
-        return None
-    return read_bytes(file)
-
-
-def _replace(file: Path, before: bytes | None, data: bytes) -> None:
+def _replace(folder: HeldFolder, file: Path, before: bytes | None, data: bytes) -> None:
     """Replace the file by `data`, unless it was changed since it was read."""
-    temporary = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(descriptor)
-        if _content(file) != before:
-            raise ConfigEditError(f"{file} was changed meanwhile; try again")
-        if before is not None:
-            temporary.chmod(file.stat().st_mode & 0o777)
-        temporary.replace(file)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+    status = folder.status(file.name)
+    if folder.read(file.name, MAX_BYTES) != before:
+        raise ConfigEditError(f"{file} was changed meanwhile; try again")
+    folder.write(file.name, data, 0o600 if status is None else status.st_mode & 0o777)
 
 
 def _deltas(document: Mapping[str, Any]) -> PolicyDeltas:

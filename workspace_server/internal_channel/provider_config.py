@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from host.files import private_files
+from host.files import private_files, project_file
 
 Scope = Literal["user", "workspace"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -69,7 +69,7 @@ class ProviderConfig:
                 "source": scope,
                 "sourceDetail": str(path),
             }
-            for entry in _entries(self._content(path, scope))
+            for entry in entries_in(path, self.content(scope))
             if provider == EVERY or entry["name"].casefold() == wanted
         ]
 
@@ -85,7 +85,7 @@ class ProviderConfig:
         try:
             private_files.make_private(self._locks)
             with private_files.locked(self._locks / f"{_short_hash(path)}.lock"):
-                content = dict(self._content(path, scope))
+                content = dict(_document(path, self.content(scope)))
                 content["providers"] = _changed(_list(content.get("providers")), provider, config)
                 self._save(path, scope, content)
         except (private_files.UnsafePathError, private_files.LockTimeout) as error:
@@ -96,7 +96,22 @@ class ProviderConfig:
     def entries(self, scope: Scope) -> dict[str, Any]:
         """The file's entries unchanged, by name. Raises like `providers`."""
         path = self.path(scope)
-        return {} if path is None else {one["name"]: one for one in _entries(self._content(path, scope))}
+        content = self.content(scope)
+        return {} if path is None else {entry["name"]: entry for entry in entries_in(path, content)}
+
+    def content(self, scope: Scope) -> bytes | None:
+        """The bytes of a file; None without one. A link in the workspace could lead to any file of the user.
+
+        Raises:
+            ProviderConfigError: it cannot be read, or is behind a link.
+        """
+        path = self.path(scope)
+        try:
+            return None if path is None else project_file.read(path, MAX_BYTES)
+        except private_files.UnsafePathError as error:
+            raise ProviderConfigError(str(error)) from None
+        except OSError as error:
+            raise ProviderConfigError(f"{path} cannot be read: {error.strerror}") from None
 
     def signature(self, scope: Scope) -> Signature:
         """A value that differs after every change of the file; None if there is no file."""
@@ -107,56 +122,38 @@ class ProviderConfig:
             return None
         return status and (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
 
-    def _content(self, path: Path, scope: Scope) -> Mapping[str, Any]:
-        try:
-            raw = _read(path, scope)
-            content = {} if raw is None else msgspec.json.decode(raw)
-        except private_files.UnsafePathError as error:
-            raise ProviderConfigError(str(error)) from None
-        except OSError as error:
-            raise ProviderConfigError(f"{path} cannot be read: {error.strerror}") from None
-        except (ValueError, RecursionError):
-            raise ProviderConfigError(
-                f"{path} is not valid JSON; correct it (the file was not changed)"
-            ) from None
-        if not isinstance(content, dict) or not isinstance(content.get("providers", []), list):
-            raise ProviderConfigError(f'{path} is not a JSON object with an array "providers"; correct it')
-        return content
-
     def _save(self, path: Path, scope: Scope, content: Mapping[str, Any]) -> None:
-        folder = path.parent
-        if scope == "user":
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        else:
-            folder.mkdir(exist_ok=True)
-            _refuse_link(folder)
+        modes = (0o700, 0o600) if scope == "user" else (0o755, 0o644)
         text = msgspec.json.format(msgspec.json.encode(content), indent=2)
-        private_files.write(path, text + b"\n", 0o600 if scope == "user" else 0o644)
+        with project_file.held(path.parent, make=modes[0]) as folder:
+            folder.write(path.name, text + b"\n", modes[1])
 
 
-def _read(path: Path, scope: Scope) -> bytes | None:
-    """Read a file; in the workspace links are refused, because they could lead to any file of the user."""
-    if scope == "workspace":
-        try:
-            _refuse_link(path.parent)
-        except FileNotFoundError:
-            return None
-    return private_files.read(path, MAX_BYTES, private=False)
-
-
-def _refuse_link(folder: Path) -> None:
-    if folder.is_symlink():
-        raise private_files.UnsafePathError(folder, "is a symbolic link", f"remove {folder}")
+def _document(path: Path, content: bytes | None) -> Mapping[str, Any]:
+    try:
+        document = {} if content is None else msgspec.json.decode(content)
+    except (ValueError, RecursionError):
+        raise ProviderConfigError(
+            f"{path} is not valid JSON; correct it (the file was not changed)"
+        ) from None
+    if not isinstance(document, dict) or not isinstance(document.get("providers", []), list):
+        raise ProviderConfigError(f'{path} is not a JSON object with an array "providers"; correct it')
+    return document
 
 
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _entries(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+def entries_in(path: Path, content: bytes | None) -> list[dict[str, Any]]:
+    """The entries of these bytes of a file, unchanged.
+
+    Raises:
+        ProviderConfigError: they are not what such a file has; the message names `path`.
+    """
     return [
         entry
-        for entry in _list(content.get("providers"))
+        for entry in _list(_document(path, content).get("providers"))
         if isinstance(entry, dict) and isinstance(entry.get("name"), str)
     ]
 

@@ -116,7 +116,7 @@ class AdoptionFiles(ABC):
             records = undo_records.load_set(self.state_dir, self._name)
         found = []
         for record in records:
-            state = file_access.read(record.path)
+            state = self._read(str(record.path))
             if isinstance(state, FileState) and state.content not in (record.after, record.before):
                 found.append((state, record.after))
         return found
@@ -151,7 +151,7 @@ class AdoptionFiles(ABC):
 
     def _restore_record(self, files: Sequence[Planned], old: Sequence[UndoRecord]) -> None:
         """Take back `_remember`, unless a file could not be restored: the new record has its bytes."""
-        if any(_content(one.state.path) != one.state.content for one in files):
+        if any(_content(one.state) != one.state.content for one in files):
             return
         if old:
             undo_records.save_set(self.state_dir, self._name, old)
@@ -197,8 +197,8 @@ def _write(planned: Planned) -> list[Path] | Refusal:
     return file_access.delete(planned.state, list(planned.folders)) or []
 
 
-def _content(path: Path) -> bytes | None:
-    state = file_access.read(path)
+def _content(before: FileState) -> bytes | None:
+    state = file_access.read_again(before)
     return state.content if isinstance(state, FileState) else None
 
 
@@ -207,7 +207,7 @@ def _roll_back(written: Sequence[Planned], made: Mapping[Path, Sequence[Path]]) 
     lost = []
     for planned in reversed(written):
         path = planned.state.path
-        now = file_access.read(path)
+        now = file_access.read_again(planned.state)
         back = now if isinstance(now, Refusal) else _restored(now, planned, made.get(path, ()))
         if isinstance(back, Refusal):
             lost.append(f"{path} could not be restored ({back.message}); try: lmtb adopt --undo")

@@ -1,7 +1,7 @@
 """Changes the files of one project that have servers, for `lmtb adopt`. Blocks.
 
-A file that lies outside of the project, by a link, is refused: the project would else decide about files of
-its user, such as the `workspace.toml` that needs no trust.
+A link on the way to a file is refused: the project would else decide about files of its user, such as the
+`workspace.toml` that needs no trust.
 """
 
 from __future__ import annotations
@@ -47,9 +47,4 @@ class ProjectFiles(AdoptionFiles):
         return found
 
     def _read(self, path: str) -> FileState | Refusal:
-        place = self.root / path
-        target = Path(os.path.realpath(place))
-        if not target.is_relative_to(os.path.realpath(self.root)):
-            text = f"{path} is a link to a file outside of the project: {target}"
-            return Refusal("outside_project", text, "replace the link by a file of its own, or remove it")
-        return file_access.read(place)
+        return file_access.read(self.root / path, is_linkable=False)

@@ -1,6 +1,8 @@
 """Reads a client's file, and replaces it atomically with its mode and links kept. Blocks.
 
-A file that is not plainly the user's own is refused, and nothing is written.
+A file that is not plainly the user's own is refused, and nothing is written. A link may be kept in the user's
+own files only; in a project's files none is followed. What was a folder when the file was shown must be the
+same folder when it is written.
 """
 
 from __future__ import annotations
@@ -9,18 +11,21 @@ import os
 import shlex
 import stat
 import sys
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_members
 from pathlib import Path
 from typing import Final
 
-from host.files import private_files
+from host.files import project_file
 from host.files.private_files import UnsafePathError
+from host.files.project_file import FolderIdentity, HeldFolder
 from manager.client_files.change import Change
 from manager.client_files.refusals import Refusal
 
 MAX_BYTES: Final = 5 * 1024 * 1024
 _NEW_MODE: Final = 0o600
+_NEW_FOLDER: Final = 0o700
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,37 +37,55 @@ class FileState:
         target: where it is, with links resolved.
         content: None if there is no file.
         mode: its permissions, or those that a new one gets.
+        folder: the folder it is in; None if that is missing.
+        is_linkable: whether links on the way to it may be followed.
     """
 
     path: Path
     target: Path
     content: bytes | None
     mode: int = _NEW_MODE
+    folder: FolderIdentity | None = None
+    is_linkable: bool = True
 
 
-def read(path: Path) -> FileState | Refusal:
-    """The file at a path, or why it must not be used."""
+def read(path: Path, *, is_linkable: bool = True) -> FileState | Refusal:
+    """The file at a path, or why it must not be used.
+
+    Args:
+        path: the file; it may be missing.
+        is_linkable: whether links on the way to it may be followed. For a file of a project they may not: a
+            program of the project could lead the write to a file of the user's own.
+    """
     try:
-        if not path.is_symlink() and not path.exists():
-            return FileState(path, path, None)
-        target = Path(os.path.realpath(path, strict=True))
-        status = target.stat()
+        target = Path(os.path.realpath(path, strict=path.is_symlink())) if is_linkable else path
+        with project_file.held(target.parent) as folder:
+            return _read(FileState(path, target, None, is_linkable=is_linkable), folder)
     except FileNotFoundError:
+        if not path.is_symlink():
+            return FileState(path, target, None, is_linkable=is_linkable)
         text = f"{path} is a link to a file that does not exist"
         return Refusal("dangling_link", text, "create that file, or remove the link")
+    except UnsafePathError as error:
+        return Refusal("link", f"{error.path} {error.reason}", error.hint)
     except OSError as error:
         return _unreadable(path, error)
-    problem = _unusable(path, status)
-    if problem is not None:
-        return problem
-    try:
-        with target.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        return _unreadable(path, error)
-    if len(content) > MAX_BYTES:
-        return _too_large(path)
-    return FileState(path, target, content, stat.S_IMODE(status.st_mode))
+
+
+def read_again(state: FileState) -> FileState | Refusal:
+    """The same file as it is now."""
+    return read(state.path, is_linkable=state.is_linkable)
+
+
+def _read(state: FileState, folder: HeldFolder) -> FileState | Refusal:
+    status = folder.status(state.target.name)
+    if status is None:
+        return replace_members(state, folder=folder.identity)
+    refused = _unusable(state.path, status)
+    if refused is not None:
+        return refused
+    content = folder.read(state.target.name, MAX_BYTES)
+    return replace_members(state, content=content, mode=stat.S_IMODE(status.st_mode), folder=folder.identity)
 
 
 def replace(state: FileState, change: Change) -> list[Path] | Refusal:
@@ -70,36 +93,56 @@ def replace(state: FileState, change: Change) -> list[Path] | Refusal:
 
     The old file is untouched on a refusal, and nothing is left beside it.
     """
+    now = read_again(state)
+    if not isinstance(now, FileState) or now.content != state.content:
+        return _changed_meanwhile(state.path)
     refused = writable(state)
     if refused is not None:
         return refused
-    made: list[Path] = []
+    made: tuple[Path, ...] = ()
     try:
-        made = _make_folders(state.target.parent)
-        now = read(state.path)
-        if not isinstance(now, FileState) or now.content != state.content:
-            _remove_folders(made)
-            return _changed_meanwhile(state.path)
-        private_files.write(state.target, change.after, state.mode)
+        with project_file.held(state.target.parent, make=_NEW_FOLDER) as folder:
+            made = folder.made
+            if _is_as_read(state, folder):
+                folder.write(state.target.name, change.after, state.mode)
+                return list(made)
     except OSError as error:
         _remove_folders(made)
         text = f"{state.path} cannot be written: {error.strerror or error}"
         return Refusal("write_failed", text, "free space, or check the folder's permissions")
-    return made
+    except UnsafePathError:
+        pass  # a link was put into its way
+    _remove_folders(made)
+    return _changed_meanwhile(state.path)
 
 
-def delete(state: FileState, folders: list[Path]) -> Refusal | None:
+def delete(state: FileState, folders: Sequence[Path]) -> Refusal | None:
     """Delete a file that we made, and the folders that we made for it, if they are empty."""
-    now = read(state.path)
-    if not isinstance(now, FileState) or now.content != state.content:
-        return _changed_meanwhile(state.path)
     try:
-        state.target.unlink()
+        with project_file.held(state.target.parent) as folder:
+            if not _is_as_read(state, folder):
+                return _changed_meanwhile(state.path)
+            folder.remove(state.target.name)
+    except UnsafePathError:
+        return _changed_meanwhile(state.path)
     except OSError as error:
         text = f"{state.path} cannot be deleted: {error.strerror or error}"
         return Refusal("write_failed", text, "check the folder's permissions")
     _remove_folders(folders)
     return None
+
+
+def _is_as_read(state: FileState, folder: HeldFolder) -> bool:
+    """Whether the path leads to the same file in the same folder as when it was read.
+
+    Raises:
+        UnsafePathError, OSError: the file cannot be read.
+    """
+    if state.folder not in (None, folder.identity):
+        return False
+    if state.is_linkable and Path(os.path.realpath(state.path)) != state.target:
+        return False
+    return folder.read(state.target.name, MAX_BYTES) == state.content
 
 
 def writable(state: FileState) -> Refusal | None:
@@ -125,6 +168,9 @@ def _may_write(path: Path) -> bool:
 
 
 def _unusable(path: Path, status: os.stat_result) -> Refusal | None:
+    if stat.S_ISLNK(status.st_mode):
+        text = f"{path} is a symbolic link"
+        return Refusal("link", text, "put a file of its own in its place, or remove it")
     if not stat.S_ISREG(status.st_mode):
         return Refusal("not_a_file", f"{path} is not a regular file", "remove it")
     if sys.platform != "win32" and status.st_uid != os.geteuid():
@@ -151,17 +197,9 @@ def _unreadable(path: Path, error: OSError) -> Refusal:
     return Refusal("unreadable", text, "check its permissions and those of its folder")
 
 
-def _make_folders(folder: Path) -> list[Path]:
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    for one in reversed(missing):
-        one.mkdir(mode=0o700)
-    return missing[::-1]
-
-
-def _remove_folders(folders: list[Path]) -> None:
+def _remove_folders(folders: Sequence[Path]) -> None:
     for folder in reversed(folders):
-        with suppress(OSError):
-            folder.rmdir()
+        project_file.remove_if_empty(folder)
 
 
 def unusable_state(error: Exception) -> Refusal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -31,6 +32,12 @@ def project(root: Path, *providers: dict[str, Any]) -> Path:
     return root
 
 
+def digest_of(root: Path) -> str:
+    """What `lmtb trust` says of the file of a project."""
+    content = (root / ".lm-tools-bridge/providers.json").read_bytes()
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
 def test_the_known_providers_are_there_without_any_file(tmp_path: Path) -> None:
     found = configured(AgentSettings(), tmp_path, tmp_path)
     assert found.offered() == ("ollama", "openai", "azure", "anthropic", "gemini", "mistral", "openrouter")
@@ -46,7 +53,7 @@ def test_files_are_merged_by_name_in_any_case_and_a_trusted_project_wins(tmp_pat
     root = project(
         tmp_path / "project", {"name": "openai", "models": ["small"], "apiBase": "http://project/v1"}
     )
-    found = configured(AgentSettings(), user, root, trusted=True).providers
+    found = configured(AgentSettings(), user, root, trusted=True, trusted_content=digest_of(root)).providers
     assert (found["openai"].models, found["openai"].api_base) == (("small",), "http://project/v1")
     assert (found["openai"].source, found["openai"].source_detail) == (
         "workspace",
@@ -84,7 +91,7 @@ def test_disabled_providers_are_not_offered(tmp_path: Path) -> None:
         tmp_path / "project", {"name": "openai", "enabled": True}, {"name": "mistral", "enabled": False}
     )
     settings = AgentSettings(providers={"azure": ProviderEntry(disabled=True)})
-    trusted = configured(settings, user, root, trusted=True).offered()
+    trusted = configured(settings, user, root, trusted=True, trusted_content=digest_of(root)).offered()
     assert trusted == ("ollama", "openai", "anthropic", "openrouter")
     # a project cannot enable what the user disabled before the user trusts it
     assert "openai" not in configured(settings, user, root, trusted=False).offered()
@@ -125,6 +132,21 @@ def test_entries_of_another_form_are_passed_over(tmp_path: Path) -> None:
     found = configured(AgentSettings(), tmp_path)
     assert found.providers["openai"].models == ("a",)
     assert "openai" in found.offered()
+
+
+def test_an_address_that_changed_after_trust_was_asked_for_is_ignored(tmp_path: Path) -> None:
+    """A program of the project may write the file between the answer of `lmtb trust` and the reading."""
+    root = project(tmp_path, {"name": "openai", "apiBase": "http://trusted/v1"})
+    answered = digest_of(root)
+    assert (
+        configured(AgentSettings(), None, root, trusted=True, trusted_content=answered)
+        .providers["openai"]
+        .api_base
+    )
+    project(tmp_path, {"name": "openai", "apiBase": "http://thief/v1"})
+    for content in (answered, None):
+        found = configured(AgentSettings(), None, root, trusted=True, trusted_content=content)
+        assert found.providers["openai"].api_base is None
 
 
 def test_links_in_a_project_are_not_followed(tmp_path: Path) -> None:

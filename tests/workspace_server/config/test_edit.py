@@ -44,6 +44,21 @@ def test_disabling_a_tool_keeps_the_rest_of_the_file(home: ConfigHome) -> None:
     assert home.current().deltas == saved
 
 
+@pytest.mark.parametrize("linked", [".lm-tools-bridge", ".lm-tools-bridge/workspace.toml"])
+def test_the_file_of_a_project_is_not_written_behind_a_link(tmp_path: Path, linked: str) -> None:
+    """Else `lmtb tools enable` for one project would enable the tool in the user's file, for all."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "workspace.toml").write_text(WRITTEN)
+    place = tmp_path / "project" / linked
+    place.parent.mkdir(parents=True)
+    place.symlink_to(own / "workspace.toml" if linked.endswith(".toml") else own)
+    file = tmp_path / "project/.lm-tools-bridge/workspace.toml"
+    with pytest.raises(edit.ConfigEditError, match="symbolic link"):
+        edit.set_tool_enabled(file, "new", True, defaults={}, of_project=True)
+    assert (own / "workspace.toml").read_text() == WRITTEN
+
+
 def test_a_tool_is_enabled_again(home: ConfigHome) -> None:
     """A save holds only what differs from the defaults."""
     file = home.user(WRITTEN)

@@ -46,6 +46,7 @@ def change_lines(changes: Sequence[ItemChange]) -> Iterator[str]:
 
 def as_json(item: TrustItem, verdict: Verdict) -> dict[str, Any]:
     """An item as a JSON object."""
+    content = item.facts.get("content")
     return {
         "key": item.key,
         "title": item.title,
@@ -54,6 +55,7 @@ def as_json(item: TrustItem, verdict: Verdict) -> dict[str, Any]:
         "files": [file_line(name, *_size_and_hash(content)) for name, content in sorted(item.files.items())],
         "data": item.facts.get(DATA, []),
         "mayBeData": list(item.may_be_data),
+        **({} if content is None else {"content": content}),
     }
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from host.files.project_file import HeldFolder
 from manager.client_files.adoption.adoption_files import PlannedAdoption
 from manager.client_files.adoption.project_files import ProjectFiles
-from manager.client_files.editing import file_access
 from manager.client_files.refusals import Refusal
 
 CLAUDE = b'{\r\n  "mcpServers": {"a": {"command": "a"}}\r\n}'
@@ -102,14 +102,14 @@ def test_a_failure_in_the_middle_restores_the_files_written_before(
 ) -> None:
     before = contents(files)
     plan = planned(files)
-    write = file_access.private_files.write
+    write = HeldFolder.write
 
-    def full(path: Path, content: bytes, mode: int = 0o600) -> None:
-        if path == files.root / failing:
+    def full(folder: HeldFolder, name: str, content: bytes, mode: int = 0o600) -> None:
+        if folder.path / name == files.root / failing:
             raise OSError(28, "No space left on device")
-        write(path, content, mode)
+        write(folder, name, content, mode)
 
-    monkeypatch.setattr(file_access.private_files, "write", full)
+    monkeypatch.setattr(HeldFolder, "write", full)
     refused = files.adopt(plan)
     assert isinstance(refused, Refusal)
     assert refused.reason == "write_failed"
@@ -124,14 +124,14 @@ def test_an_interruption_restores_the_files_written_before(
 ) -> None:
     before = contents(files)
     plan = planned(files)
-    write = file_access.private_files.write
+    write = HeldFolder.write
 
-    def interrupted(path: Path, content: bytes, mode: int = 0o600) -> None:
-        write(path, content, mode)
-        if path == files.root / ".mcp.json" and content != CLAUDE:
+    def interrupted(folder: HeldFolder, name: str, content: bytes, mode: int = 0o600) -> None:
+        write(folder, name, content, mode)
+        if folder.path / name == files.root / ".mcp.json" and content != CLAUDE:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(file_access.private_files, "write", interrupted)
+    monkeypatch.setattr(HeldFolder, "write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         files.adopt(plan)
     assert contents(files) == before
@@ -142,15 +142,15 @@ def test_undo_restores_what_a_failed_change_could_not_restore(
 ) -> None:
     before = contents(files)
     plan = planned(files)
-    write = file_access.private_files.write
+    write = HeldFolder.write
 
-    def full(path: Path, content: bytes, mode: int = 0o600) -> None:
-        if path == files.root / ".vscode/mcp.json" or content == CLAUDE:
+    def full(folder: HeldFolder, name: str, content: bytes, mode: int = 0o600) -> None:
+        if folder.path / name == files.root / ".vscode/mcp.json" or content == CLAUDE:
             raise OSError(28, "No space left on device")
-        write(path, content, mode)
+        write(folder, name, content, mode)
 
     with monkeypatch.context() as patch:
-        patch.setattr(file_access.private_files, "write", full)
+        patch.setattr(HeldFolder, "write", full)
         refused = files.adopt(plan)
     assert isinstance(refused, Refusal)
     assert f"{files.root / '.mcp.json'} could not be restored" in refused.message
@@ -200,7 +200,7 @@ def test_links_to_files_outside_of_the_project_are_refused(
     place.symlink_to(target)
     refused = files.plan()
     assert isinstance(refused, Refusal)
-    assert refused.reason == "outside_project"
+    assert refused.reason == "link"
 
 
 def test_a_linked_folder_outside_of_the_project_is_refused(files: ProjectFiles, tmp_path: Path) -> None:
@@ -208,15 +208,84 @@ def test_a_linked_folder_outside_of_the_project_is_refused(files: ProjectFiles, 
     (files.root / ".lm-tools-bridge").symlink_to(tmp_path / "elsewhere")
     refused = files.plan()
     assert isinstance(refused, Refusal)
-    assert refused.reason == "outside_project"
+    assert refused.reason == "link"
 
 
-def test_two_names_of_one_file_are_refused(files: ProjectFiles) -> None:
+def test_a_link_inside_of_the_project_is_refused(files: ProjectFiles) -> None:
     (files.root / ".cursor").mkdir()
     (files.root / ".cursor/mcp.json").symlink_to("../.mcp.json")
     refused = files.plan()
     assert isinstance(refused, Refusal)
-    assert refused.reason == "same_file"
+    assert refused.reason == "link"
+    assert "put a file of its own in its place" in refused.next_step
+
+
+def _lead_away(place: Path, target: Path) -> None:
+    """Put a link in the place of a file or folder, as a program of the project may at any moment."""
+    if place.exists():
+        place.rename(place.with_name("aside"))
+    place.symlink_to(target)
+
+
+@pytest.mark.parametrize(
+    ("exchanged", "exists"),
+    [
+        (".lm-tools-bridge", True),
+        (".lm-tools-bridge", False),
+        (".lm-tools-bridge/workspace.toml", True),
+        (".mcp.json", True),
+        (".vscode", True),
+        ("", True),
+    ],
+)
+def test_what_becomes_a_link_while_the_user_is_asked_is_not_written(
+    files: ProjectFiles, exchanged: str, exists: bool, tmp_path: Path
+) -> None:
+    """The user's own `workspace.toml` needs no trust, so nothing of a project may get there."""
+    if exists:
+        (files.root / ".lm-tools-bridge").mkdir()
+    if exchanged.endswith("workspace.toml"):
+        (files.root / exchanged).write_bytes(b"")
+    plan = planned(files)
+    of_the_user = tmp_path / "of_the_user"
+    of_the_user.mkdir()
+    place = files.root / exchanged
+    _lead_away(place, of_the_user if not place.is_file() else of_the_user / "workspace.toml")
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal)
+    assert refused.reason in {"changed_meanwhile", "link"}
+    assert list(of_the_user.iterdir()) == []
+
+
+def test_another_folder_in_the_place_of_the_one_that_was_shown_is_not_written(
+    files: ProjectFiles, tmp_path: Path
+) -> None:
+    (files.root / ".lm-tools-bridge").mkdir()
+    plan = planned(files)
+    (files.root / ".lm-tools-bridge").rename(tmp_path / "aside")
+    (files.root / ".lm-tools-bridge").mkdir()
+    refused = files.adopt(plan)
+    assert isinstance(refused, Refusal) and refused.reason == "changed_meanwhile"
+    assert list((files.root / ".lm-tools-bridge").iterdir()) == []
+
+
+@pytest.mark.parametrize("exchanged", [".vscode", ".mcp.json", ".lm-tools-bridge"])
+def test_undo_writes_nothing_behind_a_link_that_came_meanwhile(
+    files: ProjectFiles, exchanged: str, tmp_path: Path
+) -> None:
+    adopt(files)
+    plan = files.plan_undo()
+    assert not isinstance(plan, Refusal)
+    of_the_user = tmp_path / "of_the_user"
+    of_the_user.mkdir()
+    place = files.root / exchanged
+    is_file = place.is_file()
+    copies = {} if is_file else {file.name: file.read_bytes() for file in place.iterdir()}
+    for name, content in copies.items():  # the same bytes as in the folder that was shown
+        (of_the_user / name).write_bytes(content)
+    _lead_away(place, of_the_user / "f" if is_file else of_the_user)
+    assert isinstance(files.undo(plan), Refusal)
+    assert {file.name: file.read_bytes() for file in of_the_user.iterdir()} == copies
 
 
 def test_a_read_only_file_is_refused_before_anything_is_written(files: ProjectFiles) -> None:

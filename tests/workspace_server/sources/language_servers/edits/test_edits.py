@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from host.files.project_file import HeldFolder
 from support.projects.file_tree import write_tree
 from support.servers.language_servers.in_memory import at
-from workspace_server.sources.language_servers.edits import applying
 from workspace_server.sources.language_servers.edits.applying import ApplyFailed, apply_changes
 from workspace_server.sources.language_servers.edits.change import FileChange, Planner
 from workspace_server.sources.language_servers.edits.diff import MAX_CHARACTERS, unified
@@ -147,15 +147,15 @@ def test_a_failure_in_the_middle_restores_the_files_before(
     moved = {"kind": "rename", "oldUri": to_uri(root / "b.txt"), "newUri": to_uri(root / "c.txt")}
     write_tree(root, {"z.txt": "one"})
     changes = plan(root, edit(root / "a.txt", ONE), moved, edit(root / "z.txt", ONE))
-    checked, check = [], applying._check_unchanged
+    read, check = [], HeldFolder.read
 
-    def fail_at_last(change: FileChange) -> None:
-        checked.append(change.path.name)
-        if checked.count("z.txt") == 2:  # once before, once while putting files in place
+    def fail_at_last(folder: HeldFolder, name: str, limit: int) -> bytes | None:
+        read.append(name)
+        if read.count("z.txt") == 2:  # once before, once while putting files in place
             raise OSError(28, "No space left on device")
-        check(change)
+        return check(folder, name, limit)
 
-    monkeypatch.setattr(applying, "_check_unchanged", fail_at_last)
+    monkeypatch.setattr(HeldFolder, "read", fail_at_last)
     with pytest.raises(ApplyFailed, match=r"no space left on device\. Every file is as it was"):
         apply_changes(changes)
     assert files(root) == {"a.txt": b"one\ntwo\n", "b.txt": b"one\n", "z.txt": b"one"}
@@ -163,17 +163,37 @@ def test_a_failure_in_the_middle_restores_the_files_before(
 
 def test_a_folder_without_room_changes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changes = plan(root, edit(root / "a.txt", ONE), edit(root / "b.txt", ONE))
-    write = applying._write_beside
+    write = HeldFolder.write
 
-    def full(path: Path, data: bytes, mode: int) -> Path:
-        if path.name == "b.txt":
-            raise OSError(28, "No space left on device", str(path))
-        return write(path, data, mode)
+    def full(folder: HeldFolder, name: str, content: bytes, mode: int = 0o600) -> None:
+        if name.startswith(".b.txt"):
+            raise OSError(28, "No space left on device", "b.txt")
+        write(folder, name, content, mode)
 
-    monkeypatch.setattr(applying, "_write_beside", full)
+    monkeypatch.setattr(HeldFolder, "write", full)
     with pytest.raises(ApplyFailed, match=r"b\.txt: no space left on device\. No file was changed"):
         apply_changes(changes)
     assert files(root) == {"a.txt": b"one\ntwo\n", "b.txt": b"one\n"}
+
+
+@pytest.mark.parametrize("what", ["change", "create", "delete"])
+def test_a_folder_that_becomes_a_link_between_plan_and_deed_is_left_alone(
+    root: Path, tmp_path: Path, what: str
+) -> None:
+    write_tree(root, {"sub/a.txt": "one\n"})
+    new = to_uri(root / "sub/new.txt")
+    deeds = {
+        "change": [edit(root / "sub/a.txt", ONE)],
+        "create": [{"kind": "create", "uri": new}],
+        "delete": [{"kind": "delete", "uri": to_uri(root / "sub/a.txt")}],
+    }
+    changes = plan(root, *deeds[what])
+    elsewhere = tmp_path / "elsewhere"
+    (root / "sub").rename(elsewhere)  # with the same bytes in it
+    (root / "sub").symlink_to(elsewhere)
+    with pytest.raises(ApplyFailed, match=r"sub is a symbolic link\. No file was changed"):
+        apply_changes(changes)
+    assert files(elsewhere) == {"a.txt": b"one\n"}
 
 
 def test_the_diff_shows_every_change(root: Path) -> None:

@@ -132,7 +132,9 @@ def _result(answer: McpAnswer) -> dict[str, Any]:
             str(data.get("nextStep") or "list the tools with: lmtb tools"),
             reason=str(data.get("reason") or "error"),
         )
-    result: dict[str, Any] = answer.message["result"]
+    result = answer.message.get("result")
+    if not isinstance(result, dict):
+        raise Failure("the answer has no result that is an object", "look at what the server logs: lmtb log")
     return result
 
 
@@ -152,7 +154,10 @@ def _parse(text: str | None) -> dict[str, Any]:
 
 def _print_result(result: Mapping[str, Any], *, to_stderr: bool) -> None:
     stream = sys.stderr if to_stderr else sys.stdout
-    for text in _texts(result):
+    texts = _texts(result)
+    if not any(text.strip() for text in texts):
+        say("The tool answered without content.", err=True)
+    for text in texts:
         if stream.isatty():
             # a tool's text may hold sequences that act on a terminal
             click.echo(printable(text, lines=True), err=to_stderr)

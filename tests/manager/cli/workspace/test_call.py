@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from host.command_line import Failure
 from manager.cli.workspace import call
+from manager.client import McpAnswer
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,22 @@ def test_text_of_a_tool_cannot_act_on_a_terminal(
 def test_the_next_step_of_an_error_is_told_apart_for_programs(text: str, message: str, step: str) -> None:
     failure = call._tool_failure({"isError": True, "content": [{"type": "text", "text": text}]})
     assert (failure.message, failure.next_step, failure.reason) == (message, step, "tool_failed")
+
+
+@pytest.mark.parametrize(
+    "result", [{}, {"content": []}, {"content": None}, {"content": [{"type": "text", "text": " \n"}]}]
+)
+def test_an_answer_without_content_is_said_to_be_one(
+    capfd: pytest.CaptureFixture[str], result: dict[str, Any]
+) -> None:
+    call._print_result(result, to_stderr=False)
+    assert capfd.readouterr().err == "The tool answered without content.\n"
+
+
+@pytest.mark.parametrize("result", [None, [], "words"])
+def test_a_result_that_is_no_object_is_a_failure(result: object) -> None:
+    with pytest.raises(Failure, match="no result that is an object"):
+        call._result(McpAnswer({"jsonrpc": "2.0", "id": 1, "result": result}, None, None))
 
 
 def test_half_a_character_can_be_written(capfd: pytest.CaptureFixture[str]) -> None:

@@ -36,8 +36,10 @@ class Pages:
             ValueError: the page has no such list.
         """
         members = jsonrpc.members_of(page)
+        listed = members.get(self.member, b"")
         try:
-            entries = _entries.decode(members.get(self.member, b""))
+            # what some languages write for a list without entries
+            entries = [] if bytes(memoryview(listed)) == b"null" else _entries.decode(listed)
         except (msgspec.DecodeError, RecursionError):
             raise ValueError(f"the answer has no list of {self.member}") from None
         for entry in entries:

@@ -187,7 +187,7 @@ class Session:
             return self._invalid_result(method, what)
         if isinstance(answer, RpcError):
             return messages.to_modern_error(answer, method, era)
-        result = messages.to_modern_result(answer, method)
+        result = messages.to_modern_result(answer, method, params)
         return result or self._invalid_result(method, "a result that is no object")
 
     async def _request_for(

@@ -15,6 +15,8 @@ import msgspec
 from protocol import jsonrpc, names, trace_context
 from protocol.extensions import skills
 from protocol.versions import Era
+from workspace_server.sources.mcp.member_rules import GONE
+from workspace_server.sources.mcp.session.rpc import result_repair
 from workspace_server.sources.mcp.session.rpc.client import Client
 from workspace_server.sources.mcp.session.rpc.unreadable import ids_in
 from workspace_server.tool import RpcError
@@ -29,6 +31,7 @@ CACHEABLE: Final = frozenset(
      names.RESOURCES_READ, skills.LIST, skills.GET}
 )  # fmt: skip
 """Methods whose results carry caching hints (2026-07-28)."""
+_NO_PARAMS: Final[Mapping[str, Any]] = {}
 _COMPLETE: Final = {"resultType": b'"complete"'}
 _UNCACHED: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 _VALID: Final[Mapping[str, Callable[[msgspec.Raw], bool]]] = {
@@ -191,11 +194,18 @@ def to_modern_error(error: RpcError, method: str, era: Era) -> RpcError:
     return error
 
 
-def to_modern_result(result: msgspec.Raw, method: str) -> msgspec.Raw | None:
+def to_modern_result(
+    result: msgspec.Raw, method: str, params: Mapping[str, Any] = _NO_PARAMS
+) -> msgspec.Raw | None:
     """A result with the members that MCP 2026-07-28 demands of it; None for no JSON object.
 
     Servers of that revision may lack them, too, or have them with values that clients refuse. Valid members
     and all others stay as they are.
+
+    Args:
+        result: the result as it came.
+        method: of the request.
+        params: its parameters.
     """
     text = jsonrpc.bytes_of(result)
     if text[:1] != b"{":
@@ -209,20 +219,28 @@ def to_modern_result(result: msgspec.Raw, method: str) -> msgspec.Raw | None:
     missing = {
         name: value for name, value in wanted.items() if name not in has or not _VALID[name](has[name])
     }
-    if method == names.TOOLS_CALL and b'"content"' not in text:
-        missing["content"] = _content_of(jsonrpc.members_of(text))
+    changes: dict[str, Any] = {}
+    if result_repair.may_violate_type(method, text):
+        has = jsonrpc.members_of(text)
+        uri = params.get("uri", "")
+        asked = uri if isinstance(uri, str) else jsonrpc.text_of(uri) or ""
+        changes = result_repair.repaired_members(method, has, asked)
+    if changes or not has.keys().isdisjoint(missing):
+        return _with_members(has, missing | changes)
     if not missing:
         return result
-    if not has.keys().isdisjoint(missing):
-        return jsonrpc.raw({**has, **{name: msgspec.Raw(value) for name, value in missing.items()}})
     rest = text[1:].lstrip(b" \t\r\n")
     front = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in missing.items())
     return msgspec.Raw(b"{" + front + (b"," if rest[:1] != b"}" else b"") + rest)
 
 
-def _content_of(members: Mapping[str, msgspec.Raw]) -> bytes:
-    """The content that a result without any should have: its structured content as text."""
-    structured = jsonrpc.bytes_of(members.get("structuredContent", _NOTHING))
-    if structured in (b"", b"null"):
-        return b"[]"
-    return jsonrpc.dumps([{"type": "text", "text": structured.decode()}])
+def _with_members(members: Mapping[str, msgspec.Raw], changes: Mapping[str, Any]) -> msgspec.Raw:
+    """The object with these members changed; those given as bytes are JSON text."""
+    merged = {**members, **changes}
+    return jsonrpc.raw(
+        {
+            name: msgspec.Raw(value) if isinstance(value, bytes) else value
+            for name, value in merged.items()
+            if value is not GONE
+        }
+    )

@@ -98,7 +98,7 @@ def test_messages_are_told_apart(line: bytes, expected: object) -> None:
     ],
 )
 def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected: bytes | None) -> None:
-    completed = messages.to_modern_result(msgspec.Raw(result), "prompts/get")
+    completed = messages.to_modern_result(msgspec.Raw(result), "tasks/get")
     assert (None if completed is None else jsonrpc.bytes_of(completed)) == expected
 
 
@@ -116,7 +116,7 @@ def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected
     ],
 )
 def test_a_cacheable_result_gets_a_lifetime_of_zero(result: bytes, expected: bytes) -> None:
-    completed = messages.to_modern_result(msgspec.Raw(result), "resources/read")
+    completed = messages.to_modern_result(msgspec.Raw(result), "skills/get")
     assert completed is not None
     assert jsonrpc.bytes_of(completed) == expected
 

@@ -239,7 +239,7 @@ class SessionEndpoint:
 
 def too_many(limit: int) -> Refusal:
     """The refusal of a session above the limit (47111)."""
-    text = f"too many sessions: {limit:,} are open (session_limit in config.toml)"
+    text = f"too many sessions are open, here or of this client: session_limit in config.toml is {limit:,}"
     return Refusal(Reason.TOO_MANY_SESSIONS, text, delivered="no", retry_after_ms=_FULL_RETRY_MS)
 
 

@@ -123,16 +123,19 @@ class SessionManager:
             identity: the id of a lost session that the client still uses; by default a new id.
             mode: headers of the tool mode that the client chose for the session.
         """
-        expired = self._drop(self.sessions.make_room(self._now())) if self.sessions.is_full else []
-        if self.sessions.is_full:
-            return None
         info = jsonrpc.members_of(client) if client else {}
+        name, expired = _short_text(info, "name"), []
+        if self.sessions.is_full(name):
+            expired = self._drop(self.sessions.make_room(name, self._now()))
+            if self.sessions.is_full(name):
+                await self._store.drop_sessions([session.id for session in expired])
+                return None
         if len(capabilities) > MAX_CAPABILITIES:
             capabilities = b"{}"
         session = Session(
             identity or secrets.token_urlsafe(24),
             revision,
-            _short_text(info, "name"),
+            name,
             _short_text(info, "version"),
             capabilities,
             self._now(),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,8 +14,8 @@ from manager.routing.state.peer import Peer
 
 MIN_ID: Final = 1
 MAX_ID: Final = 128
-FIRST_USE_S: Final = 10.0
-"""How long a new session may be unused before it can make room for another."""
+RECENT_S: Final = 60.0
+"""How long a used session must have rested before it makes room for another: its client may ask again."""
 
 
 class InFlight(dict[bytes, Callable[[], object]]):
@@ -122,6 +123,8 @@ class SessionTable:
         self._unused_s = unused_s
         self._soonest_s = min(idle_s, unused_s)
         self._by_id: dict[str, Session] = {}
+        self._by_client: Counter[str | None] = Counter()
+        self._quota = limit - limit // 4
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -129,14 +132,14 @@ class SessionTable:
     def __iter__(self) -> Iterator[Session]:
         return iter(self._by_id.values())
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the limit is reached."""
-        return len(self._by_id) >= self._limit
+    def is_full(self, client: str | None) -> bool:
+        """Whether a client of this name can open no session: a quarter of all is left to the others."""
+        return len(self._by_id) >= self._limit or self._by_client[client] >= self._quota
 
     def add(self, session: Session) -> None:
         """Add a session. The caller has checked `is_full`."""
         self._by_id[session.id] = session
+        self._by_client[session.client_name] += 1
 
     def peek(self, identity: str) -> Session | None:
         """The session with this id, even if expired; does not mark it as seen."""
@@ -162,37 +165,56 @@ class SessionTable:
 
     def remove(self, identity: str) -> Session | None:
         """Remove a session and return it."""
-        return self._by_id.pop(identity, None)
+        session = self._by_id.pop(identity, None)
+        if session is not None:
+            self._by_client[session.client_name] -= 1
+            if not self._by_client[session.client_name]:
+                del self._by_client[session.client_name]
+        return session
 
-    def make_room(self, now: float) -> list[Session]:
-        """Remove and return expired sessions; if none has, the oldest that were never used.
+    def make_room(self, client: str | None, now: float) -> list[Session]:
+        """Remove and return sessions, so that a client of this name can open one: those that have expired.
 
-        A hundredth of the limit at once, so that a flood of sessions does not cost a search for each.
+        If that is not enough, the older half of those that were never used, else those that rest: of this
+        client if it has reached its quota, else of all. A hundredth of the limit at once, so that a flood of
+        sessions does not cost a search for each.
         """
         expired = self.sweep(now)
-        if expired:
+        if not self.is_full(client):
             return expired
-        unused = [one for one in self if self._is_idle_and_unused(one, now)]
-        oldest = sorted(unused, key=lambda one: one.seen)[: max(1, self._limit // 100)]
-        for session in oldest:
-            del self._by_id[session.id]
-        return oldest
-
-    def _is_idle_and_unused(self, session: Session, now: float) -> bool:
-        is_busy = session.used or session.streaming or session.in_flight
-        return not is_busy and now - session.seen >= FIRST_USE_S
+        is_over_quota = self._by_client[client] >= self._quota
+        among = [session for session in self if session.client_name == client or not is_over_quota]
+        spared = _longest_unseen(among, now)[: max(1, self._limit // 100)]
+        for session in spared:
+            self.remove(session.id)
+        return [*expired, *spared]
 
     def sweep(self, now: float) -> list[Session]:
         """Remove and return expired sessions: idle too long, or never used after `initialize`."""
         expired = [session for session in self._by_id.values() if self._has_expired(session, now)]
         for session in expired:
-            del self._by_id[session.id]
+            self.remove(session.id)
         return expired
 
     def _has_expired(self, session: Session, now: float) -> bool:
         if session.streaming or session.in_flight:
             return False
         return now - session.seen >= (self._idle_s if session.used else self._unused_s)
+
+
+def _longest_unseen(sessions: Collection[Session], now: float) -> list[Session]:
+    """The sessions that can make room, the first to go first.
+
+    The newer half of the unused ones stays: they may have been opened a moment ago.
+    """
+    idle = sorted((one for one in sessions if not one.streaming and not one.in_flight), key=_seen)
+    unused = [session for session in idle if not session.used]
+    resting = [session for session in idle if session.used and now - session.seen >= RECENT_S]
+    return unused[: (len(unused) + 1) // 2] + resting
+
+
+def _seen(session: Session) -> float:
+    return session.seen
 
 
 def workspaces_of(sessions: Collection[Session]) -> set[str]:

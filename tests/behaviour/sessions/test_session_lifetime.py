@@ -171,6 +171,8 @@ async def test_a_session_above_the_limit_is_refused_without_harm(tmp_path: Path,
     """47111 with 503 and `Retry-After`, for initialize and for recovery."""
     async with running_manager(tmp_path, session_limit=2) as manager:
         first, second = [await SessionClient.connect(http, manager.address) for _ in range(2)]
+        for client in (first, second):
+            assert (await client.ask(names.PING)).status == 200
         late = SessionClient(http, manager.address)
         attempts = [
             await late.ask(names.INITIALIZE, {"protocolVersion": "2025-11-25", "capabilities": {}}),

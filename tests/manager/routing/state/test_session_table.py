@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from manager.routing.state.session_table import FIRST_USE_S, Session, SessionTable, is_well_formed
+from manager.routing.state.session_table import RECENT_S, InFlight, Session, SessionTable, is_well_formed
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
 
@@ -16,7 +16,8 @@ def table(limit: int = 3) -> SessionTable:
 
 
 def enter(sessions: SessionTable, identity: str = "s", seen: float = 0.0, **members: Any) -> Session:
-    session = Session(identity, "2025-11-25", None, None, b"{}", seen)
+    client = members.pop("client_name", None)
+    session = Session(identity, "2025-11-25", client, None, b"{}", seen)
     for name, value in members.items():
         setattr(session, name, value)
     sessions.add(session)
@@ -64,34 +65,84 @@ def test_an_open_stream_or_a_call_in_flight_keeps_a_session(busy: dict[str, Any]
 def test_the_table_is_full_at_its_limit_until_a_session_ends() -> None:
     sessions = table(limit=2)
     enter(sessions, "a")
-    assert not sessions.is_full
+    assert not sessions.is_full(None)
     enter(sessions, "b")
-    assert sessions.is_full
+    assert sessions.is_full(None)
     removed = sessions.remove("a")
     assert removed is not None
     assert removed.id == "a"
-    assert not sessions.is_full
+    assert not sessions.is_full(None)
     assert sessions.remove("a") is None
 
 
-def test_the_oldest_sessions_that_were_never_used_make_room_for_others() -> None:
-    """Neither those in use nor those that have just been opened do."""
-    sessions = table(limit=200)
+def opened(sessions: SessionTable, identity: str, client: str | None, **members: Any) -> None:
+    enter(sessions, identity, client_name=client, **members)
+
+
+def room(sessions: SessionTable, now: float, client: str | None = None) -> list[str]:
+    return [session.id for session in sessions.make_room(client, now)]
+
+
+def test_the_oldest_sessions_that_were_never_used_make_room_first() -> None:
+    sessions = table(limit=5)
     enter(sessions, "used", used=True)
     enter(sessions, "streaming", streaming=True)
     for number in range(4):
         enter(sessions, f"unused-{number}", seen=float(number))
-    enter(sessions, "new", seen=8.0)
-    assert [one.id for one in sessions.make_room(3.0 + FIRST_USE_S)] == ["unused-0", "unused-1"]
-    assert [one.id for one in sessions.make_room(3.0 + FIRST_USE_S)] == ["unused-2", "unused-3"]
-    assert sessions.make_room(3.0 + FIRST_USE_S) == []
+    assert room(sessions, 5.0) == ["unused-0"]
+    enter(sessions, "unused-4", seen=5.0)
+    enter(sessions, "unused-5", seen=5.0)
+    assert room(sessions, 5.0) == ["unused-1"]
+
+
+def test_used_sessions_make_room_once_they_rest() -> None:
+    sessions = table(limit=3)
+    for number in range(2):
+        enter(sessions, f"used-{number}", used=True, seen=float(number))
+    enter(sessions, "busy", in_flight=InFlight({b"1": lambda: None}))
+    assert room(sessions, RECENT_S - 0.001) == []
+    assert room(sessions, RECENT_S + 1.0) == ["used-0"]
 
 
 def test_expired_sessions_make_room_before_others() -> None:
     sessions = table()
     enter(sessions, "expired")
-    enter(sessions, "unused", seen=UNUSED - FIRST_USE_S)
-    assert [one.id for one in sessions.make_room(UNUSED)] == ["expired"]
+    enter(sessions, "unused", seen=UNUSED - 1.0)
+    enter(sessions, "used", seen=UNUSED - 1.0)
+    assert room(sessions, UNUSED) == ["expired"]
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_client_that_opens_very_many_sessions_leaves_a_quarter_to_the_others(used: bool) -> None:
+    sessions = table(limit=100)
+    opened(sessions, "other", "codex")
+    for number in range(75):
+        opened(sessions, f"flood-{number}", "leaky", used=used)
+    assert sessions.is_full("leaky")
+    assert not sessions.is_full("codex")
+    assert not sessions.is_full(None)
+    assert room(sessions, 0.0, "leaky") == ([] if used else ["flood-0"])
+    assert sessions.peek("other") is not None
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_client_above_its_quota_replaces_its_own_sessions_only(used: bool) -> None:
+    sessions = table(limit=100)
+    opened(sessions, "other", "codex", used=used, seen=-100.0)
+    for number in range(75):
+        opened(sessions, f"flood-{number}", "leaky", used=used)
+    assert room(sessions, RECENT_S, "leaky") == ["flood-0"]
+    assert not sessions.is_full("leaky")
+
+
+def test_a_flood_under_many_names_replaces_itself() -> None:
+    sessions = table(limit=100)
+    opened(sessions, "other", "codex", used=True)
+    for number in range(99):
+        opened(sessions, f"flood-{number}", f"name-{number}", seen=number / 1000)
+    assert room(sessions, 0.1, "claude") == ["flood-0"]
+    assert not sessions.is_full("claude")
+    assert sessions.peek("other") is not None
 
 
 @pytest.mark.parametrize(

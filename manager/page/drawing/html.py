@@ -18,7 +18,8 @@ ASSET_PATHS: Final = {"page.css": "/page/page.css", "page.js": "/page/page.js"}
 CALLS_PATH: Final = "/page/calls"
 """The address of the recorded calls."""
 _TITLE: Final = "LM Tools Bridge"
-_NEXT_STEP: Final = re.compile(r"; (?=[a-z ]+: lmtb |or )")
+_NEXT_STEP: Final = re.compile(r"""'[^']*'|"[^"]*"|(?P<end>; )(?=[a-z ]+: lmtb |or )""")
+"""The end of a step. Quoted words are stepped over: names of folders and servers are quoted in commands."""
 _STATES: Final = {
     "auth_required": "needs you to sign in",
     "backoff": "ended, and starts again soon",
@@ -110,15 +111,23 @@ def copyable(command: str) -> str:
 
 
 def steps(told: str) -> str:
-    """What helps: sentences, whose commands can be copied by themselves, without the words before them."""
-    return "<br>".join(map(_step, _NEXT_STEP.split(told)))
+    """What helps: sentences, whose commands can be copied by themselves, without the words before them.
+
+    Args:
+        told: `WORDS: COMMAND` or a sentence, several with `; ` between. Names from elsewhere are only in
+            commands, quoted for a shell.
+    """
+    ends = [match.span("end") for match in _NEXT_STEP.finditer(told) if match["end"]]
+    starts = [0, *(end for _, end in ends)]
+    stops = [*(begin for begin, _ in ends), len(told)]
+    return "<br>".join(_step(told[start:stop]) for start, stop in zip(starts, stops, strict=True))
 
 
 def _step(told: str) -> str:
-    words, _, command = told.rpartition(": ") if ": lmtb " in told else ("", "", told)
-    if not command.startswith("lmtb "):
-        return text(told)
-    return f"{text(capitalized(words))}: {copyable(command)}" if words else copyable(command)
+    words, separator, command = told.partition(": lmtb ")
+    if separator:
+        return f"{text(capitalized(words))}: {copyable(f'lmtb {command}')}"
+    return copyable(told) if told.startswith("lmtb ") else text(told)
 
 
 def capitalized(sentence: str) -> str:

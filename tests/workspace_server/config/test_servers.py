@@ -78,12 +78,11 @@ def test_every_key_of_a_stdio_server(home: ConfigHome) -> None:
 
 
 def test_every_key_of_a_remote_server(home: ConfigHome) -> None:
-    """The trailing slash goes."""
     home.user(FULL_REMOTE)
     (found,) = home.current().remote
     assert found == RemoteServer(
         namespace="hub",
-        url="https://hub.example/mcp",
+        url="https://hub.example/mcp/",
         origin=found.origin,
         token="s3cret",
         auth="oauth",
@@ -417,3 +416,12 @@ def test_an_empty_namespace_leaves_the_tools_their_own_names(home: ConfigHome) -
 def test_arguments_that_are_no_strings_are_written_as_in_json(home: ConfigHome) -> None:
     home.put(".mcp.json", {"mcpServers": {"s": {"command": "x", "args": ["--port", 8080, True, False, 0.5]}}})
     assert home.current().stdio[0].command == ("x", "--port", "8080", "true", "false", "0.5")
+
+
+@pytest.mark.parametrize(
+    "address", ["http://h/mcp/", "http://h/?root=/data/", "http://h//", "http://H:80/A%2f/#x"]
+)
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_an_address_stays_as_it_is_written(home: ConfigHome, address: str, enabled: str) -> None:
+    home.user(f'[[mcp.remote_servers]]\nnamespace = "r"\nurl = "{address}"\nenabled = {enabled}\n')
+    assert [server.url for server in home.current().remote] == [address]

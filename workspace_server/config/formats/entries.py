@@ -262,9 +262,10 @@ class _Builder:
         return environment.parse(environment.decode(data))
 
     def _url(self, written: str) -> str:
+        """The address as it is written: servers may answer `/mcp/` or `?root=/data/`, and nothing else."""
         url = self._expand(written.strip())
         if not self._enabled:
-            return url.rstrip("/")
+            return url
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
@@ -274,7 +275,7 @@ class _Builder:
             raise ConfigValueError('"url" must be an http or https URL with a host')
         if parts.username is not None or parts.password is not None:
             raise ConfigValueError('"url" contains credentials; use "token" or "headers"')
-        return url.rstrip("/")
+        return url
 
     def _headers(self) -> Mapping[str, str]:
         written = self._fields.pairs("headers")

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from protocol.errors import RETRY_STEP, Delivered, Reason, Refusal
 from workspace_server.results import clean_text
 from workspace_server.source_refusal import NOT_RUNNING, not_running
+from workspace_server.tool import RpcError
 
 
 class TransportEnded(Exception):
@@ -37,7 +38,9 @@ class Unavailable(Exception):
     """
 
     undecided = False
-    """Whether the server answered outside the protocol, so that another request may succeed."""
+    """Whether the server answered outside the protocol or not at all, so that another request may succeed."""
+    answer: RpcError | None = None
+    """What its caller gets instead of a refusal: the error by which the server refused the request."""
 
     def __init__(
         self,

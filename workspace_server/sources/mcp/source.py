@@ -150,7 +150,7 @@ class McpSource(Source):
         try:
             outcome = await self.forward_call(self.lists.tools.original(name), context)
         except Unavailable as failure:
-            outcome = self.refusal(failure)
+            outcome = failure.answer or self.refusal(failure)
         finally:
             took = round((time.monotonic() - began) * 1000, 1)
             self._last_call = {"tool": name, "at": time.time(), "ms": took, "outcome": _outcome_word(outcome)}
@@ -167,7 +167,7 @@ class McpSource(Source):
         try:
             return await self._run(lambda session: session.forward(method, params, context), context.caller)
         except Unavailable as failure:
-            return self.refusal(failure)
+            return failure.answer or self.refusal(failure)
 
     async def handshake_result(self) -> HandshakeResult | None:
         """As `Source.handshake_result`, from the last session, or from one opened for this."""

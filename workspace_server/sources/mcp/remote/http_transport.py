@@ -11,6 +11,7 @@ Imported when the first connection is opened, because it needs httpx2 and anyio.
 from __future__ import annotations
 
 import secrets
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -20,12 +21,18 @@ import httpcore2
 import httpx2
 import msgspec
 
-from protocol import jsonrpc, names
+from protocol import jsonrpc
 from workspace_server import log
 from workspace_server.sources.mcp.remote.addresses import AddressRefused, Origin, parse_origin
 from workspace_server.sources.mcp.remote.authorization import Authorization, CredentialsMissing
 from workspace_server.sources.mcp.remote.breaker import retry_after
-from workspace_server.sources.mcp.remote.failures import HttpFailure, failure_of
+from workspace_server.sources.mcp.remote.failures import (
+    HttpFailure,
+    SentRequest,
+    answer_at,
+    failure_of,
+    refusal_in,
+)
 from workspace_server.sources.mcp.remote.network import (
     BROKEN,
     CONNECTING,
@@ -114,14 +121,14 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; a failure of it becomes a response."""
         body = await request.aread()
-        asked = _envelope(body) if request.method == "POST" else _Envelope()
-        identity = jsonrpc.bytes_of(asked.id) if asked.method else b""
+        asked = self._asked(request, body)
+        identity = asked.id
         try:
             if identity and self._on_lost is None:
-                return await self._exchange(request, identity)
+                return await self._exchange(request, asked)
             limit = None if request.method == "GET" else self._side_s
             with anyio.fail_after(limit):
-                return await self._exchange(request, identity)
+                return await self._exchange(request, asked)
         except HttpFailure as failure:
             self.failure = failure
         except TimeoutError:
@@ -135,18 +142,26 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         """Close every connection."""
         await self._pool.aclose()
 
-    async def _exchange(self, request: httpx2.Request, identity: bytes) -> httpx2.Response:
+    def _asked(self, request: httpx2.Request, body: bytes) -> SentRequest:
+        """What a request asks for; nothing if it is no POST."""
+        envelope = _envelope(body) if request.method == "POST" else _Envelope()
+        identity = jsonrpc.bytes_of(envelope.id) if envelope.method else b""
+        # the older transport names its session in the URL
+        names_session = self._on_lost is not None or "mcp-session-id" in request.headers
+        return SentRequest(identity, envelope.method, names_session)
+
+    async def _exchange(self, request: httpx2.Request, asked: SentRequest) -> httpx2.Response:
         try:
             if parse_origin(str(request.url)) != self._origin:
                 raise HttpFailure("rejected", f"leads to {_origin(request.url)}, which is not followed")
-            response = await self._authorized(request)
+            response = await self._authorized(request, asked)
         except CredentialsMissing as missing:
             failure = HttpFailure("unauthorized", missing.text)
             raise failure from None
         except AddressRefused as refused:
             raise HttpFailure("unreachable", f"has an address that is not allowed: {refused}") from None
         try:
-            return await self._read(request, response, identity)
+            return await self._read(request, response, asked)
         except HttpFailure:
             await response.aclose()
             raise
@@ -158,7 +173,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             raise HttpFailure("failing", f"broke off its answer{why(error)}", "unknown") from None
 
-    async def _authorized(self, request: httpx2.Request) -> httpcore2.Response:
+    async def _authorized(self, request: httpx2.Request, asked: SentRequest) -> httpcore2.Response:
         shown = await self._authorization.header()
         response = await self._send(request, shown)
         if response.status != 401:
@@ -166,12 +181,34 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         challenge = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
         }
+        if "www-authenticate" not in challenge:
+            await self._check_session(response, asked)
         await response.aclose()
         if not await self._authorization.renew(shown, challenge):
             raise HttpFailure(
                 "unauthorized", "does not accept our credentials (HTTP 401 Unauthorized)", status=401
             )
         return await self._send(request, await self._authorization.header())
+
+    async def _check_session(self, response: httpcore2.Response, asked: SentRequest) -> None:
+        """Raise if a 401 is not about credentials: some servers say so of a session that they do not know."""
+        _, failure = await self._refusal(response, asked)
+        if failure is not None and failure.kind == "session_lost":
+            await response.aclose()
+            raise failure
+
+    async def _refusal(
+        self, response: httpcore2.Response, asked: SentRequest
+    ) -> tuple[bytes, HttpFailure | None]:
+        """The body of an answer with a status of 400 or more, and the failure that it means, if it is one."""
+        headers = httpx2.Headers(response.headers)
+        pieces = decoded(response, headers.get("content-encoding", "identity"))
+        body = await collected(pieces, MAX_ERROR_BODY, cut=True)
+        wait_s = retry_after(headers.get("retry-after"), datetime.now(UTC))
+        failure = failure_of(response.status, body, asked, wait_s)
+        if failure is None and self._on_lost is not None:
+            failure = answer_at(response.status, body)
+        return body, failure
 
     async def _send(self, request: httpx2.Request, shown: str | None) -> httpcore2.Response:
         headers = httpx2.Headers({**self._headers, **dict(request.headers)})
@@ -200,7 +237,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise HttpFailure("failing", f"broke off the connection{why(error)}", "unknown") from None
 
     async def _read(
-        self, request: httpx2.Request, response: httpcore2.Response, identity: bytes
+        self, request: httpx2.Request, response: httpcore2.Response, asked: SentRequest
     ) -> httpx2.Response:
         headers = httpx2.Headers(response.headers)
         if 300 <= response.status < 400:
@@ -209,29 +246,23 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         headers.pop("content-length", None)
         if response.status < 300 and kind == STREAM:
+            headers["content-type"] = STREAM  # always UTF-8, whatever charset it names
             return httpx2.Response(response.status, headers=headers, stream=_Stream(pieces, response))
         older = self._on_lost is not None
         if response.status >= 400:
-            body = await collected(pieces, MAX_ERROR_BODY, cut=True)
+            body, failure = await self._refusal(response, asked)
             await response.aclose()
-            failure = failure_of(
-                response.status,
-                body,
-                request_id=identity,
-                # the older transport names its session in the URL
-                had_session="mcp-session-id" in request.headers or (identity != b"" and older),
-                retry_after_s=retry_after(headers.get("retry-after"), datetime.now(UTC)),
-                is_stateless=request.headers.get("mcp-method", names.DISCOVER) != names.DISCOVER,
-            )
             if failure is not None:
                 raise failure
             headers["content-type"] = "application/json"
         else:
             body = await collected(pieces, self._max)
             await response.aclose()
-            if response.status < 300 and identity and not older and kind != "application/json":
+            if response.status < 300 and asked.id and not older and kind != "application/json":
                 said = f"with {kind} instead of JSON" if body else f"HTTP {response.status} and nothing else"
                 raise HttpFailure("rejected", f"answered {said}", "unknown", status=response.status)
+            if len(body) <= MAX_ERROR_BODY and b'"error"' in body and (refusal := refusal_in(body, asked)):
+                raise refusal
         return httpx2.Response(response.status, headers=headers, content=body)
 
     def _check_redirect(self, request: httpx2.Request, status: int, location: str | None) -> None:
@@ -269,6 +300,34 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
 
 
+class EventLines:
+    """Turns the legal forms of an event stream into one: no byte order mark, and every line ends in `\\n`.
+
+    The SDK's reader takes a byte order mark for a part of the first field's name, and waits after a `\\r`
+    for more bytes, which may never come.
+    """
+
+    def __init__(self) -> None:
+        self._start: bytes | None = b""
+        self._after_cr = False
+
+    def feed(self, piece: bytes) -> bytes:
+        """The next bytes, of which the first few are kept until it is known whether they are a mark."""
+        if self._start is not None:
+            piece = self._start + piece
+            self._start = piece if len(piece) < len(BOM_UTF8) and BOM_UTF8.startswith(piece) else None
+            if self._start is not None:
+                return b""
+            piece = piece.removeprefix(BOM_UTF8)
+        if self._after_cr and piece:
+            self._after_cr = False
+            piece = piece.removeprefix(b"\n")
+        if b"\r" in piece:
+            self._after_cr = piece.endswith(b"\r")
+            piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return piece
+
+
 class _Stream(httpx2.AsyncByteStream):
     """A stream of events, decoded; the reader limits the size of an event."""
 
@@ -277,9 +336,10 @@ class _Stream(httpx2.AsyncByteStream):
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        lines = EventLines()
         try:
             async for piece in self._pieces:
-                yield piece
+                yield lines.feed(piece)
         except (BadEncoding, *BROKEN) as error:
             raise httpx2.ReadError(f"the stream broke off{why(error)}") from None
 

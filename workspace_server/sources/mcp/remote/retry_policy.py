@@ -23,6 +23,8 @@ class RemoteRetryPolicy:
 
     Attributes:
         breaker: its circuit breaker.
+        is_doubtful: whether the server refused a request, and no call succeeded since. A new session counts
+            only if the server answers a request in it.
     """
 
     initial_state: SourceState = "connecting"
@@ -30,6 +32,8 @@ class RemoteRetryPolicy:
 
     def __init__(self) -> None:
         self.breaker = Breaker()
+        self.is_doubtful = False
+        self._is_renewed = False  # for the last request that was refused
         self._last: Unavailable | None = None
         self._state: SourceState = self.initial_state
         self._ask_again_at = 0.0
@@ -51,8 +55,9 @@ class RemoteRetryPolicy:
         return not self.breaker.is_open or now >= self.breaker.until
 
     def opened(self) -> None:
-        """Close the breaker."""
-        self.breaker.succeeded()
+        """Close the breaker, unless calls are refused over new sessions, too."""
+        if not self.is_doubtful:
+            self.breaker.succeeded()
         self._state = "ready"
 
     def failed(self, failure: Unavailable, now: float, lived_s: float, chance: float) -> Retry:
@@ -65,6 +70,7 @@ class RemoteRetryPolicy:
     def call_succeeded(self) -> None:
         """Close the breaker."""
         self.breaker.succeeded()
+        self.is_doubtful = self._is_renewed = False
 
     def call_failed(
         self, failure: Unavailable, now: float, chance: float, *, is_current: bool
@@ -78,10 +84,12 @@ class RemoteRetryPolicy:
         if not is_current:
             return "keep"
         if failure.kind == "session_lost":
-            return "replace"
+            self.is_doubtful, self._is_renewed = True, not self._is_renewed
+            if self._is_renewed:
+                return "replace"
         if failure.kind in ("unauthorized", "unreachable"):
             return "down"
-        if failure.kind == "failing":
+        if failure.kind in ("failing", "session_lost"):
             if self.breaker.failures + 1 >= OPEN_AFTER:
                 return "down"
             self.breaker.failed(now, chance)

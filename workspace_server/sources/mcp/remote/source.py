@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc
+from protocol import jsonrpc, names
 from protocol.errors import Refusal
 from protocol.inbound import HEADER_MISMATCH
 from protocol.issues import Issue
@@ -74,7 +74,7 @@ class RemoteSource(McpSource):
         )
         self._policy = RemoteRetryPolicy()
         self._supervisor = SessionSupervisor(
-            self._opener.open,
+            self._open,
             self._policy,
             self.set_state,
             source=self.id,
@@ -170,9 +170,9 @@ class RemoteSource(McpSource):
     async def with_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         """As `McpSource.with_session`; tries again what the server certainly did not execute.
 
-        That is once, over a new session, if it no longer knows the session or revision, or no longer accepts
-        connections. If it is too busy for a call or a new session (HTTP 429 or 503), a call waits as long as
-        it says, up to `CALL_WAIT_S` in all.
+        That is once, over a new session, if it refused the request before it ran (it may not know the
+        session or the revision any more), or no longer accepts connections. If it is too busy for a call or
+        a new session (HTTP 429 or 503), a call waits as long as it says, up to `CALL_WAIT_S` in all.
         """
         clock = self._dependencies.clock
         deadline = clock() + (0.0 if caller is None else CALL_WAIT_S)
@@ -188,6 +188,17 @@ class RemoteSource(McpSource):
                 elif pause_s is None or clock() + pause_s > deadline:
                     raise
             await asyncio.sleep(pause_s)
+
+    async def _open(self, on_end: Callable[[str], None]) -> Session:
+        """A new session; after a refused request, one in which the server answers."""
+        session = await self._opener.open(on_end)
+        if self._policy.is_doubtful:
+            try:
+                await session.request(names.TOOLS_LIST)
+            except BaseException:
+                await session.close()
+                raise
+        return session
 
     async def _ask(self, ask: Callable[[Session], Awaitable[T]], patiently: bool) -> T:
         async with self._supervisor.use(patiently=patiently) as session:

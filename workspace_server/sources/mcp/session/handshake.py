@@ -86,11 +86,14 @@ async def _negotiate(rpc: RpcConnection, version: str, first: Era) -> tuple[Hand
 
 
 async def _try_discover(rpc: RpcConnection, version: str) -> HandshakeResult | None:
-    """The handshake result of a stateless server; None for any other."""
+    """The handshake result of a stateless server; None for any other.
+
+    Servers answer a method that they do not know in many ways: any status, a page, nothing at all.
+    """
     try:
         async with asyncio.timeout(PROBE_S):
             discovery = await _discover(rpc, version)
-    except TimeoutError:
+    except (TimeoutError, SessionFailed):
         return None
     except Unavailable as failure:
         if failure.undecided:

@@ -24,6 +24,7 @@ from support.servers.mcp_sources.remote_server import (
 )
 from support.servers.mcp_sources.remote_source import MakeSource, call
 from workspace_server.sources.mcp.remote.source import RemoteSource
+from workspace_server.sources.mcp.session import handshake
 from workspace_server.tool import RpcError
 
 SECRET = "t0ken-of-nobody"
@@ -423,3 +424,91 @@ async def test_closing_ends_the_session_and_every_task(
     assert left == []
     assert fake.count("DELETE") == 1
     assert isinstance(await call(source), Refusal)
+
+
+UNKNOWN_METHOD: dict[str, Answerer] = {
+    "closed": drop,
+    "empty JSON": body(b""),
+    "a page": body(b"<html>hello</html>", "text/html"),
+    "202": status(202),
+    "204": status(204),
+    "404": status(404),
+    "405": status(405),
+    "415": status(415),
+    "500": status(500),
+    "501": status(501),
+    "403": status(403),
+    "a list": body(b"[]"),
+    "a number": body(b"7"),
+    "no result": body(b'{"jsonrpc":"2.0","id":1}'),
+    "another id": body(b'{"jsonrpc":"2.0","id":99999,"result":{}}'),
+    "no JSON": body(b"{"),
+    "bad result": body(b'{"jsonrpc":"2.0","id":1,"result":7}'),
+    "error without an id": body(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}'),
+    "an empty stream": events(),
+    "a stream of something else": events(b"data: hello\n\n"),
+    "bad compression": body(b"not gzip", **{"Content-Encoding": "gzip"}),
+    "redirect elsewhere": status(302, Location="/login"),
+}
+
+
+@pytest.mark.parametrize("answer", UNKNOWN_METHOD.values(), ids=UNKNOWN_METHOD.keys())
+async def test_whatever_a_server_answers_to_a_method_it_does_not_know_it_is_initialized(
+    fake: ScriptedRemoteServer, make_source: MakeSource, answer: Answerer
+) -> None:
+    fake.answers["server/discover"] = [answer]
+    source = make_source(fake.url)
+    assert [tool.name for tool in await source.list_tools()] == ["echo"]
+    assert (await call(source))["content"]
+    assert (fake.count("server/discover"), fake.sessions) == (1, 1)
+
+
+async def test_a_server_that_does_not_answer_the_first_question_is_initialized(
+    fake: ScriptedRemoteServer, make_source: MakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "PROBE_S", 0.05)
+    fake.answers["server/discover"] = [hang]
+    assert [tool.name for tool in await make_source(fake.url).list_tools()] == ["echo"]
+
+
+STREAMS: dict[str, tuple[bytes, ...]] = {
+    "byte order mark": (b"\xef\xbb\xbfdata: $RESULT\n\n",),
+    "byte order mark in pieces": (b"\xef", b"\xbb", b"\xbf", b"data: $RESULT\n\n"),
+    "byte order mark before a comment": (b"\xef\xbb\xbf: hello\n\ndata: $RESULT\n\n",),
+    "carriage returns": (b"event: message\rdata: $RESULT\r\r",),
+    "line ends in pieces": (b"data: $RESULT\r", b"\n\r", b"\n"),
+    "no space": (b"data:$RESULT\n\n",),
+    "several lines": (b'data: {"jsonrpc":"2.0",\ndata: "id":$ID,\ndata\ndata: "result":{"content":[]}}\n\n',),
+    "other fields": (b": x\nid: 1\nretry: no\nretry: 10\nunknown: 1\nevent\ndata: $RESULT\n\n",),
+    "other events": (b"event: ping\ndata: now\n\nevent: message\ndata: $RESULT\n\n",),
+    "odd pieces": (b"\xef\xbb", b"\xbfd", b"ata", b":", b" $RESULT", b"\r", b"\r"),
+}
+
+
+@pytest.mark.parametrize("pieces", STREAMS.values(), ids=STREAMS.keys())
+async def test_every_legal_form_of_an_event_is_read_while_the_stream_stays_open(
+    fake: ScriptedRemoteServer, make_source: MakeSource, pieces: tuple[bytes, ...]
+) -> None:
+    async def answer(got: Received) -> Any:
+        identity = str(got.message["id"]).encode()
+        written = [piece.replace(b"$RESULT", RESULT).replace(b"$ID", identity) for piece in pieces]
+        return await events(*written, then=asyncio.Event().wait)(got)
+
+    fake.answers["tools/call"] = [answer]
+    source = make_source(fake.url)
+    await source.list_tools()
+    async with asyncio.timeout(within(5)):
+        assert (await call(source))["content"] == []
+
+
+async def test_an_event_stream_is_utf_8_whatever_its_charset_says(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
+    async def answer(got: Received) -> Any:
+        content = f'data: {{"jsonrpc":"2.0","id":{got.message["id"]},"result":{{"content":[],"x":"é"}}}}\n\n'
+        return await body(content.encode(), "text/event-stream; charset=iso-8859-1")(got)
+
+    fake.answers["tools/call"] = [answer]
+    source = make_source(fake.url)
+    await source.list_tools()
+    assert (await call(source))["x"] == "é"

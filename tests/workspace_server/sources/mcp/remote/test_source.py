@@ -149,3 +149,32 @@ def test_a_remote_source_runs_on_uvloop() -> None:
             await source.close()
 
     uvloop.run(main())
+
+
+@pytest.mark.parametrize(
+    ("written", "requested"),
+    [
+        ("/mcp/", "/mcp/"),
+        ("/mcp", "/mcp"),
+        ("", "/"),
+        ("/", "/"),
+        ("?root=/data/", "/?root=/data/"),
+        ("/mcp?root=/data/&x=", "/mcp?root=/data/&x="),
+        ("/mcp/?", "/mcp/?"),
+        ("//mcp//", "//mcp//"),
+        ("/%7Ea%2Fb%2f/", "/%7Ea%2Fb%2f/"),
+        ("/MCP/Über", "/MCP/%C3%9Cber"),
+        ("/a;b=1,c/$x?q=1+2%20[3]", "/a;b=1,c/$x?q=1+2%20[3]"),
+        ("/a/./b/../c/", "/a/c/"),
+        ("/mcp/#part", "/mcp/"),
+    ],
+)
+async def test_the_address_that_is_configured_is_the_one_that_is_contacted(
+    fake: ScriptedRemoteServer, make_source: MakeSource, written: str, requested: str
+) -> None:
+    """Only what no client sends is left out: a fragment, and segments that lead up."""
+    source = make_source(fake.url.removesuffix("/mcp") + written)
+    await source.list_tools()
+    assert "content" in await call(source)
+    await source.close()
+    assert {got.request.raw_path for got in fake.received} == {requested}

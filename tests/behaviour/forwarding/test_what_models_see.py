@@ -127,6 +127,22 @@ async def test_results_that_are_complete_stay_as_they_are(project: Project) -> N
     assert await result_of(claude, **alone) == alone
 
 
+@pytest.mark.parametrize("era", ["session", "stateless"])
+@pytest.mark.parametrize("name", ["somebody", "Visual Studio Code", "cursor-vscode", "grok-shell-x", ""])
+async def test_a_missing_part_stays_missing_for_a_client_that_was_not_measured(
+    project: Project, name: str, era: str
+) -> None:
+    client = await client_of(project, name, era)
+    silent = {"content": [], "structuredContent": FOUND}
+    assert await result_of(client, **silent) == silent
+    assert await result_of(client, structuredContent=FOUND) == silent
+    assert await result_of(client, content=[WORDS]) == {"content": [WORDS]}
+    link = {"type": "resource_link", "uri": "file:///r.md", "name": "report"}
+    for content in ([link], [WORDS, link]):
+        both = {"content": content, "structuredContent": FOUND}
+        assert await result_of(client, **both) == both
+
+
 @pytest.mark.parametrize("project", [{"model_sees": "gemini*=both, mine=structured"}], indirect=True)
 async def test_a_user_can_say_what_a_client_shows(project: Project) -> None:
     gemini, mine = [await client_of(project, name, "session") for name in ("gemini-cli-mcp-client", "mine")]

@@ -7,7 +7,7 @@ import pytest
 from manager.client_files.change import ENTRY_NAME
 from manager.routing import client_needs
 from manager.routing.client_needs import needs_of
-from manager.routing.client_profiles import ClientProfiles, profile_of
+from manager.routing.client_profiles import OTHER, PROFILES, ClientProfile, ClientProfiles, profile_of
 from protocol import headers
 
 
@@ -33,6 +33,11 @@ def told(name: str) -> dict[str, str]:
 )
 def test_what_the_model_of_a_measured_client_sees_is_told(name: str, words: str | None) -> None:
     assert told(name).get(headers.MODEL_SEES) == words
+
+
+@pytest.mark.parametrize("profile", (*PROFILES, OTHER), ids=lambda profile: str(profile.title))
+def test_only_measured_clients_are_said_to_miss_a_part_of_results(profile: ClientProfile) -> None:
+    assert profile.measured or headers.MODEL_SEES.encode() not in dict(needs_of(profile))
 
 
 @pytest.mark.parametrize(

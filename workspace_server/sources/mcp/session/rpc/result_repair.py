@@ -201,7 +201,7 @@ def repaired_members(method: str, members: Members, uri: str) -> Changes:
     values = {name: _decoded(raw) for name, raw in members.items()}
     changes = {
         name: value
-        for name, value in _REPAIRS[method](values, members, uri).items()
+        for name, value in _REPAIRS[method](values, uri).items()
         if name not in values or value is GONE or jsonrpc.dumps(value) != jsonrpc.dumps(values[name])
     }
     if "_meta" in members and jsonrpc.bytes_of(members["_meta"])[:1] != b"{":
@@ -209,18 +209,16 @@ def repaired_members(method: str, members: Members, uri: str) -> Changes:
     return changes
 
 
-def _call(values: Mapping[str, Any], members: Members, _uri: str) -> Changes:
+def _call(values: Mapping[str, Any], _uri: str) -> Changes:
+    # structured content is not repeated as text: only some clients need that (`result_channels.for_model`)
     changes: Changes = {"content": _blocks(values.get("content"))}
-    structured = jsonrpc.bytes_of(members.get("structuredContent", Raw(b"null")))
-    if values.get("content") is None and structured != b"null":
-        changes["content"] = [_text(structured.decode())]
     if not is_flag(failed := values.get("isError", False)):
         is_failure = bool(failed) and str(failed).strip().lower() not in _NO
         changes["isError"] = True if is_failure else GONE
     return changes
 
 
-def _prompt(values: Mapping[str, Any], _members: Members, _uri: str) -> Changes:
+def _prompt(values: Mapping[str, Any], _uri: str) -> Changes:
     changes: Changes = {
         "messages": [part for entry in _listed(values.get("messages")) for part in _messages(entry)]
     }
@@ -236,7 +234,7 @@ def _messages(entry: Any) -> list[dict[str, Any]]:
     return [{**message, "role": role, "content": block} for block in _blocks(message["content"])]
 
 
-def _read(values: Mapping[str, Any], _members: Members, uri: str) -> Changes:
+def _read(values: Mapping[str, Any], uri: str) -> Changes:
     return {"contents": [_contents(entry, uri) for entry in _listed(values.get("contents"))]}
 
 
@@ -249,17 +247,17 @@ def _contents(entry: Any, uri: str) -> dict[str, Any]:
     return kept if "text" in kept or "blob" in kept else {**kept, "text": ""}
 
 
-def _complete(values: Mapping[str, Any], _members: Members, _uri: str) -> Changes:
+def _complete(values: Mapping[str, Any], _uri: str) -> Changes:
     kept = fitting(values.get("completion"), _COMPLETION, "", [])
     return {"completion": {"values": [], **({} if kept is GONE else kept)}}
 
 
-def _list_of(member: str) -> Callable[[Mapping[str, Any], Members, str], Changes]:
+def _list_of(member: str) -> Callable[[Mapping[str, Any], str], Changes]:
     """The repair of a list; only null is known to mean an empty one."""
-    return lambda values, _members, _uri: {member: []} if values.get(member, GONE) is None else {}
+    return lambda values, _uri: {member: []} if values.get(member, GONE) is None else {}
 
 
-_REPAIRS: Final[Mapping[str, Callable[[Mapping[str, Any], Members, str], Changes]]] = {
+_REPAIRS: Final[Mapping[str, Callable[[Mapping[str, Any], str], Changes]]] = {
     names.TOOLS_CALL: _call,
     names.PROMPTS_GET: _prompt,
     names.RESOURCES_READ: _read,

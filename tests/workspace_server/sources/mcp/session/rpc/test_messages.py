@@ -121,25 +121,6 @@ def test_a_cacheable_result_gets_a_lifetime_of_zero(result: bytes, expected: byt
     assert jsonrpc.bytes_of(completed) == expected
 
 
-@pytest.mark.parametrize(
-    ("result", "content"),
-    [
-        (b"{}", []),
-        (b'{"isError":true,"structuredContent":null}', []),
-        (b'{"structuredContent":{"n":1.0}}', [{"type": "text", "text": '{"n":1.0}'}]),
-        (b'{"resultType":"complete","structuredContent":"\\u00e9"}', [{"type": "text", "text": '"\\u00e9"'}]),
-    ],
-)
-def test_a_tool_result_without_content_gets_its_structured_content_as_text(
-    result: bytes, content: object
-) -> None:
-    """The official client refuses a result without content."""
-    completed = messages.to_modern_result(msgspec.Raw(result), "tools/call")
-    assert completed is not None
-    given = {"resultType": "complete", **json.loads(result)}
-    assert json.loads(jsonrpc.bytes_of(completed)) == {**given, "content": content}
-
-
 def test_a_missing_resource_gets_the_modern_error_code() -> None:
     missing = RpcError(-32002, "Resource not found", raw({"uri": "x:y"}))
     translated = messages.to_modern_error(missing, "resources/read", Era.LEGACY)

@@ -28,6 +28,9 @@ class Confinement:
             paths are ignored.
         read_only: folders and files it may read and execute, its own program and libraries included; None for
             the whole file system.
+        pinned: folders that stay where they are, whatever may be written in them.
+        fixed: files and folders that it may not write although they are in `read_write`. Works only with the
+            layer `fixed-files`, and fails the start without it.
         network: whether it may connect or listen by TCP.
         max_file_bytes: largest file it may write.
         max_memory_bytes: largest address space.
@@ -37,6 +40,8 @@ class Confinement:
 
     read_write: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] | None = None
+    pinned: tuple[Path, ...] = ()
+    fixed: tuple[Path, ...] = ()
     network: bool = True
     max_file_bytes: int | None = None
     max_memory_bytes: int | None = None
@@ -57,11 +62,13 @@ class Confinement:
             *(f"limit={name}:{value}" for name, value in limits.items() if value is not None),
             *(f"write={path}" for path in self.read_write),
             *(f"read={path}" for path in readable),
+            *(f"pinned={path}" for path in self.pinned),
+            *(f"fixed={path}" for path in self.fixed),
         ]
 
 
 _PROBE: Final = """
-import ctypes, resource, sys
+import ctypes, os, resource, sys
 def refused():
     try:
         open(sys.argv[1], "w").close()
@@ -76,38 +83,46 @@ if refused(): found.append("landlock-abi-" + sys.argv[2])
 if resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 99: found.append("rlimits")
 if "NoNewPrivs:\\t1" in status: found.append("no-new-privs")
 if signal.value == 9: found.append("pdeathsig")
+if os.statvfs(sys.argv[3]).f_flag & os.ST_RDONLY: found.append("fixed-files")
 print(*found)
 """
 
 
 @functools.cache
 def available_layers() -> tuple[str, ...]:
-    """The layers that work here: `landlock-abi-N`, `rlimits`, `no-new-privs`, `pdeathsig`.
+    """The layers that work here: `landlock-abi-N`, `rlimits`, `no-new-privs`, `pdeathsig`, `fixed-files`.
 
     Landlock restricts files from version 1 (truncation from 3), TCP from 4, signals and abstract sockets from
-    6. The first call starts a child to probe them and blocks for about 40 ms. Empty outside Linux.
+    6. Fixed files need a mount namespace, which some systems allow the superuser only. The first call starts
+    a child to probe them and blocks for about 40 ms. Empty outside Linux.
     """
     if sys.platform != "linux":
         return ()
-    from workspace_server.processes import launcher  # noqa: PLC0415  otherwise only run as a program
-
-    limits = Confinement(max_open_files=99)
-    python = [sys.executable, "-I", "-S"]
     try:
         folder = temporary_folder()
         folder.open()
         try:
-            probe = [*python, "-c", _PROBE, str(folder.path / "file"), str(launcher.landlock_version())]
-            done = subprocess.run(
-                [*python, LAUNCHER, "confined=1", *limits.launcher_arguments(), "--", *probe],
-                capture_output=True,
-                env={},
-                cwd="/",
-                timeout=_PROBE_S,
-                check=False,
-            )
+            (fixed := folder.path / "fixed").mkdir()
+            return _probed(folder.path, fixed, (fixed,)) or _probed(folder.path, fixed, ())
         finally:
             folder.close()
     except (OSError, subprocess.SubprocessError):
         return ()
+
+
+def _probed(folder: Path, place: Path, fixed: tuple[Path, ...]) -> tuple[str, ...]:
+    """The layers that a child finds; none if it cannot be started so."""
+    from workspace_server.processes import launcher  # noqa: PLC0415  otherwise only run as a program
+
+    limits = Confinement(max_open_files=99, fixed=fixed)
+    python = [sys.executable, "-I", "-S"]
+    words = [str(folder / "file"), str(launcher.landlock_version()), str(place)]
+    done = subprocess.run(
+        [*python, LAUNCHER, "confined=1", *limits.launcher_arguments(), "--", *python, "-c", _PROBE, *words],
+        capture_output=True,
+        env={},
+        cwd="/",
+        timeout=_PROBE_S,
+        check=False,
+    )
     return tuple(done.stdout.decode("utf-8", "replace").split())

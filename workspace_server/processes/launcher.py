@@ -29,6 +29,10 @@ _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1 << 0, 1 << 1
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # that anybody may write
 _SOURCES = ("/dev/random", "/dev/urandom")
 
+_NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
+_BIND, _RECURSIVE, _SLAVE = 1 << 12, 1 << 14, 1 << 19
+_MOUNT_SETATTR, _CURRENT_FOLDER, _ATTRIBUTE_READ_ONLY = 442, -100, 1
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -40,6 +44,10 @@ class _Beneath(ctypes.Structure):
     _pack_ = 1
     _layout_ = "ms"
     _fields_ = [("rights", ctypes.c_uint64), ("folder", ctypes.c_int32)]
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_space")]
 
 
 def _syscall(*arguments: object) -> int:
@@ -87,6 +95,41 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     beneath = _Beneath(rights, folder)
     _syscall(_ADD_RULE, ruleset, 1, ctypes.byref(beneath), 0)
     os.close(folder)
+
+
+def _fix(pinned: list[str], fixed: list[str]) -> None:
+    """Make files read-only for this process and all it starts, by mounts that only they see.
+
+    Landlock cannot except a folder from a rule. What is mounted on cannot be moved or replaced, either.
+    """
+    _leave_mounts_of_others()
+    for path in (*pinned, *fixed):
+        _mount(path, path, _BIND | _RECURSIVE)
+    read_only = _MountAttributes(set=_ATTRIBUTE_READ_ONLY)
+    for path in fixed:
+        size = ctypes.c_size_t(ctypes.sizeof(read_only))
+        _syscall(_MOUNT_SETATTR, _CURRENT_FOLDER, os.fsencode(path), 0, ctypes.byref(read_only), size)
+
+
+def _leave_mounts_of_others() -> None:
+    user, group = os.geteuid(), os.getegid()
+    if _libc.unshare(_NEW_MOUNTS):  # needs a right that a user has only in a namespace of users
+        _check(_libc.unshare(_NEW_MOUNTS | _NEW_USERS))
+        maps = {"setgroups": "deny", "uid_map": f"{user} {user} 1", "gid_map": f"{group} {group} 1"}
+        for name, text in maps.items():
+            with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123  pathlib is slow to load
+                file.write(text)
+    _mount("none", "/", _RECURSIVE | _SLAVE)
+
+
+def _mount(source: str, place: str, flags: int) -> None:
+    _check(_libc.mount(os.fsencode(source), os.fsencode(place), None, ctypes.c_ulong(flags), None))
+
+
+def _check(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _limit(name: str, value: int) -> None:
@@ -166,9 +209,7 @@ def _confine(settings: dict[str, str], pairs: list[tuple[str, str]]) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    if _libc.prctl(option, value, 0, 0, 0):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    _check(_libc.prctl(option, value, 0, 0, 0))
 
 
 def _error_text(error: BaseException) -> str:
@@ -190,7 +231,11 @@ def main(arguments: list[str]) -> None:
     try:
         _close_descriptors(status)
         _die_with(settings.get("parent"))
-        step = "folder"
+        step = "fixed files"
+        fixed = [value for key, value in pairs if key == "fixed"]
+        if fixed:
+            _fix([value for key, value in pairs if key == "pinned"], fixed)
+        step = "folder"  # only now: a folder that was entered before would be below the mounts
         os.chdir(settings.get("cwd", "/"))
         step = "limits"
         _confine(settings, pairs)

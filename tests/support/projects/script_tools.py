@@ -75,7 +75,7 @@ class Scripts:
 async def script_source(folder: Path, **options: Any) -> AsyncIterator[Scripts]:
     """A source whose scripts are trusted unless `trust` says otherwise; nothing of it is left afterwards."""
     root = folder / "project"
-    (root / "tools").mkdir(parents=True)
+    (root / "tools").mkdir(parents=True, exist_ok=True)
     run_dir = folder / "run"
     run_dir.mkdir(mode=0o700)
 

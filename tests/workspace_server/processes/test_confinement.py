@@ -170,4 +170,4 @@ def test_confined_child_has_no_other_environment_and_descriptors(run: Any) -> No
 def test_available_layers_are_reported() -> None:
     layers = available_layers()
     assert {"rlimits", "no-new-privs", "pdeathsig"} <= set(layers)
-    assert len(layers) == 3 + bool(_LANDLOCK)
+    assert len(layers) == 3 + bool(_LANDLOCK) + ("fixed-files" in layers)

@@ -19,6 +19,7 @@ from support.projects.script_tools import Judge, Scripts, script_source
 from workspace_server.processes import confinement
 from workspace_server.results import encode_result
 from workspace_server.sources.scripts.execution.outcome import MAX_STDOUT, META_EXIT_CODE, META_TRUNCATED
+from workspace_server.sources.scripts.execution.script_confinement import script_variables
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import ToolError, ToolResult
 
@@ -75,6 +76,7 @@ async def test_a_python_script_is_isolated_and_gets_its_arguments(
     env = seen["env"]
     assert (env["OWN"], env["LMTB_TOOL_NAME"], env["LMTB_WORKSPACE"]) == ("1", "see", str(scripts.root))
     allowed = {"HOME", "LOGNAME", "USER", "PATH", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "OWN"}
+    allowed |= script_variables(Path()).keys()
     assert {name for name in env if name not in allowed and not name.startswith(("LC_", "LMTB_"))} == set()
     assert not Path(env["LMTB_TOOL_ARGS_FILE"]).parent.exists()
 
@@ -314,8 +316,8 @@ async def test_workspace_scripts_can_write_only_to_allowed_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Path(os.environ["HOME"])
-    (home / ".cache").mkdir()
-    (home / ".ssh").mkdir()
+    for name in (".cache", ".ssh"):
+        (home / name).mkdir()
     outside = Path("/var/lib") if os.access("/var/lib", os.W_OK) else home
     monkeypatch.setattr(
         "workspace_server.sources.scripts.execution.script_confinement._SHARED", ()
@@ -325,8 +327,8 @@ async def test_workspace_scripts_can_write_only_to_allowed_folders(
     script = f"""
 import os, tempfile
 done = []
-for name in ("inside", {str(home / ".cache" / "x")!r}, {str(tmp_path / "temporary" / "x")!r}, {str(home / ".ssh" / "x")!r},
-             {str(home / ".profile")!r}, {str(outside / "lmtb-test")!r}, __file__ + "x"):
+for name in ("inside", os.environ["XDG_CACHE_HOME"] + "/x", {str(tmp_path / "temporary" / "x")!r}, {str(home / ".ssh" / "x")!r},
+             {str(home / ".cache" / "x")!r}, {str(home / ".profile")!r}, {str(outside / "lmtb-test")!r}, __file__ + "x"):
     try:
         open(name, "w").close()
         done.append(True)
@@ -336,7 +338,7 @@ print(done, os.path.exists({str(home)!r}))
 """
     async with script_source(tmp_path) as scripts:
         scripts.write("t", script, f'[env]\nTMPDIR = "{home}/.ssh"\nHOME = "{home}/.ssh"\n')  # widens nothing
-        assert await scripts.text("t") == f"{[True] * 3 + [False] * 4} True"
+        assert await scripts.text("t") == f"{[True] * 3 + [False] * 5} True"
         await until(lambda: scripts.source.status()["protection"])
         assert "rlimits" in scripts.source.status()["protection"]
 

@@ -16,15 +16,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from host.files.disk_errors import worded
 from host.files.private_folder import PrivateFolder, remove, temporary_folder
 from protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.call_context import Toolbox
 from workspace_server.processes import confinement
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
+from workspace_server.processes.confinement import Confinement
 from workspace_server.sources.scripts.execution import bridge, prelude
 from workspace_server.sources.scripts.execution.outcome import MAX_RESULT, MAX_STDOUT, Ended, outcome
-from workspace_server.sources.scripts.execution.script_confinement import script_confinement
+from workspace_server.sources.scripts.execution.script_confinement import (
+    cache_folder,
+    planted_files,
+    remove_planted,
+    script_confinement,
+    script_variables,
+)
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.tool import CallOutcome, Tool, ToolError
 
@@ -118,10 +126,6 @@ class Runner:
         """
         if self._closed:
             return _STOPPING
-        if self._confined and self._probe is None:
-            self._probe = asyncio.create_task(
-                asyncio.to_thread(confinement.available_layers), name="script-protection"
-            )
         stdin = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         work = asyncio.create_task(self._work(job, stdin, toolbox, slots), name=f"script {job.tool.name}")
         self._running.add(work)
@@ -164,22 +168,46 @@ class Runner:
                 raise ToolError(
                     f"the call cannot be prepared: {error.strerror or 'the disk fails'}"
                 ) from None
-            ended = await self._run(await self._command(job, folder), stdin, job.tool.name)
+            command = await self._command(job, folder)
+            planted = await asyncio.to_thread(planted_files, self._root) if self._confined else frozenset()
+            try:
+                ended = await self._run(command, stdin, job.tool.name)
+            finally:
+                if self._confined:
+                    await asyncio.to_thread(self._remove_planted, job.tool.name, planted)
             result = await asyncio.to_thread(_read_result, folder / RESULT)
         return replace(ended, result=result)
 
     async def _command(self, job: Job, folder: Path) -> Command:
         base = await self._environment()
+        caches = script_variables(cache_folder(self._root, base)) if self._confined else {}
         env = {
             **base,
+            **caches,
             **job.env,
             "LMTB_TOOL_NAME": job.tool.name,
             "LMTB_TOOL_ARGS_FILE": str(folder / ARGUMENTS),
             "LMTB_TOOL_RESULT_FILE": str(folder / RESULT),
         }
         # without the variables of the manifest: a script must not choose its own limits
-        limits = script_confinement(self._root, folder, base) if self._confined else None
+        limits = await self._limits(folder, base) if self._confined else None
         return Command(job.argv, env, str(job.cwd), limits)
+
+    async def _limits(self, folder: Path, base: Mapping[str, str]) -> Confinement:
+        if self._probe is None:
+            self._probe = asyncio.create_task(
+                asyncio.to_thread(confinement.available_layers), name="script-protection"
+            )
+        layers = await asyncio.shield(self._probe)
+        try:
+            limits = await asyncio.to_thread(script_confinement, self._root, folder, base)
+        except OSError as error:
+            raise ToolError(f"the folder of its caches cannot be made: {worded(error)}") from None
+        return limits if "fixed-files" in layers else replace(limits, pinned=(), fixed=())
+
+    def _remove_planted(self, tool: str, before: frozenset[str]) -> None:
+        for name in remove_planted(self._root, before):
+            log.error("script_file_removed", tool=tool, file=f".git/{name}")
 
     async def _run(self, command: Command, stdin: bytes, name: str) -> Ended:
         try:

@@ -57,6 +57,26 @@ def socket_inodes(pid: int) -> Iterator[int]:
                     yield int(name.removeprefix(_SOCKET).removesuffix("]"))
 
 
+def unreadable_processes() -> Iterator[int]:
+    """The processes of this user whose open files may not be looked at: they made that so. Linux only."""
+    return (pid for pid in _newest_first() if _is_unreadable(pid))
+
+
+def _is_unreadable(pid: int) -> bool:
+    """Such a process seems to belong to root, so its user is read elsewhere (proc_pid_status(5))."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd"):
+            return False
+    except PermissionError:
+        pass
+    except OSError:
+        return False
+    with suppress(OSError, IndexError, ValueError):
+        _, _, rest = Path(f"/proc/{pid}/status").read_bytes().partition(b"\nUid:\t")
+        return int(rest.split(maxsplit=1)[0]) == os.getuid()
+    return False
+
+
 def _newest_first() -> Iterator[int]:
     """All processes; a client that has just connected is probably one of the newest."""
     names = (entry.name for entry in Path("/proc").iterdir())

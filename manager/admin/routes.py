@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from manager.admin.control.allocate import allocate_routes
+from manager.admin.control.decisions import decisions_by_persons
 from manager.admin.control.services import Services
 from manager.admin.metrics.measures import MeasuresSnapshot, TakeSnapshot
 from manager.admin.status import log_page
@@ -35,7 +36,7 @@ def make_app(
     Args:
         page: shows the status to browsers; without it, they get JSON too.
     """
-    app = web.Application()
+    app = web.Application(middlewares=[decisions_by_persons()])
     app.add_routes(allocate_routes(services))
     app.add_routes(diagnosis_routes(status, measures, slash=True, page=page))
     app.router.add_get("/", _negotiated(_shows(status), page), allow_head=False)

@@ -210,9 +210,14 @@ class McpRoutes:
             text = "this id is still being answered in this session; use a new one"
             http_request.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
             return
+        answer = partial(self._legacy.answer, exchange, session)
+        if answers_form(exchange.params):  # as a stateless client's request, but in a session
+            admitted = partial(admit_answer, http_request, exchange, answer)
+            self._own_work(http_request, exchange, session, admitted)
+            return
         sent = None if session.list_due else self._send_at_once(http_request, exchange)
         if sent is None:
-            self._own_work(http_request, exchange, session, partial(self._legacy.answer, exchange, session))
+            self._own_work(http_request, exchange, session, answer)
         else:
             session.in_flight.add(key, sent.cancel)
 

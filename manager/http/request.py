@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from host.peers.peer_uid import Address
 from http_server.deadline import Deadline
 from http_server.parsing.head import Framing, RequestHead
 from http_server.request import BaseRequest, ResponseConnection
@@ -38,8 +37,8 @@ class RequestConnection(ResponseConnection, Protocol):
     def keep_alives(self) -> KeepAlives:
         """Sends comments on event streams that are silent."""
 
-    def ends(self) -> tuple[Address, Address] | None:
-        """Our address and the client's; None if it did not connect over TCP."""
+    async def is_from_own_child(self) -> bool:
+        """Whether a program that we started sends on it, which must not decide for the user."""
 
     def peer(self) -> Peer | None:
         """The client's end of the connection, always the same; None if it did not connect over TCP."""
@@ -49,7 +48,7 @@ class HttpRequest(BaseRequest):
     """A request and its response.
 
     Attributes:
-        ends: returns our address and the client's; None if it did not connect over TCP.
+        is_from_own_child: whether a program that we started sent it, which must not decide for the user.
         keep_alives: sends comments on the response where that is an event stream.
         made_trace: the number of the trace context that a manager on another host made for it; 0 for none.
         metadata: what the head says.
@@ -59,7 +58,8 @@ class HttpRequest(BaseRequest):
     """
 
     __slots__ = (
-        "_deadline", "ends", "keep_alives", "made_trace", "metadata", "peer", "received_at", "session",
+        "_deadline", "is_from_own_child", "keep_alives", "made_trace", "metadata", "peer", "received_at",
+        "session",
     )  # fmt: skip
 
     fixed_lines = staticmethod(fixed_head_lines)
@@ -76,7 +76,7 @@ class HttpRequest(BaseRequest):
         self.received_at = time.monotonic()
         self.metadata = metadata
         self.session = session
-        self.ends = connection.ends
+        self.is_from_own_child = connection.is_from_own_child
         self.peer = connection.peer
         self.made_trace = 0
         self.keep_alives = connection.keep_alives

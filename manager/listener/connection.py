@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import Final
 
-from host.peers.peer_uid import Address
+from host.peers.own_children import is_own_child_connection
 from http_server.connections.connection import HttpConnection
 from http_server.connections.connection_state import Event, State
 from http_server.parsing.head import Framing, RequestHead
@@ -52,15 +52,16 @@ class ClientConnection(HttpConnection[ClientHead]):
         """Sends comments on event streams that are silent."""
         return self._context.keep_alives
 
-    def ends(self) -> tuple[Address, Address] | None:
-        """Our address and the client's; None if it did not connect over TCP."""
-        local, remote = (self.transport.get_extra_info(name) for name in ("sockname", "peername"))
-        return (local, remote) if isinstance(local, tuple) and isinstance(remote, tuple) else None
+    async def is_from_own_child(self) -> bool:
+        """Whether a program that we started sends on it, which must not decide for the user."""
+        return await is_own_child_connection(self.transport)
 
     def peer(self) -> Peer | None:
         """The client's end of the connection, always the same; None if it did not connect over TCP."""
-        if self._peer is None and (ends := self.ends()) is not None:
-            self._peer = Peer(ends)
+        if self._peer is None:
+            local, remote = (self.transport.get_extra_info(name) for name in ("sockname", "peername"))
+            if isinstance(local, tuple) and isinstance(remote, tuple):
+                self._peer = Peer((local, remote))
         return self._peer
 
     @property

@@ -8,7 +8,7 @@ from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from manager.admin.control.control_messages import read_object, refusal, refuse_own_child, success
+from manager.admin.control.control_messages import read_object, refusal, success
 from manager.admin.control.request_body import read_body
 from manager.admin.control.services import Services
 from manager.admin.metrics.history import Moment
@@ -151,8 +151,6 @@ def access_routes(access: Access, address: str | None) -> list[web.RouteDef]:
         if address is None:
             text = "the manager has no port, so it has no page; set tcp = true, then run: lmtb restart"
             return refusal(409, "no_port", message=text)
-        if (refused := await refuse_own_child(request)) is not None:
-            return refused
         # in the fragment: browsers send it to nobody, and it is in no log
         return success(url=f"{address}#ticket={access.issue_ticket()}", address=address)
 

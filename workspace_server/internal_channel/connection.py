@@ -7,6 +7,8 @@ import socket
 from contextlib import suppress
 from typing import Final, Protocol
 
+from host.peers.own_children import is_own_child_connection
+from protocol import jsonrpc
 from workspace_server.internal_channel.dispatcher import (
     AuthenticatedRequest,
     ImmediateAnswer,
@@ -19,6 +21,10 @@ _CHUNK: Final = 65536
 _FLUSH_S: Final = 1.0
 MAX_UNREAD: Final = 1024 * 1024
 """Bytes that a peer may leave unread before a further notification closes the connection."""
+_NOT_BY_CHILDREN: Final = (
+    "programs that a workspace server or an agent started may not change secrets or the configuration: "
+    "the user does so in a terminal, with: lmtb secrets"
+)
 
 
 class ConnectionOwner(Protocol):
@@ -116,9 +122,15 @@ class ChannelConnection:
             self._calls.add(task)
             task.add_done_callback(self._called)
             return
+        if request.may_change and await self._is_own_child():
+            await self._send(jsonrpc.error(request.id, jsonrpc.INVALID_REQUEST, _NOT_BY_CHILDREN))
+            return
         await self._send(await self._dispatch.answer(request))
         if request.may_change:
             await self._owner.poll_changes()
+
+    async def _is_own_child(self) -> bool:
+        return self._writer is None or await is_own_child_connection(self._writer.transport)
 
     async def _call(self, request: AuthenticatedRequest) -> None:
         answer = await self._dispatch.answer(request)

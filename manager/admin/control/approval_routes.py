@@ -1,8 +1,8 @@
 """Routes of the control socket for calls that wait for a person: what waits, and answers.
 
-For `lmtb approvals`, and for managers on other hosts, whose people use projects here. What workspace servers
-started may neither answer nor read them: a model could otherwise approve its own calls and see the arguments
-of others.
+For `lmtb approvals`, and for managers on other hosts, whose people use projects here. `decisions.py` keeps
+what workspace servers started from answering and from reading them: a model could otherwise approve its own
+calls and see the arguments of others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from manager.admin.control.approval_stream import ApprovalStream
 from manager.admin.control.approvals import answer
-from manager.admin.control.control_messages import read_object, refusal, refuse_own_child, success
+from manager.admin.control.control_messages import read_object, refusal, success
 from manager.admin.control.services import Services
 from manager.approvals.board import ApprovalBoard
 from manager.http import lazy_aiohttp as web
@@ -33,14 +33,10 @@ def add_approval_routes(app: web.Application, board: ApprovalBoard, services: Se
 
 def _routes(board: ApprovalBoard, services: Services) -> list[web.RouteDef]:
     async def listed(request: web.Request) -> web.Response:
-        if (refused := await refuse_own_child(request)) is not None:
-            return refused
         rows = [one.as_json(with_question=True) for one in board.waiting()]
         return success(approvals=rows, ended=board.ended())
 
     async def answered(request: web.Request) -> web.Response:
-        if (refused := await refuse_own_child(request)) is not None:
-            return refused
         message = await read_object(request)
         if isinstance(message, web.Response):
             return message
@@ -53,8 +49,6 @@ def _routes(board: ApprovalBoard, services: Services) -> list[web.RouteDef]:
 
     async def answered_elsewhere(request: web.Request) -> web.Response:
         """An answer that a person gave to the manager on another host, as a workspace server gets it."""
-        if (refused := await refuse_own_child(request)) is not None:
-            return refused
         message = await read_object(request)
         if isinstance(message, web.Response):
             return message

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from manager.admin.control.control_messages import refusal, refuse_own_child
+from manager.admin.control.control_messages import refusal
 from manager.approvals.board import ApprovalBoard
 from manager.approvals.waiting_call import WaitingCall
 from manager.http import lazy_aiohttp as web
@@ -45,8 +45,6 @@ class ApprovalStream:
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
         """Serve the stream until the other side leaves, or the manager stops."""
-        if (refused := await refuse_own_child(request)) is not None:
-            return refused
         if len(self._wakes) >= MOST_LISTENERS:
             return refusal(503, "too_many_listeners")
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

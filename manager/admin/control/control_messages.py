@@ -5,12 +5,11 @@ Bodies hold `ok: true`, or `ok: false` and a `reason`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from host.peers.own_children import is_own_child_peer
+from host.peers.own_children import is_own_child_connection
 from manager.admin.control.request_body import read_body
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal
@@ -69,7 +68,6 @@ async def refuse_own_child(request: web.Request) -> web.Response | None:
 
     A model could otherwise decide through such a program what only its user decides.
     """
-    sock = None if request.transport is None else request.transport.get_extra_info("socket")
-    if sock is not None and not await asyncio.to_thread(is_own_child_peer, sock):
+    if not await is_own_child_connection(request.transport):
         return None
-    return refusal(403, "forbidden", message=_NOT_FROM_CHILDREN)
+    return refusal(403, "forbidden", message=_NOT_FROM_CHILDREN, text=_NOT_FROM_CHILDREN)  # for the page

@@ -22,6 +22,7 @@ from manager.admin.control.control_messages import (
     refuse_own_child,
     success,
 )
+from manager.admin.control.decisions import decisions_by_persons
 from manager.admin.control.renewals import TIMES, Renewals
 from manager.admin.control.services import ServerQuestion, Services
 from manager.disk.folder import CwdProblem, CwdProblemKind
@@ -56,7 +57,7 @@ def make_control_app(services: Services, renewals: Renewals) -> web.Application:
         response.headers["Server"] = f"lm-tools-bridge/{__version__}"
         return response
 
-    app = web.Application(middlewares=[guard])
+    app = web.Application(middlewares=[guard, decisions_by_persons()])
     app.add_routes(control_routes(services, renewals))
     return app
 
@@ -180,8 +181,6 @@ class _Control:
 
     async def stop_call(self, request: web.Request) -> web.Response:
         """Stop the call with this number, for a person whose manager is on another host."""
-        if (refused := await refuse_own_child(request)) is not None:
-            return refused
         payload = await read_object(request)
         if isinstance(payload, web.Response):
             return payload
@@ -206,10 +205,15 @@ class _Control:
             return refusal(503, "no_tunnel", message=str(error))
 
     async def lines(self, request: web.Request) -> web.Response:
-        """The lines to other hosts; one is made first if its host is named, others end if that is asked."""
+        """The lines to other hosts; one is made first if its host is named, others end if that is asked.
+
+        Programs that we started may only list them.
+        """
         payload = await read_object(request)
         if isinstance(payload, web.Response):
             return payload
+        if payload and (refused := await refuse_own_child(request)) is not None:
+            return refused
         connect, renew = (
             name if isinstance(name, str) else None for name in map(payload.get, ("connect", "renew"))
         )

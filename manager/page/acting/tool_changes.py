@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from host.text.printable import printable
-from manager.admin.control.control_messages import read_object, refusal, refuse_own_child, success
+from manager.admin.control.control_messages import read_object, refusal, success
 from manager.admin.control.services import Services
 from manager.disk.folder import CwdProblem
 from manager.http import lazy_aiohttp as web
@@ -68,8 +68,6 @@ class ToolChanges:
         return [web.post(TARGET, self._serve)]
 
     async def _serve(self, request: web.Request) -> web.Response:
-        if (refused := await refuse_own_child(request)) is not None:
-            return refused
         message = await read_object(request)
         if isinstance(message, web.Response):
             return message

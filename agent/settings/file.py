@@ -13,6 +13,7 @@ import msgspec
 from agent.settings.fault_words import worded_fault
 from agent.settings.settings import FIELDS, KNOWN_PROVIDERS, MANUAL, AgentSettings, ProviderEntry
 from host.files import private_files
+from host.peers.own_children import are_we_own_child
 from host.text.key_lines import line_of
 from host.text.near_names import did_you_mean
 from host.text.printable import printable
@@ -146,12 +147,15 @@ def save(path: Path, changes: Mapping[tuple[str, ...], Any]) -> None:
         changes: key below `[agent]`, in parts -> the new value, or None to remove it.
 
     Raises:
-        NotEditable: the file is not TOML, its table is none, or a new value does not fit.
+        NotEditable: the file is not TOML, its table is none, or a new value does not fit; or a program that
+            we started runs this agent: a model could decide through it.
         private_files.LockTimeout, private_files.UnsafePathError, OSError: it cannot be written.
     """
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
+    if are_we_own_child():
+        raise NotEditable("a program that a server or an agent started may not change settings")
     target = path.resolve()
     private_files.make_private(target.parent)
     with private_files.locked(target.with_name(f".{target.name}.lock")):

@@ -8,7 +8,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from host.command_line import VerbGroup, say
+from host.command_line import say
+from host.deciding_verbs import DecidingGroup, ForAnyone, if_given, never_decides, unless_given
 from host.terminal.colour import has_colour
 from host.text.near_names import did_you_mean
 from host.text.printable import printable
@@ -80,7 +81,7 @@ _DETAILS: Final = {"sessions": "status.show", "whoami": "status.whoami"}
 """Verbs that the overview omits -> their modules: they show the details behind `lmtb clients`."""
 
 
-class _Verbs(VerbGroup):
+class _Verbs(DecidingGroup):
     """The verbs, with near names for a mistyped one, and an overview that imports none of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -113,7 +114,67 @@ MODULES: Final = {
 """Every verb, also those that the overview omits -> its module, and the command's name in it."""
 
 
-@click.group(cls=_Verbs, modules=MODULES, context_settings={"help_option_names": ["-h", "--help"]})
+FOR_ANYONE: Final[ForAnyone] = {
+    **dict.fromkeys(
+        (
+            "agent",
+            "agent acp",
+            "agent list",
+            "agent serve",
+            "call",
+            "calls",
+            "calls export",
+            "calls show",
+            "calls stats",
+            "client list",
+            "client show",
+            "clients",
+            "connect",
+            "doctor",
+            "doctor env",
+            "languages",
+            "log",
+            "record status",
+            "remote list",
+            "remote serve",
+            "remote status",
+            "replay",
+            "secrets list",
+            "serve",
+            "servers",
+            "servers restart",
+            "service status",
+            "sessions",
+            "status",
+            "team offers",
+            "team status",
+            "token list",
+            "tools",
+            "tools why",
+            "top",
+            "up",
+            "whoami",
+            "workspaces",
+        ),
+        never_decides,
+    ),
+    **dict.fromkeys(
+        ("adopt", "client add", "client install", "client remove", "client update"), if_given("dry_run")
+    ),
+    "agent config": lambda given: given["as_json"] and not given["imported"],
+    "completion": unless_given("install"),
+    "trust": lambda given: given["list_all"] or given["diff"] or (given["as_json"] and not given["yes"]),
+    "ui": if_given("list_all"),
+}
+"""The verbs that programs which we started may run, too; all others decide for the user."""
+
+
+@click.group(
+    cls=_Verbs,
+    modules=MODULES,
+    for_anyone=FOR_ANYONE,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.pass_context
 @click.version_option(__version__, message="lm-tools-bridge %(version)s")
 def cli(ctx: click.Context) -> None:

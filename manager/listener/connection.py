@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Hashable
 from typing import Final
 
-from host.peers.own_children import is_own_child_connection
+from host.peers.own_child_connections import is_own_child_connection
 from http_server.connections.connection import HttpConnection
 from http_server.connections.connection_state import Event, State
 from http_server.parsing.head import Framing, RequestHead

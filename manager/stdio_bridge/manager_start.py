@@ -18,8 +18,11 @@ from host.files.private_files import UnsafePathError, make_private
 from host.processes.login_session import with_session_folder
 from manager import exit_codes
 from manager.configuration.paths import Paths
+from protocol import names
 
 UNIT: Final = "lm-tools-bridge.service"
+_MARKS: Final = (names.CHILD_VARIABLE, names.INSTANCE_VARIABLE)
+"""A manager serves everybody, whoever started it: with a mark, it would end with that program's server."""
 PAUSE_S: Final = 2.0
 """Least seconds between two attempts."""
 FAILED_S: Final = 30.0
@@ -39,7 +42,7 @@ class ManagerStarter:
     ) -> None:
         self._options = options
         self._paths = paths
-        self._environ = environ
+        self._environ = {name: value for name, value in environ.items() if name not in _MARKS}
         self._process: subprocess.Popen[bytes] | None = None
         self._problem: str | None = None
         self._next = float("-inf")

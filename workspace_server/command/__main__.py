@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from host.command_line import VerbGroup
+from host.deciding_verbs import DecidingGroup, ForAnyone, never_decides
 from host.terminal.colour import has_colour
 from workspace_server.command.arguments import UserFolders
 
@@ -24,12 +24,20 @@ _VERBS: Final = {
 }
 """Verb: module in this package, which has a command of the verb's name."""
 _MODULES: Final = {verb: (f"workspace_server.command.{module}", verb) for verb, module in _VERBS.items()}
-
-
+FOR_ANYONE: Final[ForAnyone] = dict.fromkeys(
+    # `trust` shows first, and asks who runs it when it comes to trust something
+    ("trust", "pending", "secrets list", "tools", "env", "languages"),
+    never_decides,
+)
 _folder: Final = click.Path(path_type=Path)
 
 
-@click.group(cls=VerbGroup, modules=_MODULES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=DecidingGroup,
+    modules=_MODULES,
+    for_anyone=FOR_ANYONE,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option("--config-dir", type=_folder, required=True, help="The user's configuration folder.")
 @click.option("--state-dir", type=_folder, required=True, help="The user's state folder.")
 @click.option("--runtime-dir", type=_folder, help="The user's runtime folder; no verb needs it yet.")

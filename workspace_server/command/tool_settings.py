@@ -12,7 +12,6 @@ import click
 
 from host.command_line import Failure, is_json, json_option, print_json, say
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.deciding import refuse_children
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, WORKSPACE_FILE, ConfigurationLoader
 from workspace_server.config.model import Approval
@@ -42,7 +41,6 @@ def tools() -> None:
 @click.pass_obj
 def enable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
     """Offer the tool NAME."""
-    refuse_children(_WHICH_ASK)
     _switch(name, root, folders, enabled=True)
 
 
@@ -62,7 +60,6 @@ def disable(folders: UserFolders, /, name: str, root: Path, **_: bool) -> None:
 @click.pass_obj
 def allow(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Let the tool NAME run without asking."""
-    refuse_children(_WHICH_ASK)
     _decide(name, folders, "allow")
 
 
@@ -72,7 +69,6 @@ def allow(folders: UserFolders, /, name: str, **_: bool) -> None:
 @click.pass_obj
 def ask(folders: UserFolders, /, name: str, **_: bool) -> None:
     """Have the tool NAME ask before every call."""
-    refuse_children(_WHICH_ASK)
     _decide(name, folders, "ask")
 
 
@@ -94,7 +90,6 @@ def deny(folders: UserFolders, /, name: str, **_: bool) -> None:
 @click.pass_obj
 def visibility(folders: UserFolders, /, name: str, word: str, root: Path, of_source: bool, **_: bool) -> None:
     """Choose the visibility of the tool NAME, or of all tools of a source, in one workspace."""
-    refuse_children(_WHICH_ARE_LISTED)
     chosen = cast(Visibility, word) if word != _DEFAULT else None
     file, folder = folders.config_dir / USER_FILE, real_folder(root)
     with _explained(file):

@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from typing import Final, Protocol
 
-from host.peers.own_children import is_own_child_connection
+from host.peers.own_child_connections import is_own_child_connection
 from protocol import jsonrpc
 from workspace_server.internal_channel.dispatcher import (
     AuthenticatedRequest,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from host.peers.own_children import is_own_child_connection
+from host.peers.own_child_connections import is_own_child_connection
 from manager.admin.control.request_body import read_body
 from manager.http import lazy_aiohttp as web
 from manager.routing.request_heads.admission import AdmissionRefusal

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from host.peers import own_children
-from host.peers.own_children import is_own_child, is_own_child_tcp_peer
+from host.peers.own_children import is_own_child
 from protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
@@ -87,29 +85,3 @@ def test_an_ancestor_of_another_user_does_not_count(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Path, "read_bytes", hidden)
     assert not is_own_child(os.getpid())
-
-
-@pytest.mark.parametrize(("environ", "expected"), [({}, False), ({names.CHILD_VARIABLE: "i.x"}, True)])
-def test_a_connection_of_a_child_that_made_itself_unreadable_is_a_childs(
-    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], expected: bool
-) -> None:
-    """As after prctl(PR_SET_DUMPABLE): nobody sees who has the socket. A login does so, too, and is no child."""
-    monkeypatch.setattr(own_children, "socket_holders", lambda inode: iter(()))
-    with (
-        started(STARTS, **environ) as parent,
-        socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname()) as client,
-    ):
-        assert parent.stdout is not None
-        hidden = int(parent.stdout.readline())
-        monkeypatch.setattr(own_children, "unreadable_processes", lambda: iter([hidden]))
-        found = is_own_child_tcp_peer(server.getsockname(), client.getsockname())
-        parent.communicate("")
-    assert found is expected
-
-
-def test_who_closed_the_connection_may_have_been_a_child() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        with socket.create_connection(server.getsockname()) as client:
-            ends = server.getsockname(), client.getsockname()
-        assert is_own_child_tcp_peer(*ends)

@@ -14,11 +14,11 @@ from typing import Final
 import click
 
 from host.command_line import Failure, json_option, print_json, say
+from host.deciding_verbs import refuse_children
 from host.terminal.tones import Tone
 from host.terminal.views import Column, Kind, Note, Table
 from host.text.printable import printable
 from workspace_server.command.arguments import UserFolders, real_folder
-from workspace_server.command.deciding import refuse_children
 from workspace_server.command.trust import item_display, pager
 from workspace_server.command.trust.view import TrustView, read_view
 from workspace_server.trust.difference import differences
@@ -105,7 +105,7 @@ def _accept(
 
 
 def _trust(store: TrustStore, view: TrustView) -> None:
-    refuse_children("what is trusted")
+    refuse_children("may not decide what is trusted")
     try:
         store.trust(view.root, view.items, view.others)
     except TrustStoreError as unusable:

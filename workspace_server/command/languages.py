@@ -21,6 +21,7 @@ from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.sources.language_servers.kinds.available_kinds import ROLES, AvailableKinds
 from workspace_server.sources.language_servers.kinds.candidates import Candidate
+from workspace_server.sources.language_servers.kinds.programs import path_outside
 from workspace_server.sources.language_servers.kinds.version import version_of
 from workspace_server.sources.language_servers.server import Unavailable
 from workspace_server.sources.language_servers.specification import Role, ServerSpecification
@@ -53,7 +54,8 @@ def languages(folders: UserFolders, /, root: Path, *, no_versions: bool, **_: bo
     configuration = ConfigurationLoader(folder, folders.config_dir, known).current()
     kinds = available_kinds(folder, configuration, search, _verdicts(folders, folder))
     rows = list(_rows(kinds)) if configuration.language_servers else []
-    environ = environment.inherited_by_server(known, search, str(folder))
+    outside = path_outside(search, (folder,))  # e.g. `node`, which runs many of them
+    environ = environment.inherited_by_server(known, outside, str(folder))
     with ThreadPoolExecutor(4) as threads:
         versions = threads.map(lambda row: None if no_versions else _version(row, environ), rows)
         told = list(zip(rows, _languages(kinds, rows), versions, strict=True))

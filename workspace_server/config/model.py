@@ -176,6 +176,7 @@ class LanguageServerEntry:
         settings: likewise, the answers to `workspace/configuration`.
         env: variables beside those that every server gets.
         memory_limit_bytes, idle_s: in place of the usual limits.
+        runs_nothing_of_the_project: why it may run without trust; only the user's own file can say so.
         raw: the entry as written.
     """
 
@@ -189,6 +190,7 @@ class LanguageServerEntry:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     memory_limit_bytes: int | None = None
     idle_s: float | None = None
+    runs_nothing_of_the_project: str = ""
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 

@@ -31,6 +31,9 @@ class Confinement:
         pinned: folders that stay where they are, whatever may be written in them.
         fixed: files and folders that it may not write although they are in `read_write`. Works only with the
             layer `fixed-files`, and fails the start without it.
+        caches: folders it may write if no part of the path is a link; nothing in them can be executed.
+        unexecuted: folders in which nothing can be executed, whatever `read_only` says. A program from
+            elsewhere can still read files there as its input.
         network: whether it may connect or listen by TCP.
         max_file_bytes: largest file it may write.
         max_memory_bytes: largest address space.
@@ -42,6 +45,8 @@ class Confinement:
     read_only: tuple[Path, ...] | None = None
     pinned: tuple[Path, ...] = ()
     fixed: tuple[Path, ...] = ()
+    caches: tuple[Path, ...] = ()
+    unexecuted: tuple[Path, ...] = ()
     network: bool = True
     max_file_bytes: int | None = None
     max_memory_bytes: int | None = None
@@ -64,6 +69,8 @@ class Confinement:
             *(f"read={path}" for path in readable),
             *(f"pinned={path}" for path in self.pinned),
             *(f"fixed={path}" for path in self.fixed),
+            *(f"cache={path}" for path in self.caches),
+            *(f"unexecuted={path}" for path in self.unexecuted),
         ]
 
 

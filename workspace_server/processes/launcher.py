@@ -12,10 +12,15 @@ import ctypes
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _SIGKILL, _SIGPIPE, _SIGXFSZ = 9, 13, 25
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder
+_EXECUTE = 1 << 0
+_READ = _EXECUTE | 1 << 2 | 1 << 3  # execute, read a file, read a folder
 _FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # what can be granted on a single file
 _RIGHTS_BY_VERSION = {
     1: (1 << 13) - 1,
@@ -28,6 +33,7 @@ _BIND_CONNECT = 1 << 0 | 1 << 1
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1 << 0, 1 << 1
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # that anybody may write
 _SOURCES = ("/dev/random", "/dev/urandom")
+_OPENAT2, _AT_FDCWD, _RESOLVE_NO_SYMLINKS = 437, -100, 4
 
 _NEW_MOUNTS, _NEW_USERS = 0x00020000, 0x10000000
 _BIND, _RECURSIVE, _SLAVE = 1 << 12, 1 << 14, 1 << 19
@@ -66,7 +72,7 @@ def landlock_version() -> int:
         return 0
 
 
-def _apply_landlock(writable: list[str], readable: list[str], network: bool) -> None:
+def _apply_landlock(places: dict[str, list[str]], program: str, network: bool) -> None:
     version = landlock_version()
     if not version:
         return
@@ -78,16 +84,48 @@ def _apply_landlock(writable: list[str], readable: list[str], network: bool) -> 
     )
     size = 8 if version < 4 else 16 if version < 6 else 24
     ruleset = _syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
-    for path in (*_SOURCES, *readable):
-        _allow(ruleset, path, rights & _READ)
-    for path in (*_DEVICES, *writable):
+    # rights can only be added: those to execute are given to everything beside the folders that lack them
+    unexecuted = [*places["unexecuted"], *places["cache"]]
+    reading = rights & _READ & ~(_EXECUTE if unexecuted else 0)
+    for path in (*_SOURCES, *places["read"]):
+        _allow(ruleset, path, reading)
+    for path in (*_beside(unexecuted), program) if unexecuted else ():
+        _allow(ruleset, path, _EXECUTE)
+    for path in (*_DEVICES, *places["write"]):
         _allow(ruleset, path, rights)
+    for path in places["cache"]:
+        _allow(ruleset, path, rights & ~_EXECUTE, _open_unlinked)
     _syscall(_RESTRICT_SELF, ruleset, 0)
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _beside(folders: list[str], parent: str = "") -> Iterator[str]:
+    """What lies beside these folders, in all their parents; without links, which may lead into one."""
+    start = f"{parent}/"
+    names = {folder.removeprefix(start).partition("/")[0] for folder in folders if folder.startswith(start)}
     try:
-        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        with os.scandir(parent or "/") as entries:
+            names |= {entry.name for entry in entries if not entry.is_symlink()}
+    except OSError:
+        pass  # it may only be entered
+    for path in (f"{parent}/{name}" for name in names):
+        if any(folder.startswith(f"{path}/") for folder in folders if path not in folders):
+            yield from _beside(folders, path)
+        elif path not in folders:
+            yield path
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_PATH | os.O_CLOEXEC)
+
+
+def _open_unlinked(path: str) -> int:
+    how = (ctypes.c_uint64 * 3)(os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY, 0, _RESOLVE_NO_SYMLINKS)
+    return _syscall(_OPENAT2, _AT_FDCWD, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
+
+
+def _allow(ruleset: int, path: str, rights: int, opened: Callable[[str], int] = _open) -> None:
+    try:
+        folder = opened(path)
     except OSError:
         return  # a missing path needs no rule
     if os.fstat(folder).st_mode & 0o170000 != 0o040000:
@@ -193,15 +231,13 @@ def _die_with(parent: str | None) -> None:
         os._exit(1)  # the parent died before the signal was set
 
 
-def _confine(settings: dict[str, str], pairs: list[tuple[str, str]]) -> None:
+def _confine(settings: dict[str, str], pairs: list[tuple[str, str]], program: str) -> None:
     if "confined" in settings:
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _limit("CORE", 0)
-        _apply_landlock(
-            [value for key, value in pairs if key == "write"],
-            [value for key, value in pairs if key == "read"],
-            settings["network"] == "1",
-        )
+        kinds = ("write", "read", "cache", "unexecuted")
+        places = {kind: [value for key, value in pairs if key == kind] for kind in kinds}
+        _apply_landlock(places, program, settings["network"] == "1")
         for key, value in pairs:
             if key == "limit":
                 name, _, number = value.partition(":")
@@ -238,7 +274,7 @@ def main(arguments: list[str]) -> None:
         step = "folder"  # only now: a folder that was entered before would be below the mounts
         os.chdir(settings.get("cwd", "/"))
         step = "limits"
-        _confine(settings, pairs)
+        _confine(settings, pairs, arguments[split + 1])
         _restore_signals()
         _restore_ctype(settings.get("ctype"))
         step = "command"

@@ -1,7 +1,8 @@
 """Reads the table `[language_servers]` of a `workspace.toml`: whether there are any, and single kinds. Pure.
 
 [language_servers]         enabled, warm (user only)
-[language_servers.NAME]    enabled, command, languages, options, settings, env, memory_limit_mib, idle_s
+[language_servers.NAME]    enabled, command, languages, options, settings, env, memory_limit_mib, idle_s,
+                           runs_nothing_of_the_project (user only)
 """
 
 from __future__ import annotations
@@ -114,6 +115,7 @@ class _Builder:
             env=self._env(),
             memory_limit_bytes=int(memory * _MIB) or None,
             idle_s=fields.number("idle_s", 0.0, 10.0, 7 * 24 * 3600.0) or None,
+            runs_nothing_of_the_project=self._claim(),
             raw=raw,
         )
         if unkept := restrictions.unkept(raw, fields.left):
@@ -123,6 +125,10 @@ class _Builder:
         entries.warn_unknown_keys(fields.left, self.context, self.name, fields.taken)
         self._check(entry)
         return entry
+
+    def _claim(self) -> str:
+        is_users = self.context.origin.scope == "user"
+        return self.fields.text("runs_nothing_of_the_project") if is_users else ""
 
     def _check(self, entry: LanguageServerEntry) -> None:
         if entry.name in KNOWN or not entry.enabled:

@@ -210,7 +210,8 @@ class LanguageServerSource(Source):
     def _waiting_for_trust(self) -> tuple[Issue, ...]:
         """The servers that would run if the user trusted them, where nothing does the same. Blocks."""
         found = [self._servers.find(kind.name) for kind in self._servers.known()]
-        waiting = [one for one in found if isinstance(one, Unavailable) and one.state == "untrusted"]
+        untrusted = [one for one in found if isinstance(one, Unavailable) and one.state == "untrusted"]
+        waiting = [one for one in untrusted if not one.specification.is_optional]
         running = [kind for kind in found if isinstance(kind, ServerSpecification) and not kind.limits]
         return tuple(
             Issue("warning", "trust", "TRUST_PENDING", f"Language server {one.reason}")

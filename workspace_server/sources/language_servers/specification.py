@@ -69,7 +69,12 @@ class ServerSpecification:
         holds_empty_reports: whether it does not answer `workspace/diagnostic` while there are no diagnostics,
             and ends the progress of the request instead.
         check: for a checker, how it is run and read.
-        project_code: what of the project it runs, e.g. `build scripts`, which needs trust; empty for nothing.
+        runs_nothing_of_the_project: why it executes nothing that a project brings, whatever files of the
+            project say. A server without a reason waits for the user's trust. The reason holds for the
+            command, options and settings given here; `tests/languages/test_canaries.py` tries to refute it.
+        project_code: what of the project it runs, e.g. `build scripts`, to tell whom the user trusts.
+        caches: its folders in the user's cache folder, which it may write without trust.
+        project_cache: likewise in a folder of the project that has one of `project_files`.
         install: what a user types to install it.
         limits: what its answers always lack, in a sentence; they are `partial` at best for this reason.
         diagnostic_limits: the same of its diagnostics only.
@@ -97,7 +102,10 @@ class ServerSpecification:
     offers_pull: bool = True
     holds_empty_reports: bool = False
     check: Check | None = None
+    runs_nothing_of_the_project: str = ""
     project_code: str = ""
+    caches: tuple[str, ...] = ()
+    project_cache: str = ""
     install: str = ""
     limits: str = ""
     diagnostic_limits: str = ""

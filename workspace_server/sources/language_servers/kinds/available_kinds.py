@@ -162,7 +162,8 @@ class AvailableKinds:
             if kind.name == OUTLINE.name or self._kinds[kind.name].disabled_in is not None:
                 continue
             ways = self._ways(self._kinds[kind.name])
-            first = first or ways.item
+            if first is None and ways.item is not None:
+                first = replace(ways.item, is_optional=kind.is_optional)
             if ways.free is not None:
                 return None if first is None else replace(first, is_optional=True)
         return first
@@ -214,7 +215,8 @@ def _outline() -> Candidate | Unavailable:
         reason = f"tree-sitter is not installed; to add it: {command_adding('outline')}"
         return Unavailable(OUTLINE, "missing", reason)
     (command,) = OUTLINE.commands
-    return Candidate(Found(command), Program(Path(command[0]), "extra", command), needs_trust=False)
+    found = Found(command, is_fenced=True)
+    return Candidate(found, Program(Path(command[0]), "extra", command), needs_trust=False)
 
 
 def _everything(kinds: Iterable[ConfiguredKind]) -> Relevance:

@@ -55,15 +55,14 @@ class CandidateFinder:
     def candidates(self, setup: Setup) -> list[Candidate]:
         """The ways to run a kind, best first; none if no program is there."""
         kind, entry = setup.specification, setup.entry
-        said = entry is not None and bool(entry.command)
         found = []
         for name, *arguments in kind.commands:
             for program in self._programs.find(name, self.search_path(), is_any=kind.check is not None):
                 command = (*program.command, *arguments)
-                # the user's own file may name any program, as for MCP servers
-                owned = program.origin == "project" and not (said and not setup.is_projects)
-                needs_trust = owned or bool(kind.project_code) or setup.is_projects
-                found.append(Candidate(_found(command, entry), program, needs_trust))
+                needs_trust = (
+                    program.origin == "project" or setup.is_projects or not kind.runs_nothing_of_the_project
+                )
+                found.append(Candidate(_found(command, entry, not needs_trust), program, needs_trust))
         return found
 
     def item(self, setup: Setup, candidate: Candidate) -> TrustItem:
@@ -99,10 +98,16 @@ class CandidateFinder:
         return facts, files
 
 
-def _found(command: tuple[str, ...], entry: LanguageServerEntry | None) -> Found:
+def _found(command: tuple[str, ...], entry: LanguageServerEntry | None, is_fenced: bool) -> Found:
     if entry is None:
-        return Found(command)
-    return Found(command, dict(entry.env), memory_limit_bytes=entry.memory_limit_bytes, idle_s=entry.idle_s)
+        return Found(command, is_fenced=is_fenced)
+    return Found(
+        command,
+        dict(entry.env),
+        memory_limit_bytes=entry.memory_limit_bytes,
+        idle_s=entry.idle_s,
+        is_fenced=is_fenced,
+    )
 
 
 def _written(entry: LanguageServerEntry, root: str) -> Mapping[str, Any]:
@@ -124,4 +129,6 @@ def _title(setup: Setup, candidate: Candidate) -> str:
         reasons.append(f"is a program of the project ({candidate.program.path})")
     if kind.project_code:
         reasons.append(f"runs code of the project: {kind.project_code}")
+    elif not kind.runs_nothing_of_the_project:
+        reasons.append("may run code of the project: it is not known to run none")
     return f"language server {kind.name}: {'; '.join(reasons)}"

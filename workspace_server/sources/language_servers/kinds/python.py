@@ -14,7 +14,7 @@ _LIBRARIES: Final = tuple(
     for inner in ("pyvenv.cfg", "lib/python3*/site-packages", "Lib/site-packages")
 )
 _INTERPRETER: Final = "the Python of its virtual environment"
-"""They run the `.venv/bin/python` of the project, to ask it for its paths. ty, ruff and pyright do not."""
+"""They run the `.venv/bin/python` of the project, to ask it for its paths. ty and ruff do not."""
 _WHOLE_PROJECT: Final[dict[str, Any]] = {"analysis": {"diagnosticMode": "workspace"}}
 
 TY: Final = ServerSpecification(
@@ -27,6 +27,8 @@ TY: Final = ServerSpecification(
     settings={"ty": {"diagnosticMode": "workspace"}},
     ready="first-answer",
     holds_empty_reports=True,
+    runs_nothing_of_the_project="it reads virtual environments as files, and has no plug-ins",
+    caches=("ty",),
     install="pip install ty",
 )
 BASEDPYRIGHT: Final = ServerSpecification(
@@ -52,6 +54,8 @@ PYRIGHT: Final = ServerSpecification(
     ready="log-message",
     ready_title="Found ",
     grace_s=1.0,
+    # it starts `python3` there; the shims of version managers look at the folder that they are started in
+    project_code="the Python that toolchain files such as .python-version choose in its folder",
     install="npm install --global pyright",
 )
 PYREFLY: Final = ServerSpecification(
@@ -75,5 +79,6 @@ RUFF: Final = ServerSpecification(
     roles=frozenset({"diagnostics"}),
     markers=_MARKERS,
     ready="first-answer",
+    runs_nothing_of_the_project="its rules are compiled in, and it has no plug-ins",
     install="pip install ruff",
 )

@@ -33,6 +33,7 @@ TYPESCRIPT: Final = ServerSpecification(
     joins_open_files=True,
     libraries=_LIBRARIES,
     ready="first-answer",
+    runs_nothing_of_the_project="it is one program, and loads neither plug-ins nor another TypeScript",
     install="npm install --global typescript@7",
 )
 """The compiler itself, from version 7."""
@@ -93,6 +94,7 @@ YAML: Final = ServerSpecification(
         "http": {"proxy": "http://127.0.0.1:9", "proxyStrictSSL": True},
     },
     ready="settled",
+    runs_nothing_of_the_project="it reads schemas as data, and starts no program",
     install="npm install --global yaml-language-server",
 )
 JSON: Final = ServerSpecification(
@@ -104,6 +106,7 @@ JSON: Final = ServerSpecification(
     options={"handledSchemaProtocols": ["file"]},
     settings={"json": {"validate": {"enable": True}}},
     ready="first-answer",
+    runs_nothing_of_the_project="it reads schemas as data, and starts no program",
     install="npm install --global vscode-langservers-extracted",
 )
 HTML: Final = ServerSpecification(
@@ -113,6 +116,7 @@ HTML: Final = ServerSpecification(
     commands=(("vscode-html-language-server", "--stdio"),),
     roles=frozenset({"symbols"}),
     ready="first-answer",
+    runs_nothing_of_the_project="it parses scripts with a TypeScript of its own, and starts no program",
     install="npm install --global vscode-langservers-extracted",
 )
 CSS: Final = ServerSpecification(
@@ -121,6 +125,7 @@ CSS: Final = ServerSpecification(
     languages={".css": "css", ".scss": "scss", ".less": "less"},
     commands=(("vscode-css-language-server", "--stdio"),),
     ready="first-answer",
+    runs_nothing_of_the_project="it parses only, and starts no program",
     install="npm install --global vscode-langservers-extracted",
 )
 BASH: Final = ServerSpecification(
@@ -130,6 +135,7 @@ BASH: Final = ServerSpecification(
     commands=(("bash-language-server", "start"),),
     settings={"bashIde": {"backgroundAnalysisMaxFiles": 2000}},
     ready="settled",
+    project_code="the shellcheck that toolchain files such as .tool-versions choose in its folder",
     install="npm install --global bash-language-server",
 )
 LUA: Final = ServerSpecification(
@@ -138,5 +144,7 @@ LUA: Final = ServerSpecification(
     commands=(("lua-language-server",),),
     settings={"Lua": {"telemetry": {"enable": False}, "workspace": {"checkThirdParty": False}}},
     ready="settled",
+    # .luarc.json wins over settings of the client
+    project_code="plug-ins, and config.lua of libraries, that .luarc.json names",
     install="https://luals.github.io",
 )

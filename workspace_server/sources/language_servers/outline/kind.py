@@ -13,5 +13,6 @@ OUTLINE: Final = ServerSpecification(
     languages=LANGUAGES,
     commands=((sys.executable, "-I", "-m", "workspace_server.sources.language_servers.outline"),),
     roles=frozenset({"symbols"}),
+    runs_nothing_of_the_project="it is a part of this product, and parses texts",
     limits="found by syntax alone, without a language server: no types, and no references",
 )

@@ -216,6 +216,7 @@ class ServerPool:
             (*self._context.hidden(), *found.env.values()),
             memory_limit_bytes=found.memory_limit_bytes,
             idle_s=found.idle_s,
+            is_fenced=found.is_fenced,
         )
 
 

@@ -20,6 +20,7 @@ class Found:
         env: variables beside those that every server gets.
         cwd: the folder to run in; None for the workspace's first folder.
         memory_limit_bytes, idle_s: in place of the usual limits.
+        is_fenced: whether it runs without the user's trust, and so behind `server_process/fence.py`.
     """
 
     argv: tuple[str, ...]
@@ -27,6 +28,7 @@ class Found:
     cwd: Path | None = None
     memory_limit_bytes: int | None = None
     idle_s: float | None = None
+    is_fenced: bool = False
 
 
 class Kinds(Protocol):

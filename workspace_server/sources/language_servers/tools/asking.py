@@ -23,6 +23,7 @@ from workspace_server.tool import ToolError
 SETTLE_S: Final = 0.3
 """Pause between two answers of a server that gives no sign when it is ready."""
 MAX_REASON: Final = 500
+_UNTIL_TRUSTED: Final = ". Until the user decides, find names as text with lm_findTextInFiles"
 
 T = TypeVar("T")
 Work = Callable[[LanguageServer], Awaitable[T]]
@@ -94,7 +95,8 @@ def no_server(unavailable: Sequence[Unavailable], about: str) -> ToolError:
 
 def reasons(unavailable: Sequence[Unavailable]) -> str:
     """Why these kinds do not run, with what would help, for an error's text."""
-    return "; ".join(f"{one.specification.name}: {clean_text(one.reason)}" for one in unavailable)
+    told = "; ".join(f"{one.specification.name}: {clean_text(one.reason)}" for one in unavailable)
+    return told + (_UNTIL_TRUSTED if any(one.state == "untrusted" for one in unavailable) else "")
 
 
 async def ask_all(

@@ -41,7 +41,8 @@ def test_programs_of_the_project_wait_for_trust(
     own = project.program(program)
     kinds = project.kinds()
     assert state(kinds, name) == "untrusted"
-    assert keys(kinds) == {f"language-server:{name}": False}
+    # nothing is missed where a format of data has no server
+    assert keys(kinds) == {f"language-server:{name}": name == "yaml"}
     project.trust_all(kinds)
     assert state(kinds, name) == str(own)
     assert not project.ran.exists()
@@ -108,6 +109,9 @@ def test_the_users_program_runs_while_the_projects_waits(project: LanguageProjec
         ("A.java", "jdtls", "jdtls"),
         ("A.cs", "csharp-ls", "csharp-ls"),
         ("a.zig", "zls", "zls"),
+        ("a.lua", "lua-language-server", "lua"),
+        ("a.py", "pyright-langserver", "pyright"),
+        ("a.sh", "bash-language-server", "bash"),
     ],
 )
 def test_servers_that_run_code_of_projects_wait_although_they_are_the_users(
@@ -123,7 +127,7 @@ def test_servers_that_run_code_of_projects_wait_although_they_are_the_users(
 
 @pytest.mark.parametrize(
     ("program", "name"),
-    [("ty", "ty"), ("ruff", "ruff"), ("clangd", "clangd"), ("pyright-langserver", "pyright")],
+    [("ty", "ty"), ("ruff", "ruff"), ("clangd", "clangd")],
 )
 def test_servers_that_only_read_run_without_a_question(
     project: LanguageProject, program: str, name: str
@@ -133,6 +137,38 @@ def test_servers_that_only_read_run_without_a_question(
     kinds = project.kinds()
     assert state(kinds, name) == str(users)
     assert keys(kinds) == {}
+
+
+def test_only_what_runs_without_a_question_is_fenced(project: LanguageProject) -> None:
+    project.put("a.py", "a.lua")
+    project.on_path("ty")
+    project.on_path("lua-language-server")
+    kinds = project.kinds()
+    project.trust_all(kinds)
+    fenced = {}
+    for name in ("ty", "lua"):
+        kind = kinds.named(name)
+        assert kind is not None
+        found = kinds.find(kind)
+        assert isinstance(found, Found)
+        fenced[name] = found.is_fenced
+    assert fenced == {"ty": True, "lua": False}
+
+
+def test_a_kind_that_says_nothing_waits(project: LanguageProject) -> None:
+    project.put("a.foo")
+    program = project.on_path("foo-server")
+    entry = project.entry("foo", command=(str(program),), languages={".foo": "foo"})
+    kinds = project.kinds(entry)
+    assert state(kinds, "foo") == "untrusted"
+    kind = kinds.named("foo")
+    assert kind is not None
+    found = kinds.find(kind)
+    assert isinstance(found, Unavailable)
+    assert "foo may run code of the project" in found.reason
+    assert "lmtb trust" in found.reason
+    project.trust_all(kinds)
+    assert state(kinds, "foo") == str(program)
 
 
 def test_nothing_is_asked_for_where_a_better_server_runs(project: LanguageProject) -> None:
@@ -183,26 +219,57 @@ def test_an_entry_of_the_project_takes_no_known_server_over(project: LanguagePro
 
 def test_options_of_the_project_count_when_they_are_trusted(project: LanguageProject) -> None:
     project.put("a.py")
-    project.on_path("pyright-langserver")
-    settings = {"python": {"pythonPath": "./evil"}}
-    entry = project.entry("pyright", "workspace", settings=settings, raw={"settings": settings})
+    project.on_path("ty")
+    settings = {"ty": {"interpreter": "./evil"}}
+    entry = project.entry("ty", "workspace", settings=settings, raw={"settings": settings})
     kinds = project.kinds(entry)
-    before = kinds.named("pyright")
+    before = kinds.named("ty")
     assert before is not None
-    assert "pythonPath" not in before.settings["python"]
+    assert "interpreter" not in before.settings["ty"]
     assert isinstance(kinds.find(before), Found)
     project.trust_all(kinds)
-    after = kinds.named("pyright")
+    after = kinds.named("ty")
     assert after is not None
-    assert after.settings["python"]["pythonPath"] == "./evil"
-    changed = project.kinds(project.entry("pyright", "workspace", raw={"settings": {}}))
-    assert "pythonPath" not in (changed.named("pyright") or before).settings["python"]
+    assert after.settings["ty"]["interpreter"] == "./evil"
+    changed = project.kinds(project.entry("ty", "workspace", raw={"settings": {}}))
+    assert "interpreter" not in (changed.named("ty") or before).settings["ty"]
 
 
-def test_a_command_of_the_user_runs_without_a_question(project: LanguageProject) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"command": ("clangd", "--query-driver=/**")},
+        {"settings": {"clangd": {"path": "x"}}},
+        {"options": {"compilationDatabasePath": "x"}},
+        {"env": {"CLANGD_FLAGS": "--query-driver=/**"}},
+    ],
+)
+def test_what_is_known_of_a_kind_is_not_said_of_one_that_the_user_changed(
+    project: LanguageProject, change: dict[str, object]
+) -> None:
+    project.put("a.cpp", "compile_commands.json")
+    users = project.on_path("clangd")
+    kinds = project.kinds(project.entry("clangd", **change))
+    assert state(kinds, "clangd") == "untrusted"
+    claim = "I looked: it runs nothing"
+    kinds = project.kinds(project.entry("clangd", **change, runs_nothing_of_the_project=claim))
+    assert state(kinds, "clangd") == str(users)
+
+
+def test_limits_of_the_user_change_nothing_of_what_is_known(project: LanguageProject) -> None:
+    project.put("a.cpp", "compile_commands.json")
+    users = project.on_path("clangd")
+    kinds = project.kinds(project.entry("clangd", memory_limit_bytes=1 << 33, idle_s=60.0))
+    assert state(kinds, "clangd") == str(users)
+
+
+def test_no_word_of_the_user_is_about_a_program_of_the_project(project: LanguageProject) -> None:
     project.put("a.py")
     own = project.program("tools/serve")
-    kinds = project.kinds(project.entry("ty", command=(str(own), "--stdio")))
+    entry = project.entry("ty", command=(str(own), "--stdio"), runs_nothing_of_the_project="it is mine")
+    kinds = project.kinds(entry)
+    assert state(kinds, "ty") == "untrusted"
+    project.trust_all(kinds)
     assert state(kinds, "ty") == str(own)
 
 

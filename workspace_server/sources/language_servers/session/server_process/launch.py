@@ -21,6 +21,7 @@ class Launch:
         version: of this product.
         hidden: values that stand in no text about how it ended.
         memory_limit_bytes, idle_s: in place of the usual limits.
+        is_fenced: whether it runs behind the fence (see `fence.py`), not in the folder of its command.
     """
 
     specification: ServerSpecification
@@ -30,6 +31,7 @@ class Launch:
     hidden: tuple[str, ...] = ()
     memory_limit_bytes: int | None = None
     idle_s: float | None = None
+    is_fenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

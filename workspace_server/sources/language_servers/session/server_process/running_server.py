@@ -24,6 +24,7 @@ from workspace_server.sources.language_servers.session.peer import MakeSync
 from workspace_server.sources.language_servers.session.server_process.client_capabilities import (
     initialize_params,
 )
+from workspace_server.sources.language_servers.session.server_process.fence import Fence
 from workspace_server.sources.language_servers.session.server_process.hang_check import HangCheck
 from workspace_server.sources.language_servers.session.server_process.launch import USUAL, Launch, Timeouts
 from workspace_server.sources.language_servers.session.server_process.server_capabilities import (
@@ -64,6 +65,7 @@ class RunningServer:
         self.pid = child.pid
         self.version: str | None = None
         self._launch = launch
+        self._fence = Fence()
         self._timeouts = timeouts
         self._offered = ServerCapabilities(None)
         self._sync = make_sync(self)
@@ -104,11 +106,15 @@ class RunningServer:
             ServerGone: it cannot be started, or did not initialize. No process remains.
         """
         name = launch.specification.name
+        fence = Fence()
         try:
-            child = await ChildProcess.start(launch.command, name=f"language server {name}")
-        except ChildStartError as failure:
+            command = await asyncio.to_thread(fence.around, launch) if launch.is_fenced else launch.command
+            child = await ChildProcess.start(command, name=f"language server {name}")
+        except (ChildStartError, OSError) as failure:
+            await asyncio.to_thread(fence.remove)
             raise ServerGone(f"{name} does not start: {failure}") from None
         server = cls(launch, child, make_sync, on_end, timeouts)
+        server._fence = fence
         try:
             await server._initialize()
         except BaseException:
@@ -270,6 +276,7 @@ class RunningServer:
         finally:
             left = max(0.0, until - self._loop.time()) if polite and self.ended is None else 0.0
             await self._connection.close(polite_s=left, term_s=self._timeouts.term_s)
+            await asyncio.to_thread(self._fence.remove)
 
     async def _shut_down(self) -> None:
         with suppress(RequestFailed, RequestTimedOut, ServerGone, TimeoutError):

@@ -93,11 +93,44 @@ async def test_the_mark_is_left_once_they_are_trusted(
     assert project.ran.exists()
 
 
-async def test_the_users_rust_analyzer_does_not_run_in_a_strange_project(project: LanguageProject) -> None:
-    project.put("a.rs", "Cargo.toml", "build.rs")
-    project.on_path("rust-analyzer")
+@pytest.mark.parametrize(
+    ("program", "files"),
+    [
+        ("rust-analyzer", ("a.rs", "Cargo.toml", "build.rs")),
+        ("lua-language-server", ("a.lua", ".luarc.json", "third/x/config.lua")),
+        ("pyright-langserver", ("a.py", ".python-version")),
+        ("bash-language-server", ("a.sh", ".tool-versions")),
+        ("mypy", ("a.py", "mypy.ini")),
+        ("tsc", ("a.ts", "tsconfig.json")),
+        ("go", ("a.go", "go.mod")),
+        ("eslint", ("a.js", "eslint.config.js")),
+    ],
+)
+async def test_programs_of_the_user_do_not_run_in_a_strange_project_that_may_lead_them(
+    project: LanguageProject, program: str, files: tuple[str, ...]
+) -> None:
+    project.put(*files)
+    project.on_path(program)
     async with servers_of(project) as pool:
-        assert [one.state for one in await ask_for_everything(pool)].count("untrusted") == 2
+        assert "untrusted" in [one.state for one in await ask_for_everything(pool)]
+    assert not project.ran.exists()
+    project.trust_all(project.kinds())
+    async with servers_of(project) as pool:
+        for part in (*await pool.for_project("symbols"), *await pool.for_project("diagnostics")):
+            if not isinstance(part, Unavailable):
+                await part.diagnostics(None, 5)
+    assert project.ran.exists()
+
+
+async def test_a_server_that_the_user_added_waits_in_a_strange_project(project: LanguageProject) -> None:
+    project.put("a.foo")
+    program = project.on_path("foo-server")
+    entry = project.entry("foo", command=(str(program),), languages={".foo": "foo"})
+    async with servers_of(project, entry) as pool:
+        await ask_for_everything(pool)
+        named = await pool.named("foo")
+        assert isinstance(named, Unavailable)
+        assert f"lmtb trust {project.root}" in named.reason
     assert not project.ran.exists()
 
 

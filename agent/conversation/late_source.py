@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agent.messages import Tool
-from agent.tool_source import Outcome, SourceState, ToolSource, limits_calls, refusal_of
+from agent.tool_source import Outcome, SourceState, ToolSource, limits_calls, on_change_of, refusal_of
 
 
 class LateSource:
@@ -35,6 +35,10 @@ class LateSource:
     def refusal(self, name: str, arguments: Mapping[str, Any]) -> Outcome | None:
         """See `RefusesCalls`."""
         return refusal_of(self._made(), name, arguments)
+
+    def on_change(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """See `TellsChanges`."""
+        return on_change_of(self._made(), handler)
 
     def state(self) -> SourceState:
         """See `ToolSource`."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from agent.context.budget import ContextBudget, Fitted
 from agent.conversation.compaction import is_allowed, summary_of
 from agent.conversation.history import History
+from agent.conversation.tool_names import with_allowed_names
 from agent.conversation.toolbox import Toolbox
 from agent.interaction import Interaction, Tone
 from agent.messages import Message, Tool
@@ -66,7 +67,9 @@ class RoundRequests:
                 await self.summarise(provider, model, older)
         fitted = self.budget.fit(self._system, tools, self._history.messages)
         self._tell(fitted)
-        return ModelRequest(model, fitted.messages, tools, self.settings.stream, fitted.context_tokens)
+        return ModelRequest(
+            model, with_allowed_names(fitted.messages), tools, self.settings.stream, fitted.context_tokens
+        )
 
     async def summarise(self, provider: Provider, model: str, older: Sequence[Message]) -> bool:
         """Put a summary in the place of these first turns; False if there are none, or no summary came."""

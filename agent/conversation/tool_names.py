@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
+from agent.messages import AssistantMessage, Message, ToolMessage
 from protocol.names import MANAGER_TOOL_NAMES
 
-_ALLOWED: Final = re.compile(r"\A[A-Za-z0-9_-]{1,64}\Z")
-"""What every provider takes as the name of a function."""
+_ALLOWED: Final = re.compile(r"\A[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
+"""What every provider takes as the name of a function. Only Gemini minds the first character."""
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST: Final = 64
 _INTERNAL: Final = ("openllm_", "lmToolsBridge.", "lmToolsBridge_")
@@ -25,7 +27,7 @@ def is_internal(name: str) -> bool:
 def offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     """The names for the model, one for each tool and each only once.
 
-    A tool keeps its name if a provider allows it and no earlier tool has it. Otherwise characters are
+    A tool keeps its name if every provider allows it and no earlier tool has it. Otherwise characters are
     replaced, and the name of its source is put in front of a name that is taken.
 
     Args:
@@ -35,7 +37,9 @@ def offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:
     names = [_keep(name, taken) for _, name in tools]
     for at, (source, name) in enumerate(tools):
         if not names[at]:
-            names[at] = _free((_allowed(name), _allowed(f"{source}__{name}")), f"{source}\0{name}", taken)
+            names[at] = _free(
+                (allowed_name(name), allowed_name(f"{source}__{name}")), f"{source}\0{name}", taken
+            )
     return names
 
 
@@ -46,8 +50,28 @@ def _keep(name: str, taken: set[str]) -> str:
     return name
 
 
-def _allowed(name: str) -> str:
-    return _OTHER.sub("_", name)
+def allowed_name(name: str) -> str:
+    """A name with other characters replaced, and one more in front if it could not begin a name."""
+    replaced = _OTHER.sub("_", name)
+    return replaced if _ALLOWED.match(replaced[:1]) else f"_{replaced}"
+
+
+def with_allowed_names(messages: Iterable[Message]) -> list[Message]:
+    """The messages with names that every provider takes.
+
+    A model may have called what does not exist, under any name, and older sessions may hold any name: a
+    provider that refuses one refuses every further request of the conversation.
+    """
+    return [_with_allowed_names(message) for message in messages]
+
+
+def _with_allowed_names(message: Message) -> Message:
+    if isinstance(message, AssistantMessage) and any(not _ALLOWED.match(call.name) for call in message.calls):
+        calls = tuple(replace(call, name=allowed_name(call.name)[:_LONGEST]) for call in message.calls)
+        return replace(message, calls=calls)
+    if isinstance(message, ToolMessage) and not _ALLOWED.match(message.result.name):
+        return ToolMessage(replace(message.result, name=allowed_name(message.result.name)[:_LONGEST]))
+    return message
 
 
 def _free(wanted: Iterable[str], identity: str, taken: set[str]) -> str:

@@ -7,20 +7,30 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.conversation.tool_names import offered_names
+from agent.conversation.tool_names import offered_names, with_allowed_names
 from agent.conversation.toolbox import Found, NotFound, Toolbox
-from agent.messages import Call, Tool
+from agent.messages import (
+    AssistantMessage,
+    Call,
+    Message,
+    Result,
+    Tool,
+    ToolMessage,
+    UserMessage,
+)
 from support.agent_doubles import ListedTools, SearchableTools, call
 
-ALLOWED = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
+ALLOWED = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,63}$")
 
 
 def test_names_that_providers_take_stay() -> None:
-    names = ["filesystem_read_file", "github__create-issue", "x" * 64]
+    names = ["filesystem_read_file", "github__create-issue", "_private", "x" * 64]
     assert offered_names([("a", name) for name in names]) == names
 
 
-@pytest.mark.parametrize("name", ["a.b", "a b", "a/b", "ä", "x" * 65, "x" * 500, "."])
+@pytest.mark.parametrize(
+    "name", ["a.b", "a b", "a/b", "ä", "x" * 65, "x" * 500, ".", "2d_plot", "3d-tools__plot", "-x", "9" * 70]
+)
 def test_other_names_are_changed_to_what_providers_take(name: str) -> None:
     assert ALLOWED.match(offered_names([("src", name)])[0])
 
@@ -33,6 +43,19 @@ def test_every_tool_has_a_name_of_its_own() -> None:
     assert names[4] == "a_b"
     assert all(ALLOWED.match(name) for name in names)
     assert offered_names(tools) == names
+
+
+def test_names_in_the_history_are_what_providers_take_in_calls_and_results() -> None:
+    strange = ["2d plot", "functions.read", "", "9" * 80]
+    calls = tuple(Call(str(at), name, {}) for at, name in enumerate(strange))
+    results = [ToolMessage(Result(call.id, call.name, "")) for call in calls]
+    kept: list[Message] = [UserMessage("2d plot"), AssistantMessage("", (Call("9", "read-it", {}),))]
+    reply, *given = with_allowed_names([AssistantMessage("", calls), *results])
+    assert isinstance(reply, AssistantMessage)
+    names = [call.name for call in reply.calls]
+    assert all(ALLOWED.match(name) for name in names)
+    assert [message.result.name for message in given if isinstance(message, ToolMessage)] == names
+    assert with_allowed_names(kept) == kept
 
 
 async def test_a_changed_name_leads_back_to_the_tool_of_its_source() -> None:

@@ -17,10 +17,12 @@ import msgspec
 
 from agent.settings.settings import KNOWN_PROVIDERS, AgentSettings
 from host.files import private_files, project_file
+from host.text.printable import printable
 
 FILE: Final = "providers.json"
 WORKSPACE_FOLDER: Final = ".lm-tools-bridge"
 _LARGEST: Final = 1024 * 1024
+_LONGEST_NAME: Final = 100
 _KINDS: Final[Mapping[str, str]] = {
     "ollama": "ollama", "azure": "azure", "anthropic": "anthropic", "gemini": "gemini", "google": "gemini",
 }  # fmt: skip
@@ -103,7 +105,7 @@ def configured(
     if trusted:
         trusted = trusted_content == _digest(content)
     found = merged(settings, user, of_project, trusted=trusted, problems=problems)
-    return Configured(found, tuple(problems), project)
+    return Configured(found, tuple(map(printable, problems)), project)
 
 
 def providers_file(project: Path) -> Path:
@@ -206,7 +208,13 @@ def _entries(path: Path, content: bytes | None, problems: list[str]) -> list[Fil
     if not isinstance(entries, list):
         problems.append(f'{path} is not a JSON object with an array "providers"; correct it')
         return []
-    return [_entry(one, str(path)) for one in entries if isinstance(one, dict) and _text(one.get("name"))]
+    found = [entry for entry in entries if isinstance(entry, dict) and _text(entry.get("name"))]
+    usable = [entry for entry in found if entry["name"].isprintable() and len(entry["name"]) <= _LONGEST_NAME]
+    if len(usable) < len(found):
+        problems.append(
+            f"{path}: a provider is left out, since its name has control characters or is too long"
+        )
+    return [_entry(entry, str(path)) for entry in usable]
 
 
 def _entry(entry: Mapping[str, Any], path: str) -> FileEntry:
@@ -216,7 +224,9 @@ def _entry(entry: Mapping[str, Any], path: str) -> FileEntry:
         entry["name"],
         enabled if isinstance(enabled, bool) else None,
         _text(entry.get("apiBase")),
-        tuple(one for one in models if isinstance(one, str)) if isinstance(models, list) else (),
+        tuple(name for name in models if isinstance(name, str) and name.isprintable())
+        if isinstance(models, list)
+        else (),
         path,
     )
 

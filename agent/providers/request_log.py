@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -83,6 +84,12 @@ class LoggedProvider:
             # what follows a colon may quote the server, and the server the request
             seen.outcome = f"failed: {failure.cause.partition(':')[0]}"
             raise
+        except (asyncio.CancelledError, GeneratorExit):
+            seen.outcome = "cancelled"
+            raise
+        except BaseException as fault:
+            seen.outcome = f"fault: {type(fault).__name__}"  # its text may quote the request
+            raise
         finally:
             self._log.write(
                 provider=self.name, model=request.model, messages=len(request.messages),
@@ -100,7 +107,7 @@ class _Seen:
     """What arrived of a reply, in numbers."""
 
     def __init__(self) -> None:
-        self.outcome = "cancelled"
+        self.outcome = ""
         self._characters = 0
         self._calls = 0
         self._usage = Usage(None, None)

@@ -57,7 +57,8 @@ class PlainScreen:
 
     def notice(self, text: str, tone: Tone = Tone.INFO) -> None:
         """Show one line; how serious it is stands in front of it."""
-        self.lines([text if tone is Tone.INFO else f"{tone.value}: {text}"])
+        shown = printable(text)  # a name in it must not look like a notice of its own
+        self.lines([shown if tone is Tone.INFO else f"{tone.value}: {shown}"])
 
     def activity(self, text: str | None) -> None:
         """Nothing: a line that is replaced needs a terminal."""

@@ -63,6 +63,22 @@ def test_files_are_merged_by_name_in_any_case_and_a_trusted_project_wins(tmp_pat
     assert found["gemini"].source == "built-in"
 
 
+@pytest.mark.parametrize("text", ["ev\x1b[31mil", "a\nknown: b", "x\u202ey", "a\r", "n" * 101])
+def test_a_name_that_could_forge_a_line_is_left_out_and_told(tmp_path: Path, text: str) -> None:
+    root = project(tmp_path, {"name": text, "models": ["m"]}, {"name": "mine", "models": [text[:9], "good"]})
+    found = configured(AgentSettings(), None, root)
+    assert text.lower() not in found.providers
+    assert [name for name in found.providers["mine"].models if not name.isprintable()] == []
+    assert "a provider is left out" in found.problems[0]
+
+
+def test_a_problem_of_a_folder_with_any_name_is_one_line(tmp_path: Path) -> None:
+    root = tmp_path / "a\nwarning: run this\x1b[2J"
+    project(root, {"name": "mine", "apiBase": "http://elsewhere"})
+    (problem,) = configured(AgentSettings(), None, root, trusted=False).problems
+    assert problem.isprintable()
+
+
 def test_the_address_of_a_project_that_is_not_trusted_is_ignored(tmp_path: Path) -> None:
     """It would receive the user's key."""
     user = write(tmp_path / "config", {"name": "openai", "apiBase": "http://user/v1"})

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.messages import AssistantMessage, Call, Result, SystemMessage, ToolMessage, UserMessage
-from agent.model_events import ModelRequest, ProviderFailure
+from agent.model_events import ModelEvent, ModelRequest, ProviderFailure, TextPart
 from agent.providers import request_log
 from agent.providers.request_log import LoggedProvider, RequestLog, is_wanted
 from support.agent_doubles import ScriptedProvider, Step, call, calling, saying
@@ -51,6 +53,38 @@ async def test_nothing_that_was_said_is_logged(tmp_path: Path) -> None:
     found = await lines(tmp_path, saying(CANARY), calling(call("read", path=CANARY)), [failure])
     assert [line["outcome"] for line in found][2] == "failed: the request was refused (400"
     assert CANARY not in (tmp_path / request_log.FILE).read_text()
+
+
+class Broken(ScriptedProvider):
+    """A provider with a fault of its own."""
+
+    async def reply(self, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        yield TextPart("begun")
+        raise ValueError(CANARY)
+
+
+@pytest.mark.parametrize(
+    ("close", "outcome"), [("raise", "fault: ValueError"), ("cancel", "cancelled"), ("leave", "cancelled")]
+)
+async def test_only_what_was_cancelled_is_called_so(tmp_path: Path, close: str, outcome: str) -> None:
+    log = RequestLog(tmp_path)
+    request, stuck = ModelRequest("small", HISTORY, (), True, 4096), asyncio.Event()
+    inner = Broken() if close == "raise" else ScriptedProvider([TextPart("begun"), stuck])
+    events = LoggedProvider(inner, log, ManualClock()).reply(request)
+    assert await anext(events) == TextPart("begun")
+    if close == "leave":
+        await events.aclose()
+    else:
+        reading = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        if close == "cancel":
+            reading.cancel()
+        [ended] = await asyncio.gather(reading, return_exceptions=True)
+        assert type(ended) is (ValueError if close == "raise" else asyncio.CancelledError)
+    log.close()
+    text = log.file.read_text()
+    assert json.loads(text)["outcome"] == outcome
+    assert CANARY not in text
 
 
 async def test_the_log_is_private_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

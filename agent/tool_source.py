@@ -79,6 +79,20 @@ def refusal_of(source: ToolSource, name: str, arguments: Mapping[str, Any]) -> O
 
 
 @runtime_checkable
+class TellsChanges(Protocol):
+    """A source that tells when its tools may have changed, while it is connected."""
+
+    def on_change(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Call `handler` after each change; returns a function that ends this."""
+        ...
+
+
+def on_change_of(source: ToolSource, handler: Callable[[], None]) -> Callable[[], None]:
+    """Call `handler` after each change that a source tells; returns a function that ends this."""
+    return source.on_change(handler) if isinstance(source, TellsChanges) else lambda: None
+
+
+@runtime_checkable
 class LimitsCalls(Protocol):
     """A source that may limit the time of its calls itself, without the time in which a person is asked."""
 

@@ -86,6 +86,7 @@ class ManagerSource:
         self._starts = 0
         self._tools: tuple[Tool, ...] = ()
         self._is_current = False
+        self._handlers: dict[object, Callable[[], None]] = {}
         self._listing = asyncio.Lock()
         self._problem = "not connected yet"
         own = own_headers if is_loopback(endpoint) else {}
@@ -238,8 +239,20 @@ class ManagerSource:
                 names.TOOLS_LIST, params, self._handle_later, absent_s=_LIST_ABSENT_S
             )
 
+    def on_change(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """See `TellsChanges`."""
+        key = object()
+        self._handlers[key] = handler
+
+        def unsubscribe() -> None:
+            self._handlers.pop(key, None)
+
+        return unsubscribe
+
     def _changed(self) -> None:
         self._is_current = False
+        for handler in list(self._handlers.values()):
+            handler()
 
     async def _handle_later(self, message: Request | Notification, opened: Opened) -> None:
         self._on_message(message, opened)

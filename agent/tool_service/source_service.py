@@ -9,7 +9,7 @@ from agent.messages import Tool
 from agent.tool_service.errors import ToolServiceError
 from agent.tool_service.results import CallToolResult
 from agent.tool_service.service import cursor_of, invalid_cursor
-from agent.tool_source import ToolSource
+from agent.tool_source import ToolSource, on_change_of
 from protocol.jsonrpc import INVALID_PARAMS
 
 MayUse = Callable[[Tool], bool]
@@ -28,6 +28,7 @@ class SourceService:
         self._source = source
         self._may_use = may_use
         self._names: frozenset[str] = frozenset()
+        self._was_listed = False
 
     async def handle_tools_list_request(self, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The result of `tools/list`, in one page.
@@ -38,7 +39,7 @@ class SourceService:
         if cursor_of(request) is not None:
             raise invalid_cursor()
         listed = [tool for tool in await self._source.list_tools() if self._may_use(tool)]
-        self._names = frozenset(tool.name for tool in listed)
+        self._names, self._was_listed = frozenset(tool.name for tool in listed), True
         return {
             "tools": [
                 {
@@ -75,6 +76,10 @@ class SourceService:
         return result
 
     def on_tool_list_changed(self, handler: Callable[[], None]) -> Callable[[], None]:
-        """Sources tell no changes: clients see them in their next list."""
-        del handler
-        return lambda: None
+        """Call `handler` after each change that the source tells, once a list was given out."""
+
+        def tell() -> None:
+            if self._was_listed:
+                handler()
+
+        return on_change_of(self._source, tell)

@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from agent.command_line.one_turn import CODES
+from agent.local_tools.definitions import TOOLS
 from agent.outcomes import Ending
 from agent.settings.settings import FIELDS, default
 from agent.slash_commands.command_table import COMMANDS
 from agent.slash_commands.setting_commands import shown
+from workspace_server.config.model import ClangdSettings
+from workspace_server.sources.language_servers.clangd.definitions import tools_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "agent.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "agent.md").read_text("utf-8")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def rows(first: str) -> list[list[str]]:
@@ -29,6 +36,22 @@ def test_every_setting_is_listed_with_its_default() -> None:
 def test_every_command_is_listed_with_its_argument() -> None:
     listed = [row[0].strip("`").replace("\\|", "|") for row in rows("command")]
     assert set(listed) == {command.usage for command in COMMANDS}
+
+
+def tool_names() -> set[str]:
+    """Every tool of the program: built in, the manager's, the agent's, and those of language servers."""
+    sources = (ROOT / "workspace_server" / "sources").rglob("*.py")
+    named = (re.findall(r'"(lm_\w+)"', source.read_text("utf-8")) for source in sources)
+    clangd = tools_of(ClangdSettings())
+    return {tool.name for tool in (*TOOLS, *clangd)} | {name for names in named for name in names}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_tool_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text("utf-8")
+    shown = re.findall(r"\b((?:lm|os_assistant)_\w*[A-Za-z])\b(?![…*])", text)
+    shown += re.findall(r"│ Action: +(\S+)", text)
+    assert set(shown) <= tool_names()
 
 
 def test_every_outcome_has_its_exit_code() -> None:

@@ -100,6 +100,20 @@ async def test_the_tools_of_the_folder_are_listed_and_called(project: Project, a
     assert agent.source.state().state == "ready"
 
 
+async def test_who_asked_is_told_when_the_tools_change(project: Project, agents: Any) -> None:
+    agent, told = agents(), asyncio.Event()
+    await agent.names()
+    unsubscribe = agent.source.on_change(told.set)
+    project.gateway.user_tool("greet", "print('Hello')")
+
+    async def is_told() -> bool:
+        return told.is_set()
+
+    await eventually(is_told)
+    assert "greet" in await agent.names()
+    unsubscribe()
+
+
 @pytest.mark.parametrize("value", ["\t", '"', "}", "😀é", "end\\", "x" * 2**20])
 async def test_arguments_reach_a_tool_unchanged(project: Project, agents: Any, value: str) -> None:
     script = "import hashlib, lmtb_tool\nprint(hashlib.sha256(lmtb_tool.get('text').encode()).hexdigest())"

@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+from agent.conversation.late_source import LateSource
 from agent.messages import Tool
 from agent.tool_service import ToolServiceError
 from agent.tool_service.client import ToolClient
 from agent.tool_service.endpoint import Serving
 from agent.tool_service.serve import serve_source
 from agent.tool_service.source_service import SourceService
-from agent.tool_source import Outcome, SourceState
+from agent.tool_source import Outcome, SourceState, ToolSource
+from support.processes.timeouts import within
 
 OBJECT = {"type": "object"}
 
@@ -44,8 +46,20 @@ class Source:
         """Nothing is open."""
 
 
+class ChangingSource(Source):
+    """The same, and tells changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handlers: list[Callable[[], None]] = []
+
+    def on_change(self, handler: Callable[[], None]) -> Callable[[], None]:
+        self.handlers.append(handler)
+        return lambda: self.handlers.remove(handler)
+
+
 @asynccontextmanager
-async def client_of(source: Source, **options: Any) -> AsyncIterator[ToolClient]:
+async def client_of(source: ToolSource, **options: Any) -> AsyncIterator[ToolClient]:
     announced: asyncio.Future[Serving] = asyncio.get_running_loop().create_future()
     stop = asyncio.Event()
     task = asyncio.create_task(serve_source(source, announced.set_result, stop=stop, **options))
@@ -65,6 +79,28 @@ async def test_only_tools_that_read_are_offered() -> None:
         with pytest.raises(ToolServiceError, match="Tool not found or disabled: change"):
             await client.call_tool("change")
     assert source.called == [("look", {"a": 1})]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_clients_are_told_when_the_tools_of_the_source_change(is_late: bool) -> None:
+    source, changed, changes = ChangingSource(), asyncio.Event(), 0
+
+    def count() -> None:
+        nonlocal changes
+        changes += 1
+        changed.set()
+
+    async with client_of(LateSource("source", lambda: source) if is_late else source) as client:
+        client.on_tool_list_changed(count)
+        while not source.handlers:
+            await asyncio.sleep(0.01)
+        source.handlers[0]()  # as when the first list opens the session: nobody knows a list yet
+        await client.list_tools()
+        assert changes == 0
+        source.handlers[0]()
+        async with asyncio.timeout(within(5)):
+            await changed.wait()
+    assert (changes, source.handlers) == (1, [])
 
 
 async def test_the_one_page_of_a_source_never_comes_again() -> None:

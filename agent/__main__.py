@@ -6,10 +6,14 @@ import gc
 import sys
 
 from agent.command_line.arguments import read_arguments
+from host.processes.erased_environment import erase_values
+from host.text.harmless_variables import is_harmless
 
 
 def main() -> int:
     """Run what the arguments ask for; the exit code."""
+    # the model's commands read what the kernel shows of their parent
+    erase_values(lambda name: not is_harmless(name))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # what a terminal cannot show must not end the program

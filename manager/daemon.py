@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from host.files.tight_modes import make_tight
 from host.processes.erased_environment import erase_values
+from host.text.harmless_variables import is_harmless
 from manager import __version__, exit_codes
 from manager.admin.control.approvals import end_waiting
 from manager.admin.control.services import StartedBy
@@ -51,7 +52,6 @@ from manager.startup import late_modules, systemd
 from manager.startup.acquisition import acquire_lock, acquire_port, address_of
 from manager.startup.lock import Lock
 from manager.startup.replacement import Replacement
-from manager.supervision.processes.environment import SECRETS
 from manager.supervision.processes.leftover_files import remove_leftover_files
 from manager.supervision.removed_roots import RemovedRoots
 
@@ -73,7 +73,7 @@ def run(
     """
     use_one_heap()  # before the first thread
     daemon = Daemon(settings, paths, on_ready, started_by=started_by)
-    erase_values(SECRETS)
+    erase_values(lambda name: not is_harmless(name))
     with unblocked(sys.stderr) as stream, asyncio.Runner(loop_factory=loop_factory()) as runner:
         configure(settings.log_level, settings.log_format, stream)
         if loose := sum(map(make_tight, (paths.state_dir, paths.runtime_dir))):

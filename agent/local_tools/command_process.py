@@ -13,8 +13,8 @@ from typing import Final
 
 from agent.local_tools.command_output import CommandEnd, OutputBuffer
 from agent.local_tools.command_watch import watched
-from agent.local_tools.measurements import is_hidden
 from host.processes.process_sweep import Judge, Verdict, environment, kill_all
+from host.text.harmless_variables import is_harmless, without_credentials
 from protocol import names
 
 TERM_S: Final = 2.0
@@ -31,7 +31,7 @@ async def run_command(
     """Run a command to its end, for at most `limit_s` seconds. Cancelling the task ends it.
 
     Args:
-        extra: variables on top of this program's, which are passed on without secrets.
+        extra: variables beside those of this program that are known to be no secrets.
         started: gets the process id, which is also the id of its session.
 
     Raises:
@@ -130,5 +130,9 @@ def _shell() -> str:
 
 
 def _passed_on() -> dict[str, str]:
-    """This program's variables without those with the name of a secret: output goes to a model."""
-    return {name: value for name, value in os.environ.items() if not is_hidden(name)}
+    """This program's variables that are known to be no secrets: a model reads the output."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if is_harmless(name) and without_credentials(value) == value
+    }

@@ -21,7 +21,7 @@ async def watched() -> AsyncGenerator[Callable[[int], None]]:
     nowhere = asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", _SCRIPT, stdin=asyncio.subprocess.PIPE, stdout=nowhere, stderr=nowhere,
-        start_new_session=True,
+        start_new_session=True, env={},
     )  # fmt: skip
     pipe = process.stdin
     assert pipe is not None  # noqa: S101  narrows the type

@@ -59,7 +59,7 @@ TOOLS: Final = (
     ),
     Tool(
         PREFIX + "environment",
-        "The environment variables of this program; values of secrets are hidden.",
+        "The environment variables of this program; values only of those that are known to be no secrets.",
         _schema(name={"type": "string", "description": "Only this variable"}),
         _READS,
     ),

@@ -9,11 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from host.text.harmless_variables import is_harmless, is_hidden_name, without_credentials
 from host.text.printable import printable
-from host.text.redaction import is_secret_name
 
 REDACTED: Final = "[redacted]"
-_HIDDEN_NAMES: Final = ("PASS", "TOKEN", "KEY", "SECRET")
+NOT_SHOWN: Final = "[not shown]"
+"""In the place of a value of which nothing is known."""
 _SAMPLE_S: Final = 0.2
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _LONGEST_NAME: Final = 40
@@ -95,17 +96,12 @@ def process_list(arguments: Mapping[str, Any], _: Path) -> str:
 
 
 def environment(arguments: Mapping[str, Any], _: Path) -> str:
-    """The variables of this program, by name; secrets are hidden by their names."""
+    """The variables of this program; values only of those that are known to be no secrets."""
     wanted = arguments.get("name")
     names = sorted(os.environ) if wanted is None else [str(wanted)]
     if wanted is not None and wanted not in os.environ:
         raise NotMeasured(f"there is no variable {printable(wanted, width=100)}")
-    return "\n".join(f"{name}={REDACTED if is_hidden(name) else os.environ[name]}" for name in names)
-
-
-def is_hidden(name: str) -> bool:
-    """Whether the name of a variable says that its value is a secret."""
-    return is_secret_name(name) or any(part in name.upper() for part in _HIDDEN_NAMES)
+    return "\n".join(f"{name}={_shown_value(name)}" for name in names)
 
 
 MEASUREMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Path], str]]] = {
@@ -117,6 +113,12 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Mapping[str, Any], Path], str]]] = {
     "environment": environment,
 }
 """By the tool's name without its prefix; each takes the arguments and the project's folder."""
+
+
+def _shown_value(name: str) -> str:
+    if is_harmless(name):
+        return without_credentials(os.environ[name])
+    return REDACTED if is_hidden_name(name) else NOT_SHOWN
 
 
 def _size(count: float) -> str:

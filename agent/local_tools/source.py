@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -45,6 +46,7 @@ class LocalTools:
         self._workspace = workspace
         self._is_on = settings.local_tools
         self._default_s = min(DEFAULT_S, settings.tool_s)
+        self._variable_names = settings.command_variables
         self._sudo = sudo
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -95,7 +97,7 @@ class LocalTools:
             return refused
         try:
             if becomes_root(command) is Root.NO:
-                return _ended(await run_command(command, self._workspace, limit_s, {}, None))
+                return _ended(await run_command(command, self._workspace, limit_s, self._variables(), None))
             return await self._run_as_root(command, limit_s)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
@@ -107,8 +109,13 @@ class LocalTools:
             if password is None:
                 return _not_run(NO_PASSWORD)
             async with askpass_channel(password) as channel:
-                end = await run_command(command, self._workspace, limit_s, channel.variables, channel.session)
+                variables = {**self._variables(), **channel.variables}
+                end = await run_command(command, self._workspace, limit_s, variables, channel.session)
         return _ended(end, password)
+
+    def _variables(self) -> dict[str, str]:
+        """The variables that the user passes on to commands by name."""
+        return {name: os.environ[name] for name in self._variable_names if name in os.environ}
 
 
 def _ended(end: CommandEnd, *secrets: str) -> Outcome:

@@ -59,6 +59,10 @@ class AgentSettings(msgspec.Struct, frozen=True, kw_only=True):
     repeatable: Annotated[
         tuple[str, ...], Meta(description="Tools that may be called twice with the same arguments in a turn.")
     ] = ()
+    command_variables: Annotated[
+        tuple[str, ...],
+        Meta(description="Variables that shell commands get beside those that are known to be no secrets."),
+    ] = ()
     sudo: Annotated[
         Literal["refuse", "askpass"],
         Meta(description="Commands with sudo: refused, or run after the password was asked for."),

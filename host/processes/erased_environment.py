@@ -1,12 +1,15 @@
 """Erases values of variables where `/proc/PID/environ` shows them to all programs of the user. Linux only.
 
-The kernel shows the memory in which a process got its variables when it was started. `os.environ` is a copy.
+The kernel shows the memory in which a process got its variables when it was started. `os.environ` is a copy,
+and the variables that C code and programs started without an environment of their own see become one.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,8 +18,8 @@ _ENV_START: Final = 47
 """Field 50 of proc_pid_stat(5), counted behind the program's name."""
 
 
-def erase_values(prefix: str) -> None:
-    """Overwrite the values of variables whose names begin so; `os.environ` keeps them."""
+def erase_values(is_secret: Callable[[str], bool]) -> None:
+    """Overwrite the values of variables with such names; this process and its children keep them."""
     if sys.platform != "linux":
         return
     with suppress(OSError, ValueError, IndexError):
@@ -27,6 +30,7 @@ def erase_values(prefix: str) -> None:
         offset = 0
         for entry in shown.split(b"\0"):
             name, _, value = entry.partition(b"=")
-            if name.startswith(prefix.encode()):
+            if value and is_secret(os.fsdecode(name)):
+                os.putenv(name, value)  # a copy elsewhere, which nothing shows
                 ctypes.memset(start + offset + len(name) + 1, 0, len(value))
             offset += len(entry) + 1

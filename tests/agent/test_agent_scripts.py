@@ -61,6 +61,23 @@ def test_events_are_one_object_a_line(manager: ManagerProcess, tmp_path: Path) -
         )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is that of Linux")
+def test_no_process_that_a_command_can_read_shows_the_agents_secrets(
+    manager: ManagerProcess, tmp_path: Path
+) -> None:
+    """The agent itself, the watch beside the command, the command, and all that they started."""
+    read = 'cat /proc/$PPID/environ /proc/[0-9]*/environ 2>/dev/null | tr "\\0" "\\n" | grep -a c4nary; env; true'
+    with agent_desk(
+        manager, tmp_path, command(read), say("Done."), dialect="openai", key="c4nary-key"
+    ) as desk:
+        env = {"OPENAI_API_KEY": "c4nary-key", "DATABASE_URL": "pg://c4nary", "MYSQL_PWD": "c4nary-password"}
+        ended = desk.run("-p", "look", "--allow", "os_assistant_run_shell_command", env=env)
+        assert ended.code == 0, ended.err
+        [result] = desk.model.requests[1].results
+        assert "PATH=" in result
+        assert "c4nary" not in result
+
+
 def test_the_debugging_log_has_no_words_and_no_keys(manager: ManagerProcess, tmp_path: Path) -> None:
     canary = "canary-4711"
     with agent_desk(manager, tmp_path, say(canary), dialect="openai", key="key-canary-0815") as desk:

@@ -33,8 +33,8 @@ FAKE_SUDO = r"""#!/bin/sh
 [ "$1" = -A ] || { echo "no -A" >&2; exit 1; }
 shift
 password=$("$SUDO_ASKPASS" '[sudo] password for me: ') || { echo "no password was provided" >&2; exit 1; }
-printf '%s' "$password" | sha256sum | cut -d' ' -f1 > "$DIGEST"
-"$SUDO_ASKPASS" again > "$SECOND" 2>/dev/null
+printf '%s' "$password" | sha256sum | cut -d' ' -f1 > DIGEST
+"$SUDO_ASKPASS" again > SECOND 2>/dev/null
 sleep 0.5
 exec "$@"
 """
@@ -47,13 +47,12 @@ def fake_sudo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "sudo"
-    program.write_text(FAKE_SUDO)
+    places = {name: str(tmp_path / name.lower()) for name in ("DIGEST", "SECOND")}
+    program.write_text(FAKE_SUDO.replace("DIGEST", places["DIGEST"]).replace("SECOND", places["SECOND"]))
     program.chmod(0o755)
     private = Path(tempfile.mkdtemp(prefix="lmtb-t", dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(private))
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    monkeypatch.setenv("DIGEST", str(tmp_path / "digest"))
-    monkeypatch.setenv("SECOND", str(tmp_path / "second"))
     yield private
     shutil.rmtree(private, ignore_errors=True)
 

@@ -80,6 +80,29 @@ async def test_secrets_of_the_environment_are_hidden(tmp_path: Path, monkeypatch
     assert (missing.is_error, text_of(missing)) == (True, "Error: there is no variable NO_SUCH")
 
 
+async def test_of_unknown_variables_only_the_names_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("DATABASE_URL", "MYSQL_PWD", "SENTRY_DSN", "CI_JOB_JWT", "SOMETHING")
+    for name in names:
+        monkeypatch.setenv(name, "planted-value")
+    monkeypatch.setenv("http_proxy", "http://me:planted-value@proxy")
+    text = text_of(await call(tools_of(tmp_path), "environment"))
+    assert "planted-value" not in text
+    assert all(f"{name}=[not shown]" in text for name in names)
+    assert "http_proxy=http://[hidden]@proxy" in text
+    assert "planted-value" not in (await run(tmp_path, "env"))[0]
+
+
+async def test_variables_that_the_user_names_reach_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///x")
+    tools = tools_of(tmp_path, command_variables=("DATABASE_URL", "NO_SUCH"))
+    outcome = await call(tools, "run_shell_command", command="echo $DATABASE_URL ${NO_SUCH-unset}")
+    assert text_of(outcome) == "sqlite:///x unset"
+
+
 async def test_processes_can_be_sorted_and_counted(tmp_path: Path) -> None:
     text = text_of(await call(tools_of(tmp_path), "process_list", count=2, sort_by="memory"))
     assert len(text.splitlines()) == 3
